@@ -36,6 +36,7 @@ SECTIONS = {
             "diff",
             "memory",
             "ranks",
+            "hang",
         ),
         *("serving", "glossary", "reference", "capture", "ssh", "ci"),
     ),

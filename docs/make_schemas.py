@@ -27,6 +27,7 @@ from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
 from fusetui.report.diff import DiffDocument, DiffsDocument
 from fusetui.report.groups import KernelsDocument, OpsDocument
+from fusetui.report.hang import HangDocument
 from fusetui.report.memory import (
     MemoryDocument,
     MemoryRanksDocument,
@@ -59,6 +60,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "serving": (Serving,),
     "memory": (MemoryDocument, TracedMemoryDocument, MemoryChange, MemoryRanksDocument),
     "ranks": (RanksDocument, JobWhatIf),
+    "hang": (HangDocument,),
     "diff": (DiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
@@ -66,7 +68,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
 ROWS = ("steps", "slices")
 """Commands whose document holds the rows of the table of that name
 (tables/columns.txt)."""
-WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
+WITHOUT_NOTE = {"decode", "samples", "ranks", "diff", "hang"}
 
 
 def main() -> None:

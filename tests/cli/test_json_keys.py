@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import GEMM, Result
 from tests.docs.test_glossary import AT_HOME, KEYS, UNUSED, words_of
+from tests.flight_dumps import hanging
 from tests.snapshots import failed, trained
 
 from fusetui import schemas
@@ -41,6 +42,7 @@ OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
         (SHIPPED[2], "--sweep", "family:gemm x0.1..1"),
     ],
     "memory": [("SNAPSHOT",), ("OUT OF MEMORY", "--at", "oom")],
+    "hang": [("DUMPS",)],
 }
 """The arguments of commands that take more, or less, than one trace."""
 
@@ -60,6 +62,7 @@ def documents(
     ones."""
     made = {"MADE": trace_file(), "SLOWER": trace_file("b.json", scale=2, steps=7)}
     made |= {"SNAPSHOT": trained(tmp_path), "OUT OF MEMORY": failed(tmp_path)}
+    made["DUMPS"] = hanging(tmp_path / "dumps")
 
     def written(command: str) -> Iterator[Any]:
         for words in OTHER_WORDS.get(command, [(name,) for name in (*SHIPPED, "MADE")]):

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.cli.conftest import fusetui, trace_file  # noqa: F401  (fixtures)
 from tests.docs.test_reference import script
+from tests.flight_dumps import hanging
 from tests.places import TRACES
 from tests.snapshots import failed, traced
 
@@ -77,7 +78,11 @@ def test_documents_of_a_made_trace(
     tmp_path: Path,
     command: str,
 ) -> None:
-    made = failed(tmp_path) if command == "memory" else trace_file()
+    made = trace_file()
+    if command == "memory":
+        made = failed(tmp_path)
+    elif command == "hang":
+        made = hanging(tmp_path / "dumps")
     found = fusetui(command, made, *MORE.get(command, ()), "--json")
     validator(command).validate(json.loads(found.out))
 

@@ -288,6 +288,21 @@ COMMANDS = (
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
     ),
+    Command(
+        "hang",
+        "Why a job hangs: which rank is missing, by dumps of torch's flight recorder.",
+        (
+            argument(
+                "paths DUMP+",
+                "The dumps of the ranks, one file each (pickles, or JSON of the debug server), or "
+                "folders of them.",
+            ),
+            JSON,
+            TOP,
+        ),
+        "It exits with 1 for a missing rank, a mismatch, a deadlock or an unmatched send or "
+        "receive, and with 3 if the dumps do not decide. docs/hang.md explains how to get dumps.",
+    ),
     *SHARING,
     Command(
         "decode",

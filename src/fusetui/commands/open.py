@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fusetui import sample_traces
+from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
 from fusetui.commands.errors import DONE, CommandError, say
@@ -83,17 +84,15 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or
     if the user's keys.toml is wrong.
     """
+    if are_dumps(names):
+        return told_of_dumps(names)
     if not has_terminal():
         raise CommandError(
             "fusetui open needs a terminal: use fusetui summary or diff instead."
         )
     snapshots = [*filter(is_snapshot, names), *memory]
-    if len(snapshots) > SIDES:
-        raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
     if snapshots:
-        for path in snapshots:
-            if not Path(path).is_file():
-                raise CommandError(f"{path} cannot be opened: there is no such file.")
+        _check_snapshots(snapshots)
         options["memory"] = snapshots
     names = [name for name in names if name not in snapshots]
     if not names:
@@ -106,6 +105,51 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     return show(paths, opened=0 if ranks or len(names) > SIDES else SIDES, **options)
+
+
+def _check_snapshots(paths: Sequence[str]) -> None:
+    """Raises CommandError for too many, and for what does not exist."""
+    if len(paths) > SIDES:
+        raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
+    for path in paths:
+        if not Path(path).is_file():
+            raise CommandError(f"{path} cannot be opened: there is no such file.")
+
+
+def are_dumps(names: Sequence[str]) -> bool:
+    """Whether all names are dumps of the flight recorder, or folders that hold dumps and no
+    traces."""
+    from fusetui.commands.hang import dumps_in
+    from fusetui.trace.flight.reading import is_flight_dump
+
+    def is_one(name: str) -> bool:
+        if not os.path.isdir(name):
+            return os.path.isfile(name) and is_flight_dump(name)
+        dumps = set(dumps_in(name))
+        return bool(dumps) and not traces_beside(name, dumps)
+
+    return bool(names) and all(map(is_one, names))
+
+
+def traces_beside(name: str, dumps: Collection[str]) -> bool:
+    """Whether a folder, or one below it, holds traces beside these dumps, some of which
+    may be JSON as traces are."""
+    try:
+        paths = traces(name)
+    except CommandError:
+        paths = [path for folder in folders_below(name) for path in traces(folder)]
+    return any(path not in dumps for path in paths)
+
+
+def told_of_dumps(names: Sequence[str]) -> int:
+    """The answer of `fusetui hang`, as text; returns its exit code."""
+    from fusetui.commands.hang import CODES, answered, dump_files
+    from fusetui.report.hang import hang_text
+    from fusetui.report.output import width
+
+    answer = answered(dump_files(names))
+    emit(hang_text(answer, width(), top=ROWS))
+    return CODES[answer.verdict]
 
 
 def is_snapshot(path: str) -> bool:

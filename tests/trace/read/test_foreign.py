@@ -92,7 +92,7 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
                 {"version": "2.10", "pg_config": {}, "entries": []}, protocol=2
             ),
             "flight recorder",
-            "torchfrtrace",
+            "fusetui hang FILE",
         ),
         (
             b"V1128 16:45:29.098000 22614 torch/_dynamo/utils.py:2350] {}\n",

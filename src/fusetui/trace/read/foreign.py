@@ -225,8 +225,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ("a memory snapshot of PyTorch", "fusetui memory FILE answers it", is_snapshot),
     (
         "a dump of the flight recorder of torch.distributed",
-        "it holds collectives without the work of GPUs; torchfrtrace reads it, and for a timeline "
-        f"{RECORD}",
+        "fusetui hang FILE answers it",
         _is_flight_recording,
     ),
     ("a pickle file", RECORD, is_pickle),

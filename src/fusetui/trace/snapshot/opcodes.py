@@ -40,6 +40,9 @@ class Machine:
     """Makes rows of a snapshot. `run` returns what is on top of the stack in the
     end."""
 
+    what = "a snapshot"
+    """What the file should be, as messages name it."""
+
     def __init__(
         self, data: bytes, tables: SnapshotTables, progress: Progress = silent
     ) -> None:
@@ -117,9 +120,9 @@ class Machine:
     def _refuse(self, at: int) -> int:
         if self.data[at - 1] in ASKS:
             raise Wrong(
-                "it asks Python to import or call something, which a snapshot never does"
+                f"it asks Python to import or call something, which {self.what} never does"
             )
-        raise Wrong("it has opcodes that a snapshot never has")
+        raise Wrong(f"it has opcodes that {self.what} never has")
 
     def _push(self, value: Any, at: int) -> int:
         self.stack.append(value)
@@ -166,7 +169,7 @@ class Machine:
     def _long(self, at: int) -> int:
         size = self.data[at]
         if size > 9:  # an unsigned one of 64 bits has 9
-            raise Wrong("a number is larger than any of a snapshot")
+            raise Wrong(f"a number is larger than any of {self.what}")
         digits = self._bytes(at + 1, size)
         return self._push(int.from_bytes(digits, "little", signed=True), at + 1 + size)
 

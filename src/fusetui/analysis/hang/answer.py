@@ -1,0 +1,331 @@
+"""Follows who waits for whom to its origin."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.hang.groups import Recorded
+from fusetui.analysis.hang.messages import Message, unmatched_messages
+from fusetui.analysis.hang.mismatches import mismatches
+from fusetui.analysis.hang.model import (
+    Culprit,
+    Doubt,
+    HangAnswer,
+    Mismatch,
+    UnmatchedMessage,
+    UnreadDump,
+    Verdict,
+    Wait,
+)
+from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, GroupName
+
+
+def why_it_hangs(dumps: FlightDumps) -> HangAnswer:
+    """Which rank is missing where, and who waits for it."""
+    search = _Search(Recorded(dumps))
+    recorded = search.recorded
+    return HangAnswer(
+        verdict=search.verdict,
+        ranks=tuple(dump.rank for dump in dumps.ranks),
+        ranks_from_order=dumps.ranks_from_order,
+        versions=tuple(sorted({dump.version for dump in dumps.ranks})),
+        culprits=search.culprits,
+        cycle=search.cycle,
+        waits=search.waits,
+        mismatches=search.mismatches,
+        unmatched=search.unmatched,
+        groups=recorded.groups,
+        doubts=search.doubts,
+        unread=tuple(
+            UnreadDump(file.path, file.rank, file.reason) for file in dumps.unread
+        ),
+    )
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """Ranks that cannot go on before others come: `ranks` wait for each of `others`."""
+
+    ranks: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+class _Search:
+    """The parts of the answer, each worked out once."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+
+    @cached_property
+    def mismatches(self) -> tuple[Mismatch, ...]:
+        return mismatches(self.recorded)
+
+    @cached_property
+    def open_collectives(self) -> dict[tuple[int, int], list[int]]:
+        """The rows of entries that are not over, by group and number: one for each
+        rank."""
+        entries = self.recorded.entries
+        rows = np.flatnonzero(~self.recorded.is_over & ~entries.is_p2p)
+        row_of: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for row in rows.tolist():
+            key = int(entries.group[row]), int(entries.sequence[row])
+            row_of[key].setdefault(int(entries.dump[row]), row)
+        return {key: list(row_of[key].values()) for key in sorted(row_of)}
+
+    @cached_property
+    def waits(self) -> tuple[Wait, ...]:
+        """Open collectives that some member did not issue, or may not have."""
+        waits = [
+            self._wait(group, sequence, rows)
+            for (group, sequence), rows in self.open_collectives.items()
+        ]
+        collectives = [
+            wait for wait in waits if wait.lacking or wait.without_dump or wait.unknown
+        ]
+        return tuple(collectives + [self._message_wait(one) for one in self._messages])
+
+    @cached_property
+    def unmatched(self) -> tuple[UnmatchedMessage, ...]:
+        return tuple(
+            UnmatchedMessage(
+                issued=self.recorded.issued(message.row),
+                peer=message.peer,
+                peer_last=self.recorded.last_of(message.peer),
+            )
+            for message in self._messages
+        )
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        if any(not mismatch.is_over for mismatch in self.mismatches):
+            return "mismatch"
+        if any(culprit.has_dump for culprit in self.culprits):
+            return "unmatched" if self._only_messages_wait else "missing"
+        if self.cycle:
+            return "deadlock"
+        if self.unmatched:
+            return "unmatched"
+        if self.waits or any(doubt.kind == "stuck" for doubt in self.doubts):
+            return "undecided"
+        return "mismatch" if self.mismatches else "none"
+
+    @cached_property
+    def culprits(self) -> tuple[Culprit, ...]:
+        """Ranks that are waited for, and wait for nobody."""
+        first_wait: dict[int, Wait] = {}
+        for wait in self.waits:
+            for rank in (*wait.without_dump, *wait.lacking):
+                if rank not in self._held_up:
+                    first_wait.setdefault(rank, wait)
+        culprits = [
+            Culprit(
+                rank=rank,
+                has_dump=rank in self.recorded.dump_of_rank,
+                last=self.recorded.last_of(rank),
+                group=wait.group,
+                sequence=self._first_lacking(rank, wait),
+                waiting=len(self._behind({rank})) - 1,
+            )
+            for rank, wait in first_wait.items()
+        ]
+        culprits.sort(key=lambda one: (one.has_dump, -one.waiting, one.rank))
+        return tuple(culprits)
+
+    @cached_property
+    def cycle(self) -> tuple[int, ...]:
+        """Ranks that wait for each other, if a rank waits for no culprit."""
+        origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
+        explained = self._behind(origins)
+        successor: dict[int, int] = {}
+        for blocked in self._blocked:
+            rest = [rank for rank in blocked.others if rank not in explained]
+            for rank in blocked.ranks:
+                if rank not in explained and rest:
+                    successor.setdefault(rank, rest[0])
+        path: list[int] = []
+        rank = min(successor, default=UNKNOWN)
+        while rank in successor and rank not in path:
+            path.append(rank)
+            rank = successor[rank]
+        return tuple(path[path.index(rank) :]) if rank in path else ()
+
+    @cached_property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What the dumps leave open, the ranks without a dump first."""
+        recorded = self.recorded
+        doubts = []
+        absent = tuple(
+            rank for rank in self._everybody if rank not in recorded.dump_of_rank
+        )
+        if absent:
+            doubts.append(Doubt("no_dump", absent))
+        doubts += self._stuck
+        for wait in self.waits:
+            if wait.unknown:
+                lost = Doubt("lost", wait.unknown, wait.group, wait.sequence)
+                doubts.append(lost)
+        for number, progress in enumerate(recorded.groups):
+            if not recorded.members_known(number):
+                unknown = Doubt("members_unknown", progress.members, progress.group)
+                doubts.append(unknown)
+        if len({dump.version for dump in recorded.dumps.ranks}) > 1:
+            ranks = tuple(dump.rank for dump in recorded.dumps.ranks)
+            doubts.append(Doubt("versions", ranks))
+        if self._has_gloo:
+            doubts.append(Doubt("sends_not_recorded", ()))
+        return tuple(doubts)
+
+    @cached_property
+    def _messages(self) -> tuple[Message, ...]:
+        return unmatched_messages(self.recorded)
+
+    @cached_property
+    def _everybody(self) -> tuple[int, ...]:
+        members = {rank for group in self.recorded.groups for rank in group.members}
+        return tuple(sorted(members | set(self.recorded.world)))
+
+    @cached_property
+    def _has_gloo(self) -> bool:
+        names = self.recorded.dumps.operations
+        return any(name.startswith("gloo:") for name in names)
+
+    @cached_property
+    def _only_messages_wait(self) -> bool:
+        return all(wait.is_p2p for wait in self.waits)
+
+    @cached_property
+    def _mismatched(self) -> set[tuple[GroupName, int]]:
+        return {(one.group, one.sequence) for one in self.mismatches}
+
+    @cached_property
+    def _stuck(self) -> tuple[Doubt, ...]:
+        """Collectives that all members issued in the same way, and that are over on
+        some of them only: a root that differs would do this, and dumps do not hold
+        it."""
+        recorded = self.recorded
+        stuck = []
+        for (number, sequence), rows in self.open_collectives.items():
+            progress = recorded.groups[number]
+            wait = self._wait(number, sequence, rows)
+            is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)
+            is_over_somewhere = len(wait.waiting) < len(progress.members)
+            is_mismatch = (progress.group, sequence) in self._mismatched
+            others_went_on = max(progress.newest) > sequence
+            if is_mismatch or not is_issued_by_all:
+                continue
+            if is_over_somewhere and others_went_on:
+                doubt = Doubt(
+                    kind="stuck",
+                    ranks=wait.waiting,
+                    group=progress.group,
+                    sequence=sequence,
+                    issued=wait.example,
+                )
+                stuck.append(doubt)
+        return tuple(stuck)
+
+    @cached_property
+    def _stuck_ranks(self) -> set[int]:
+        return {rank for doubt in self._stuck for rank in doubt.ranks}
+
+    @cached_property
+    def _in_mismatch(self) -> set[int]:
+        """Ranks that have not left a collective which others issued differently."""
+        return {
+            rank
+            for mismatch in self.mismatches
+            if not mismatch.is_over
+            for side in mismatch.sides
+            for rank in side.ranks
+        }
+
+    @cached_property
+    def _blocked(self) -> tuple[Blocked, ...]:
+        return tuple(
+            Blocked(wait.waiting, (*wait.lacking, *wait.without_dump))
+            for wait in self.waits
+        )
+
+    @cached_property
+    def _held_up(self) -> set[int]:
+        """Ranks that something keeps from going on, as far as the dumps show."""
+        waiting = {
+            rank
+            for blocked in self._blocked
+            if blocked.others
+            for rank in blocked.ranks
+        }
+        return waiting | self._stuck_ranks | self._in_mismatch
+
+    def _behind(self, origins: set[int]) -> set[int]:
+        """The origins and all who wait for them, directly or through others."""
+        reached = set(origins)
+        grows = True
+        while grows:
+            before = len(reached)
+            for blocked in self._blocked:
+                if not reached.isdisjoint(blocked.others):
+                    reached.update(blocked.ranks)
+            grows = len(reached) > before
+        return reached
+
+    def _wait(self, number: int, sequence: int, rows: Sequence[int]) -> Wait:
+        recorded = self.recorded
+        progress = recorded.groups[number]
+        lacking, without_dump, unknown = [], [], []
+        for rank, newest in zip(progress.members, progress.newest, strict=True):
+            if rank not in recorded.dump_of_rank:
+                without_dump.append(rank)
+            elif newest == UNKNOWN:
+                if self._reported_newest(rank, progress.group) < sequence:
+                    unknown.append(rank)
+            elif newest < sequence:
+                lacking.append(rank)
+        dumps = recorded.entries.dump[list(rows)]
+        return Wait(
+            group=progress.group,
+            sequence=sequence,
+            is_p2p=False,
+            waiting=_ranks(recorded.rank_of_dump[dumps].tolist()),
+            lacking=tuple(lacking),
+            without_dump=tuple(without_dump),
+            unknown=tuple(unknown),
+            example=recorded.issued(rows[0]),
+        )
+
+    def _message_wait(self, message: Message) -> Wait:
+        issued = self.recorded.issued(message.row)
+        has_dump = message.peer in self.recorded.dump_of_rank
+        peer = () if message.peer == UNKNOWN else (message.peer,)
+        return Wait(
+            group=issued.group,
+            sequence=issued.sequence,
+            is_p2p=True,
+            waiting=(message.rank,),
+            lacking=peer if has_dump else (),
+            without_dump=() if has_dump else peer,
+            unknown=(),
+            example=issued,
+        )
+
+    def _reported_newest(self, rank: int, group: GroupName) -> int:
+        """The newest number that a rank's own status reports, UNKNOWN without one."""
+        dump = self.recorded.dumps.ranks[self.recorded.dump_of_rank[rank]]
+        status = dump.status.get(group)
+        return UNKNOWN if status is None else status.last_enqueued
+
+    def _first_lacking(self, rank: int, wait: Wait) -> int:
+        """The first number of the group that a rank did not issue."""
+        if wait.is_p2p:
+            return wait.sequence
+        number = self.recorded.dumps.groups.index(wait.group)
+        newest = self.recorded.newest.get((number, rank))
+        return wait.sequence if newest is None else newest + 1
+
+
+def _ranks(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers))

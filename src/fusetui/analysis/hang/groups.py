@@ -1,0 +1,201 @@
+"""Who belongs to a group, and how far each member came."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from fusetui.analysis.hang.model import GroupProgress, Issued, State
+from fusetui.text.patterns import late
+from fusetui.trace.flight.columns import (
+    UNKNOWN,
+    EntryState,
+    FlightDumps,
+    Frame,
+    GroupName,
+)
+from fusetui.trace.model.arrays import Flags, Int64s
+
+WORLD = "default_pg"
+"""The description that torch gives the group of all ranks (distributed_c10d.py)."""
+OF_TORCH = late(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
+"""In the path of a file of torch itself."""
+ALL_GATHERS = ("all_gather", "_allgather_base", "all_gather_into_tensor")
+STATE_NAMES: dict[int, State] = {
+    EntryState.OTHER: "other",
+    EntryState.SCHEDULED: "scheduled",
+    EntryState.STARTED: "started",
+    EntryState.COMPLETED: "completed",
+}
+
+
+class Recorded:
+    """The dumps of a job with what every question asks of them."""
+
+    def __init__(self, dumps: FlightDumps) -> None:
+        self.dumps = dumps
+        self.entries = dumps.entries
+        self.rank_of_dump: Int64s = np.array(
+            [dump.rank for dump in dumps.ranks], np.int64
+        )
+        self.dump_of_rank = {dump.rank: place for place, dump in enumerate(dumps.ranks)}
+
+    @cached_property
+    def is_over(self) -> Flags:
+        """Of each entry, whether it is no longer waited for: NCCL says `completed`, gloo
+        only takes it off its list."""
+        done: Flags = self.entries.is_retired | (
+            self.entries.state == EntryState.COMPLETED
+        )
+        return done
+
+    @cached_property
+    def world(self) -> tuple[int, ...]:
+        """All ranks of the job, as far as the dumps show: those that dumps list, else
+        all up to the highest that a file, or the size of an all_gather, shows."""
+        listed = [
+            rank
+            for dump in self.dumps.ranks
+            for group, ranks in dump.members.items()
+            if group.description == WORLD
+            for rank in ranks
+        ]
+        if listed:
+            return tuple(sorted({*listed, *self.dump_of_rank}))
+        named = [*self.dump_of_rank, *(file.rank for file in self.dumps.unread)]
+        count = max(named, default=UNKNOWN) + 1
+        for number, group in enumerate(self.dumps.groups):
+            if group.description == WORLD:
+                count = max(count, self._gathered_size(number))
+        return tuple(range(count))
+
+    @cached_property
+    def groups(self) -> tuple[GroupProgress, ...]:
+        """In the order in which the dumps name them."""
+        return tuple(map(self._progress, range(len(self.dumps.groups))))
+
+    @cached_property
+    def newest(self) -> dict[tuple[int, int], int]:
+        """The highest number of a collective by group and rank."""
+        return self._extremes(np.maximum)
+
+    @cached_property
+    def oldest(self) -> dict[tuple[int, int], int]:
+        """The lowest number of a collective by group and rank, of those that the ring
+        still held."""
+        return self._extremes(np.minimum)
+
+    def members_known(self, number: int) -> bool:
+        """Whether no all_gather of a group shows more members than are known."""
+        return self._gathered_size(number) <= len(self.groups[number].members)
+
+    def issued(self, row: int) -> Issued:
+        """What an entry says."""
+        dumps, entries = self.dumps, self.entries
+        return Issued(
+            rank=int(self.rank_of_dump[entries.dump[row]]),
+            group=dumps.groups[entries.group[row]],
+            sequence=int(entries.sequence[row]),
+            operation=dumps.operations[entries.operation[row]],
+            place=self._place(int(entries.stack[row])),
+            inputs=dumps.tensors[entries.inputs[row]],
+            outputs=dumps.tensors[entries.outputs[row]],
+            state=STATE_NAMES[int(entries.state[row])],
+            is_over=bool(self.is_over[row]),
+            created_ns=int(entries.created_ns[row]),
+        )
+
+    def last_of(self, rank: int) -> Issued | None:
+        """The newest of all that a rank issued."""
+        dump = self.dump_of_rank.get(rank)
+        if dump is None:
+            return None
+        after = int(np.searchsorted(self.entries.dump, dump, "right"))
+        if not after or self.entries.dump[after - 1] != dump:
+            return None
+        return self.issued(after - 1)
+
+    def _place(self, stack: int) -> Frame | None:
+        """The innermost line outside of torch; the innermost of all if there is none."""
+        frames = self.dumps.stacks[stack] if stack != UNKNOWN else ()
+        for frame in frames:
+            if not OF_TORCH.search(frame.file.replace("\\", "/")):
+                return frame
+        return frames[0] if frames else None
+
+    def _progress(self, number: int) -> GroupProgress:
+        group = self.dumps.groups[number]
+        listed = self._listed(group)
+        if listed:
+            members = listed
+        elif group.description == WORLD:
+            members = self.world
+        else:
+            members = tuple(
+                sorted(rank for named, rank in self.newest if named == number)
+            )
+        newest = tuple(self._newest_of(number, rank) for rank in members)
+        return GroupProgress(group, members, bool(listed), newest)
+
+    def _listed(self, group: GroupName) -> tuple[int, ...]:
+        ranks: set[int] = set()
+        for dump in self.dumps.ranks:
+            ranks.update(dump.members.get(group, ()))
+        return tuple(sorted(ranks))
+
+    def _newest_of(self, number: int, rank: int) -> int:
+        """0 for none, UNKNOWN where the rank wrote no dump or its ring may have lost
+        it."""
+        recorded = self.newest.get((number, rank))
+        if recorded is not None:
+            return recorded
+        place = self.dump_of_rank.get(rank)
+        if place is None:
+            return UNKNOWN
+        return UNKNOWN if self.dumps.ranks[place].lost_beginning else 0
+
+    def _extremes(self, extreme: np.ufunc) -> dict[tuple[int, int], int]:
+        entries = self.entries
+        rows = np.flatnonzero(~entries.is_p2p)
+        if not len(rows):
+            return {}
+        ranks = self.rank_of_dump[entries.dump[rows]]
+        groups = entries.group[rows].astype(np.int64)
+        order = np.lexsort((ranks, groups))
+        ranks, groups = ranks[order], groups[order]
+        is_first = np.ones(len(rows), np.bool_)
+        is_first[1:] = (np.diff(groups) != 0) | (np.diff(ranks) != 0)
+        starts = np.flatnonzero(is_first)
+        values = extreme.reduceat(entries.sequence[rows][order], starts)
+        keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
+        return dict(zip(keys, values.tolist(), strict=True))
+
+    def _gathered_size(self, number: int) -> int:
+        """How many members a group has by the sizes of its all_gathers: output by
+        input; 0 without one."""
+        return self._gathered_sizes.get(number, 0)
+
+    @cached_property
+    def _gathered_sizes(self) -> dict[int, int]:
+        entries, dumps = self.entries, self.dumps
+        is_gather = np.array(
+            [name.partition(":")[2] in ALL_GATHERS for name in dumps.operations],
+            np.bool_,
+        )
+        rows = np.flatnonzero(is_gather[entries.operation] if len(entries) else [])
+        shapes = {
+            (
+                int(entries.group[row]),
+                int(entries.inputs[row]),
+                int(entries.outputs[row]),
+            )
+            for row in rows
+        }
+        sizes: dict[int, int] = {}
+        for group, inputs, outputs in shapes:
+            taken = dumps.tensors[inputs].element_count
+            given = dumps.tensors[outputs].element_count
+            if taken and given % taken == 0:
+                sizes[group] = max(sizes.get(group, 0), given // taken)
+        return sizes

@@ -1,0 +1,148 @@
+"""The answer, as values without prose; its names are the keys of --json."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from fusetui.trace.flight.columns import Frame, GroupName, Tensors
+
+Verdict = Literal[
+    "missing",  # a rank did not issue a collective in which others wait
+    "mismatch",  # ranks issued different operations under one number
+    "deadlock",  # ranks wait for each other
+    "unmatched",  # a send without its receive, or the other way round
+    "undecided",  # somebody waits, and the dumps do not say for whom
+    "none",  # nobody waits for a rank
+]
+MismatchKind = Literal["operation", "sizes", "dtypes", "coalesced"]
+DoubtKind = Literal[
+    "no_dump",  # ranks that belong to the job wrote no readable dump
+    "stuck",  # issued by all members, over on some of them only
+    "lost",  # the ring lost what would decide about a rank
+    "members_unknown",  # the group has more members than the dumps show
+    "versions",  # the dumps are of different versions
+    "sends_not_recorded",  # gloo records no sends and receives
+]
+State = Literal["other", "scheduled", "started", "completed"]
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A collective, send or receive that a rank issued.
+
+    `place` is the innermost line outside of torch, None where no stack was recorded.
+    `created_ns` is Unix time by the clock of the rank's own host.
+    """
+
+    rank: int
+    group: GroupName
+    sequence: int
+    operation: str  # nccl:all_reduce
+    place: Frame | None
+    inputs: Tensors
+    outputs: Tensors
+    state: State
+    is_over: bool
+    created_ns: int
+
+
+class Culprit(msgspec.Struct, frozen=True):
+    """A rank that others wait for and that waits for nobody itself.
+
+    `last` is the newest of all that it issued, in any group; a dump cannot show where
+    the rank is now. None: it wrote no dump, or issued nothing. `group` and `sequence`
+    are of the first collective that it lacks, `waiting` counts the ranks that cannot go
+    on before it comes, directly or through others.
+    """
+
+    rank: int
+    has_dump: bool
+    last: Issued | None
+    group: GroupName
+    sequence: int
+    waiting: int
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A collective that some members issued and that is not over, while others have not
+    issued it."""
+
+    group: GroupName
+    sequence: int
+    is_p2p: bool
+    waiting: tuple[int, ...]  # ranks
+    lacking: tuple[int, ...]  # ranks whose dump shows that they did not issue it
+    without_dump: tuple[int, ...]  # members that wrote no readable dump
+    unknown: tuple[int, ...]  # members of which the ring lost it
+    example: Issued  # as the first of `waiting` issued it
+
+
+class Side(msgspec.Struct, frozen=True):
+    """The ranks that issued the same under one number, and how the first of them did."""
+
+    ranks: tuple[int, ...]
+    issued: tuple[Issued, ...]  # several, if they are coalesced
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """A collective that the members of a group issued in different ways. The larger side
+    comes first; it need not be the right one."""
+
+    group: GroupName
+    sequence: int
+    kind: MismatchKind
+    is_over: bool  # on all ranks: then it is no reason to wait
+    sides: tuple[Side, ...]
+
+
+class UnmatchedMessage(msgspec.Struct, frozen=True):
+    """A send whose receive was not issued, or the other way round."""
+
+    issued: Issued
+    peer: int  # rank; UNKNOWN where the members of the group are not known
+    peer_last: Issued | None
+
+
+class GroupProgress(msgspec.Struct, frozen=True):
+    """How far the members of a group came: `newest[i]` is the number of the newest
+    collective that `members[i]` issued, 0 for none, -1 for not known."""
+
+    group: GroupName
+    members: tuple[int, ...]
+    members_are_listed: bool  # by a dump; else they are the ranks whose entries name it
+    newest: tuple[int, ...]
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """What the dumps leave open."""
+
+    kind: DoubtKind
+    ranks: tuple[int, ...]
+    group: GroupName | None = None
+    sequence: int = -1
+    issued: Issued | None = None
+
+
+class UnreadDump(msgspec.Struct, frozen=True):
+    path: str
+    rank: int  # by its name, -1 without one
+    reason: str  # a sentence
+
+
+class HangAnswer(msgspec.Struct, frozen=True):
+    """`culprits` come in the order of how many ranks wait for them, those without a dump
+    first; `cycle` are ranks each of which waits for the next, the last for the first."""
+
+    verdict: Verdict
+    ranks: tuple[int, ...]  # that wrote a readable dump
+    ranks_from_order: bool
+    versions: tuple[str, ...]
+    culprits: tuple[Culprit, ...]
+    cycle: tuple[int, ...]
+    waits: tuple[Wait, ...]
+    mismatches: tuple[Mismatch, ...]
+    unmatched: tuple[UnmatchedMessage, ...]
+    groups: tuple[GroupProgress, ...]
+    doubts: tuple[Doubt, ...]
+    unread: tuple[UnreadDump, ...]

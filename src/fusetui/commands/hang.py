@@ -1,0 +1,122 @@
+"""`hang`: why a job hangs, by the dumps of torch's flight recorder."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fusetui.analysis.hang.answer import why_it_hangs
+from fusetui.analysis.hang.model import HangAnswer
+from fusetui.commands.errors import (
+    CANNOT_TELL,
+    DONE,
+    NO,
+    CommandError,
+    say,
+)
+from fusetui.report.output import Bar, emit, emit_json, width
+from fusetui.trace.flight.reading import is_flight_dump, read_dumps
+
+DEPTH = 3  # folders below the one that is given: one for each host, say
+DIGITS = re.compile(r"[0-9]+")
+CODES = {
+    "none": DONE,
+    "missing": NO,
+    "mismatch": NO,
+    "deadlock": NO,
+    "unmatched": NO,
+    "undecided": CANNOT_TELL,
+}
+
+
+def run_hang(args: Namespace) -> int:
+    """Raises CommandError where there is no readable dump."""
+    from fusetui.report.hang import hang_document, hang_text
+
+    answer = answered(dump_files(args.paths))
+    if args.json:
+        emit_json(hang_document(answer))
+    else:
+        emit(hang_text(answer, width(), args.top))
+    return CODES[answer.verdict]
+
+
+def answered(paths: Sequence[str]) -> HangAnswer:
+    """The answer of these dumps; says which of them cannot be read. Raises CommandError
+    if none can."""
+    with Bar(f"reading {len(paths)} dumps", sys.stderr) as bar:
+        dumps = read_dumps(paths, bar.update)
+    if not dumps.ranks:
+        first = dumps.unread[0].reason
+        raise CommandError(f"There is no readable dump. {first}")
+    return why_it_hangs(dumps)
+
+
+def dump_files(names: Sequence[str]) -> list[str]:
+    """The files that are given, and the dumps in the folders that are. Raises
+    CommandError for what does not exist, and for a folder without a dump."""
+    paths: list[str] = []
+    for name in names:
+        if os.path.isdir(name):
+            inside = dumps_in(name)
+            if not inside:
+                raise CommandError(
+                    f"{name} is a folder without dumps of the flight recorder."
+                )
+            paths += inside
+        elif os.path.isfile(name):
+            paths.append(name)
+        else:
+            raise CommandError(f"{name} cannot be opened: there is no such file.")
+    return paths
+
+
+def dumps_in(folder: str) -> list[str]:
+    """The dumps in a folder and below it, by content. An empty or damaged file counts
+    too if only the number in its name tells it from a dump."""
+    files = list(_files(Path(folder), DEPTH))
+    is_dump = [is_flight_dump(str(path)) for path in files]
+    patterns = {
+        _pattern(path) for path, known in zip(files, is_dump, strict=True) if known
+    }
+    return sorted(
+        str(path)
+        for path, known in zip(files, is_dump, strict=True)
+        if known or _pattern(path) in patterns
+    )
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    """The files of a folder, those in folders below it too; hidden ones are left
+    out."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        say(f"{folder} cannot be listed: {error.strerror}.")
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file():
+            yield folder / entry.name
+        elif depth > 0 and entry.is_dir(follow_symlinks=False):
+            yield from _files(folder / entry.name, depth - 1)
+
+
+def _pattern(path: Path) -> str:
+    """A name with # for its numbers."""
+    return DIGITS.sub("#", path.name)
+
+
+def is_hang(names: Sequence[str]) -> bool:
+    """Whether all that is given are dumps of the flight recorder, or folders of them."""
+    if not names:
+        return False
+    return all(
+        bool(dumps_in(name)) if os.path.isdir(name) else is_flight_dump(name)
+        for name in names
+    )

@@ -1,0 +1,352 @@
+"""The answer about a hang as text and as a JSON document."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from fusetui.analysis.hang.mismatches import kind_of
+from fusetui.analysis.hang.model import (
+    Culprit,
+    Doubt,
+    GroupProgress,
+    HangAnswer,
+    Issued,
+    Mismatch,
+    Side,
+    UnmatchedMessage,
+    Wait,
+)
+from fusetui.report import printed
+from fusetui.text.figures import count, plural
+from fusetui.text.printable import printable
+from fusetui.text.tables import Column, first_of, folded
+from fusetui.trace.flight.columns import UNKNOWN, Frame, GroupName, Tensors
+
+MOST_CULPRITS = 3  # that the headline names; the rest are counted
+MOST_RANGES = 8  # of ranks in a sentence
+MOST_REMARKS = 8  # mismatches, messages and files that are named; the rest are counted
+INDENT = "  "
+DIFFERENCES = {
+    "operation": "different operations",
+    "sizes": "different sizes",
+    "dtypes": "different dtypes",
+    "coalesced": "different numbers of coalesced operations",
+}
+
+
+class HangDocument(HangAnswer, frozen=True):
+    """`text`: the answer in sentences, the reason first."""
+
+    text: tuple[str, ...]
+
+
+def hang_document(answer: HangAnswer) -> HangDocument:
+    return printed(answer, HangDocument, text=tuple(headline(answer)))
+
+
+def hang_text(answer: HangAnswer, most: int, top: int) -> str:
+    """The reason first, then how far each group came, then what could not be decided.
+
+    `most`: columns of a line; `top`: rows of the table of groups."""
+    sections = (
+        _folded(headline(answer), most),
+        _groups(answer.groups, most, top),
+        _folded(_remarks(answer), most),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def headline(answer: HangAnswer) -> list[str]:
+    """Which rank is missing, what it issued last, and where the others wait."""
+    sentences: list[str] = []
+    absent = [culprit for culprit in answer.culprits if not culprit.has_dump]
+    if absent:
+        sentences.append(_absent(answer, absent))
+    if answer.verdict == "mismatch":
+        sentences += map(mismatch_sentence, _decisive(answer.mismatches)[:1])
+    missing = [culprit for culprit in answer.culprits if culprit.has_dump]
+    if answer.verdict != "unmatched":
+        for culprit in missing[:MOST_CULPRITS]:
+            sentences.append(_missing(answer, culprit))
+        if len(missing) > MOST_CULPRITS:
+            more = plural(len(missing) - MOST_CULPRITS, "more rank")
+            sentences.append(f"{more} are missing in the same way.")
+    if answer.cycle:
+        sentences.append(_deadlock(answer))
+    if answer.verdict == "unmatched":
+        sentences += map(unmatched_sentence, answer.unmatched[:MOST_CULPRITS])
+    if answer.verdict == "undecided" and not absent:
+        sentences += _undecided(answer)
+    if answer.verdict == "none":
+        sentences.append(_nobody(answer))
+    return sentences
+
+
+def rank_list(ranks: Iterable[int]) -> str:
+    """0 to 3, 7 and 9; of very many ranges only the first."""
+    ranges: list[list[int]] = []
+    for rank in sorted(ranks):
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    texts = []
+    for first, last in ranges:
+        if last == first:
+            texts.append(str(first))
+        elif last == first + 1:
+            texts += [str(first), str(last)]
+        else:
+            texts.append(f"{first} to {last}")
+    if len(texts) > MOST_RANGES:
+        return f"{', '.join(texts[:MOST_RANGES])} and more"
+    if len(texts) == 1:
+        return texts[0]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def ranks_named(ranks: Sequence[int]) -> str:
+    """rank 1, ranks 0 to 3."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {rank_list(ranks)}"
+
+
+def group_name(group: GroupName) -> str:
+    """default_pg; the name itself where it has no description."""
+    return group.description or group.name or "the only group"
+
+
+def place_text(place: Frame | None) -> str:
+    """train, job.py:16."""
+    if place is None:
+        return "a line that was not recorded"
+    return f"{place.function}, {place.file}:{place.line}"
+
+
+def tensors_text(tensors: Tensors) -> str:
+    """Float [4, 32]."""
+    sizes = ", ".join(str(list(dimensions)) for dimensions in tensors.sizes)
+    dtypes = ", ".join(sorted(set(tensors.dtypes)))
+    return f"{dtypes} {sizes}".strip() or "no tensors"
+
+
+def collective(group: GroupName, sequence: int) -> str:
+    """collective 8 of default_pg."""
+    return f"collective {count(sequence)} of {group_name(group)}"
+
+
+def mismatch_sentence(mismatch: Mismatch) -> str:
+    """Who issued what under one number."""
+    sides = "; ".join(_side(mismatch, side) for side in mismatch.sides[:MOST_REMARKS])
+    over = " It is over on all of them." if mismatch.is_over else ""
+    return (
+        f"Ranks issued {DIFFERENCES[mismatch.kind]} as "
+        f"{collective(mismatch.group, mismatch.sequence)}: {sides}.{over}"
+    )
+
+
+def unmatched_sentence(message: UnmatchedMessage) -> str:
+    """Who waits for a counterpart that was not issued."""
+    issued = message.issued
+    is_send = kind_of(issued.operation).startswith("send")
+    counterpart = "receive" if is_send else "send"
+    peer = "the other side" if message.peer == UNKNOWN else f"rank {message.peer}"
+    last = ""
+    if message.peer_last is not None:
+        last = f" The last that {peer} issued is {_issued(message.peer_last)}."
+    return (
+        f"Rank {issued.rank} waits in {kind_of(issued.operation)} of "
+        f"{group_name(issued.group)} ({place_text(issued.place)}) for a {counterpart} "
+        f"that {peer} did not issue.{last}"
+    )
+
+
+def doubt_sentence(doubt: Doubt) -> str:
+    """What the dumps leave open."""
+    where = ""
+    if doubt.group is not None:
+        where = collective(doubt.group, doubt.sequence)
+    who = ranks_named(doubt.ranks) if doubt.ranks else ""
+    if doubt.kind == "no_dump":
+        return (
+            f"There is no readable dump of {who}: a rank that wrote none may be dead."
+        )
+    if doubt.kind == "stuck":
+        return (
+            f"{who.capitalize()} did not leave {where}, which all members issued in the "
+            "same way and others have left; a root that differs would do this, which "
+            "dumps do not hold."
+        )
+    if doubt.kind == "lost":
+        return (
+            f"Whether {who} issued {where} is not known: its ring has lost the entries of "
+            "this group. A larger TORCH_FR_BUFFER_SIZE keeps more."
+        )
+    if doubt.kind == "members_unknown":
+        assert doubt.group is not None
+        return (
+            f"{group_name(doubt.group)} has more members than the dumps show, by the sizes "
+            "of its all_gathers."
+        )
+    if doubt.kind == "versions":
+        return "The dumps are of different versions of the format."
+    return "gloo records no sends and receives: a wait in one of them is not seen."
+
+
+def _absent(answer: HangAnswer, culprits: Sequence[Culprit]) -> str:
+    ranks = [culprit.rank for culprit in culprits]
+    first = culprits[0]
+    wait = _wait_for(answer, first)
+    what = "it may be the one that died" if len(ranks) == 1 else "they may have died"
+    return (
+        f"{ranks_named(ranks).capitalize()} wrote no readable dump: {what}. "
+        f"{_waiters(wait)}"
+    )
+
+
+def _missing(answer: HangAnswer, culprit: Culprit) -> str:
+    wait = _wait_for(answer, culprit)
+    head = (
+        f"Rank {culprit.rank} is missing: it did not issue "
+        f"{kind_of(wait.example.operation)}, {collective(wait.group, wait.sequence)}"
+    )
+    if culprit.sequence < wait.sequence:
+        head += f", nor any since number {count(culprit.sequence)}"
+    if culprit.last is None:
+        last = "It issued nothing at all."
+    else:
+        last = f"The last that it issued is {_issued(culprit.last)}."
+    others = culprit.waiting - len(wait.waiting)
+    behind = ""
+    if others > 0:
+        waits = "waits" if others == 1 else "wait"
+        behind = f" {plural(others, 'more rank')} {waits} for these."
+    return f"{head}. {last} {_waiters(wait)}{behind}"
+
+
+def _waiters(wait: Wait) -> str:
+    waits = "waits" if len(wait.waiting) == 1 else "wait"
+    return (
+        f"{ranks_named(wait.waiting).capitalize()} {waits} in "
+        f"{kind_of(wait.example.operation)} at {place_text(wait.example.place)}."
+    )
+
+
+def _deadlock(answer: HangAnswer) -> str:
+    following = (*answer.cycle[1:], answer.cycle[0])
+    steps = []
+    for rank, awaited in zip(answer.cycle, following, strict=True):
+        wait = next(
+            wait
+            for wait in answer.waits
+            if rank in wait.waiting and awaited in (*wait.lacking, *wait.without_dump)
+        )
+        what = kind_of(wait.example.operation)
+        where = collective(wait.group, wait.sequence)
+        steps.append(f"rank {rank} waits for rank {awaited} in {what}, {where}")
+    return f"Deadlock: {'; '.join(steps[:MOST_REMARKS])}."
+
+
+def _undecided(answer: HangAnswer) -> Iterator[str]:
+    stuck = [doubt for doubt in answer.doubts if doubt.kind == "stuck"]
+    for doubt in stuck[:MOST_CULPRITS]:
+        issued = doubt.issued
+        at = "" if issued is None else f" at {place_text(issued.place)}"
+        what = "a collective" if issued is None else kind_of(issued.operation)
+        assert doubt.group is not None
+        yield (
+            f"Who holds up the job cannot be told: {ranks_named(doubt.ranks)} did not leave "
+            f"{what}, {collective(doubt.group, doubt.sequence)},{at}, which all its members "
+            "issued."
+        )
+    if not stuck and answer.waits:
+        yield f"Who holds up the job cannot be told. {_waiters(answer.waits[0])}"
+
+
+def _nobody(answer: HangAnswer) -> str:
+    if not answer.ranks:
+        return "There is no readable dump."
+    return "No rank is missing: no collective that a rank waits in lacks one of its members."
+
+
+def _wait_for(answer: HangAnswer, culprit: Culprit) -> Wait:
+    """The first wait that lacks a rank."""
+    return next(
+        wait
+        for wait in answer.waits
+        if culprit.rank in wait.lacking or culprit.rank in wait.without_dump
+    )
+
+
+def _issued(issued: Issued) -> str:
+    if kind_of(issued.operation).startswith(("send ", "recv ")):
+        what = f"{kind_of(issued.operation)} of {group_name(issued.group)}"
+    else:
+        name = kind_of(issued.operation)
+        what = f"{name}, {collective(issued.group, issued.sequence)},"
+    return f"{what} at {place_text(issued.place)}"
+
+
+def _side(mismatch: Mismatch, side: Side) -> str:
+    first = side.issued[0]
+    what = " + ".join(kind_of(issued.operation) for issued in side.issued)
+    if mismatch.kind in ("sizes", "dtypes"):
+        what = f"{what} of {tensors_text(first.inputs)}"
+    return f"{ranks_named(side.ranks)} {what} ({place_text(first.place)})"
+
+
+def _decisive(mismatches: Sequence[Mismatch]) -> list[Mismatch]:
+    """Those that a rank still waits in, before those that are over."""
+    return sorted(mismatches, key=lambda mismatch: mismatch.is_over)
+
+
+def _groups(groups: Sequence[GroupProgress], most: int, top: int) -> list[str]:
+    if not groups:
+        return []
+    columns = (
+        Column("group", True, cell=lambda group: printable(group_name(group.group))),
+        Column("members", cell=lambda group: count(len(group.members))),
+        Column("newest collective of its ranks", True, cell=_progress_text),
+    )
+    return [first_of(columns, groups, top, most, "group", least=12, blank="-")]
+
+
+def _progress_text(progress: GroupProgress) -> str:
+    """8: ranks 0, 2 and 3; 7: rank 1."""
+    ranks_at: dict[int, list[int]] = defaultdict(list)
+    for rank, newest in zip(progress.members, progress.newest, strict=True):
+        ranks_at[newest].append(rank)
+    parts = []
+    for newest in sorted(ranks_at, reverse=True):
+        number = "not known" if newest == UNKNOWN else count(newest)
+        parts.append(f"{number}: {ranks_named(ranks_at[newest])}")
+    return "; ".join(parts[:MOST_REMARKS])
+
+
+def _remarks(answer: HangAnswer) -> Iterator[str]:
+    told = _decisive(answer.mismatches)
+    if answer.verdict == "mismatch":
+        told = told[1:]
+    yield from map(mismatch_sentence, told[:MOST_REMARKS])
+    if len(told) > MOST_REMARKS:
+        yield f"{plural(len(told) - MOST_REMARKS, 'more mismatch')} (--json has all)."
+    if answer.verdict != "unmatched":
+        yield from map(unmatched_sentence, answer.unmatched[:MOST_REMARKS])
+    yield from map(doubt_sentence, answer.doubts)
+    if not all(group.members_are_listed for group in answer.groups):
+        yield (
+            "The members of a group are the ranks whose entries name it: these dumps do not "
+            "list them."
+        )
+    if answer.ranks_from_order and answer.ranks:
+        yield "Ranks are places in the order of the files: no name has a number."
+    yield from (file.reason for file in answer.unread[:MOST_REMARKS])
+    if len(answer.unread) > MOST_REMARKS:
+        yield f"{plural(len(answer.unread) - MOST_REMARKS, 'more file')} left out."
+
+
+def _folded(sentences: Iterable[str], most: int) -> list[str]:
+    lines: list[str] = []
+    for sentence in sentences:
+        lines += folded(printable(sentence), most, INDENT)
+    return lines

@@ -1,0 +1,281 @@
+"""The plain values of dumps -> columns, one dump after the other."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fusetui.trace.flight.columns import (
+    UNKNOWN,
+    EntryState,
+    FlightDumps,
+    FlightEntries,
+    Frame,
+    GroupName,
+    GroupStatus,
+    RankDump,
+    Tensors,
+    Unread,
+)
+from fusetui.trace.snapshot.tables import Wrong
+
+MOST_RANKS = 1 << 20  # of a job
+MOST_FRAMES = 1024  # of a stack
+LARGEST = (1 << 63) - 1  # of a column
+NUMBER = re.compile(r"[0-9]{1,7}")
+STATES = {
+    "scheduled": EntryState.SCHEDULED,
+    "started": EntryState.STARTED,
+    "completed": EntryState.COMPLETED,
+}
+COLUMN_TYPES = {
+    "dump": "i",
+    "record": "q",
+    "group": "i",
+    "sequence": "q",
+    "op": "q",
+    "operation": "i",
+    "inputs": "i",
+    "outputs": "i",
+    "stack": "i",
+    "state": "B",
+    "is_p2p": "B",
+    "is_retired": "B",
+    "created_ns": "q",
+    "started_ns": "q",
+    "completed_ns": "q",
+    "timeout_ms": "q",
+}
+"""The array type of each column of FlightEntries."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class DumpTables:
+    """Takes the values of dumps, in the order of their ranks, and keeps columns and
+    tables."""
+
+    def __init__(self) -> None:
+        self._ranks: list[RankDump] = []
+        self._columns = {name: array(code) for name, code in COLUMN_TYPES.items()}
+        self._groups: dict[GroupName, int] = {}
+        self._operations: dict[str, int] = {}
+        self._tensors: dict[Tensors, int] = {}
+        self._stacks: dict[tuple[Frame, ...], int] = {}
+
+    def add(self, value: Any, *, rank: int, path: str) -> None:
+        """Adds the dump of a rank. Raises Wrong, with the end of a sentence, for what
+        torch does not write; then nothing of it was added."""
+        if not isinstance(value, dict) or not is_dump(value):
+            raise Wrong("it has neither entries nor groups")
+        rows = [self._row(entry) for entry in _list(value, "entries")]
+        group_of_id = self._group_ids(value)
+        dump = RankDump(
+            rank=rank,
+            path=path,
+            version=str(value.get("version", ""))[:20],
+            first_record=min((row["record"] for row in rows), default=0),
+            members=_members(value),
+            status=_status(value, group_of_id),
+        )
+        rows.sort(key=lambda row: row["record"])
+        for row in rows:
+            row["dump"] = len(self._ranks)
+            for name, column in self._columns.items():
+                column.append(row[name])
+        self._ranks.append(dump)
+
+    def dumps(self, unread: Sequence[Unread], *, ranks_from_order: bool) -> FlightDumps:
+        """All that was added."""
+        columns: dict[str, Any] = {
+            name: np.frombuffer(column, column.typecode)
+            for name, column in self._columns.items()
+        }
+        for flag in ("is_p2p", "is_retired"):
+            columns[flag] = columns[flag].astype(np.bool_)
+        return FlightDumps(
+            ranks=tuple(self._ranks),
+            ranks_from_order=ranks_from_order,
+            unread=tuple(unread),
+            entries=FlightEntries(**columns),
+            groups=tuple(self._groups),
+            operations=tuple(self._operations),
+            tensors=tuple(self._tensors),
+            stacks=tuple(self._stacks),
+        )
+
+    def _row(self, entry: Any) -> dict[str, int]:
+        if not isinstance(entry, dict):
+            raise Wrong("an entry is not a table of values")
+        is_p2p = entry.get("is_p2p") is True
+        return {
+            "dump": UNKNOWN,
+            "record": _number(entry, "record_id"),
+            "group": _index(self._groups, _group(entry)),
+            "sequence": _sequence(entry, is_p2p=is_p2p),
+            "op": _number(entry, "op_id", missing=UNKNOWN),
+            "operation": _index(self._operations, _text(entry, "profiling_name")),
+            "inputs": _index(self._tensors, _tensors(entry, "input")),
+            "outputs": _index(self._tensors, _tensors(entry, "output")),
+            "stack": self._stack(entry.get("frames")),
+            "state": STATES.get(str(entry.get("state")), EntryState.OTHER),
+            "is_p2p": is_p2p,
+            "is_retired": entry.get("retired") is True,
+            "created_ns": _number(entry, "time_created_ns", missing=UNKNOWN),
+            "started_ns": _number(entry, "time_discovered_started_ns", missing=UNKNOWN),
+            "completed_ns": _number(
+                entry, "time_discovered_completed_ns", missing=UNKNOWN
+            ),
+            "timeout_ms": _number(entry, "timeout_ms", missing=UNKNOWN),
+        }
+
+    def _stack(self, frames: Any) -> int:
+        if not frames:
+            return UNKNOWN
+        if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
+            raise Wrong("the frames of an entry are not a list of at most 1,024 frames")
+        return _index(self._stacks, tuple(map(_frame, frames)))
+
+    def _group_ids(self, value: dict[str, Any]) -> dict[str, GroupName]:
+        """The groups by the number that this rank gives them."""
+        return {
+            str(entry["pg_id"]): _group(entry)
+            for entry in value.get("entries", ())
+            if type(entry.get("pg_id")) is int
+        }
+
+
+def is_dump(value: Mapping[str, Any]) -> bool:
+    """Whether a table of values has the keys of a dump."""
+    return "entries" in value or ("pg_config" in value and "version" in value)
+
+
+def _index(table: dict[Key, int], key: Key) -> int:
+    """The place of a key in a table, at its end if it is new."""
+    return table.setdefault(key, len(table))
+
+
+def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
+    """A list, empty where there is none. Raises Wrong for anything else."""
+    items = fields.get(key)
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        raise Wrong(f"its {key} are not a list")
+    return items
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    text = fields.get(key)
+    if not isinstance(text, str):
+        raise Wrong(f"the {key} of an entry is not a text")
+    return text
+
+
+def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> int:
+    """A whole number; `missing` where there is none, if that is allowed."""
+    number = fields.get(key)
+    if number is None and missing is not None:
+        return missing
+    if type(number) is not int or not -1 <= number <= LARGEST:
+        raise Wrong(f"the {key} of an entry is not a whole number from 0 on")
+    return number
+
+
+def _sequence(entry: Mapping[str, Any], *, is_p2p: bool) -> int:
+    """The number among the collectives, or sends and receives, of the group; versions
+    1.x have one for both."""
+    if "seq_id" in entry:
+        return _number(entry, "seq_id")
+    return _number(entry, "p2p_seq_id" if is_p2p else "collective_seq_id")
+
+
+def _group(entry: Mapping[str, Any]) -> GroupName:
+    names = entry.get("process_group")
+    if isinstance(names, list | tuple) and len(names) == 2:
+        name, description = names
+        if isinstance(name, str) and isinstance(description, str):
+            return GroupName(name, description)
+    if names is None and type(entry.get("pg_id")) is int:  # versions before 1.5
+        return GroupName(str(entry["pg_id"]), "")
+    raise Wrong("the process_group of an entry is not a name and a description")
+
+
+def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
+    sizes = []
+    for dimensions in _list(entry, f"{side}_sizes"):
+        if not isinstance(dimensions, list | tuple):
+            raise Wrong("the sizes of an entry are not lists of numbers")
+        for dimension in dimensions:
+            if type(dimension) is not int or not 0 <= dimension <= LARGEST:
+                raise Wrong("the sizes of an entry are not lists of numbers")
+        sizes.append(tuple(dimensions))
+    dtypes = _list(entry, f"{side}_dtypes")
+    if not set(map(type, dtypes)) <= {str}:
+        raise Wrong("the dtypes of an entry are not texts")
+    return Tensors(tuple(sizes), tuple(dtypes))
+
+
+def _frame(fields: Any) -> Frame:
+    if not isinstance(fields, dict):
+        raise Wrong("a frame is not a table of values")
+    line = fields.get("line")
+    return Frame(
+        function=str(fields.get("name", "")),
+        file=str(fields.get("filename", "")),
+        line=line if type(line) is int and 0 <= line <= LARGEST else 0,
+    )
+
+
+def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
+    """The ranks of the groups for which they are listed."""
+    config = value.get("pg_config")
+    if not isinstance(config, dict):
+        return {}
+    members = {}
+    for name, fields in config.items():
+        if not isinstance(fields, dict):
+            continue
+        listed = fields.get("ranks", "")
+        numbers = (
+            [int(number) for number in NUMBER.findall(listed)]
+            if isinstance(listed, str)
+            else [rank for rank in listed if type(rank) is int]
+            if isinstance(listed, list)
+            else []
+        )
+        ranks = tuple(sorted({rank for rank in numbers if 0 <= rank < MOST_RANKS}))
+        if ranks:
+            group = GroupName(
+                str(fields.get("name", name)), str(fields.get("desc", ""))
+            )
+            members[group] = ranks
+    return members
+
+
+def _status(
+    value: Mapping[str, Any], group_of_id: Mapping[str, GroupName]
+) -> dict[GroupName, GroupStatus]:
+    """What the rank says of its place in the groups that its entries name."""
+    reported = value.get("pg_status")
+    if not isinstance(reported, dict):
+        return {}
+    status = {}
+    for local_id, fields in reported.items():
+        group = group_of_id.get(str(local_id))
+        if group is not None and isinstance(fields, dict):
+            status[group] = GroupStatus(
+                last_enqueued=_reported(fields, "last_enqueued_collective"),
+                last_started=_reported(fields, "last_started_collective"),
+                last_completed=_reported(fields, "last_completed_collective"),
+            )
+    return status
+
+
+def _reported(fields: Mapping[str, Any], key: str) -> int:
+    number = fields.get(key)
+    return number if type(number) is int and 0 <= number <= LARGEST else UNKNOWN

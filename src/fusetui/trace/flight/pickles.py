@@ -1,0 +1,123 @@
+"""A pickle of plain values -> dicts, lists, tuples, texts and numbers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from fusetui.trace.snapshot.opcodes import (
+    CONTAINER,
+    MEMOIZE,
+    PLACE,
+    STOP,
+    TABLE,
+    UINT32,
+    Machine,
+)
+from fusetui.trace.snapshot.tables import SnapshotTables, Wrong
+
+MARK = ord("(")
+BINGET, LONG_BINGET, BINPUT = ord("h"), ord("j"), ord("q")
+BININT1, NONE, NEWTRUE, NEWFALSE = ord("K"), ord("N"), 0x88, 0x89
+EMPTY_LIST, EMPTY_DICT = ord("]"), ord("}")
+APPENDS, SETITEMS = ord("e"), ord("u")
+TEXTS_ONLY = {str}
+
+
+class PlainMachine(Machine):
+    """Keeps dicts and lists as they are, where that of a memory snapshot makes rows of
+    them."""
+
+    what = "a flight-recorder dump"
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, SnapshotTables())
+        self._things: list[Any] = []  # by the number of their PUT
+        self.steps[LONG_BINGET] = self._long_get
+        self.steps[MEMOIZE] = lambda at: self._put(len(self._things), at)
+
+    def run(self) -> Any:  # noqa: C901
+        """As that of Machine. The opcodes that are nearly all of a dump are carried out
+        here, the others by their method: a job has thousands of dumps, and a call for
+        each opcode takes three times as long."""
+        data, steps, stack, marks = self.data, self.steps, self.stack, self.marks
+        things = self._things
+        at = 0
+        try:
+            while (code := data[at]) != STOP:
+                at += 1
+                if code == BINGET:
+                    stack.append(things[data[at]])
+                    at += 1
+                elif code == MARK:
+                    marks.append(len(stack))
+                elif code == BININT1:
+                    stack.append(data[at])
+                    at += 1
+                elif code == BINPUT:
+                    at = self._put(data[at], at + 1)
+                elif code == EMPTY_LIST:
+                    stack.append([])
+                    self.memo.take(CONTAINER)
+                elif code == APPENDS:
+                    values = self._since_mark()
+                    items = stack[-1]
+                    if type(items) is not list:
+                        raise Wrong("its opcodes do not fit together")
+                    items += values
+                elif code == NONE:
+                    stack.append(None)
+                elif code == SETITEMS:
+                    at = self._set(self._since_mark(), at)
+                elif code == EMPTY_DICT:
+                    stack.append({})
+                    self.memo.take(CONTAINER)
+                elif code == NEWTRUE:
+                    stack.append(True)
+                elif code == NEWFALSE:
+                    stack.append(False)
+                else:
+                    at = steps[code](at)
+                    self.memo.check(PLACE * (len(stack) + len(marks)))
+            if len(stack) != 1 or marks:
+                raise Wrong("it does not end with one value")
+            return stack[0]
+        except (IndexError, struct.error):
+            if at >= len(data) - 9:
+                raise Wrong("it is cut short") from None
+            raise Wrong("its opcodes do not fit together") from None
+
+    def _long_get(self, at: int) -> int:
+        return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
+
+    def _put(self, number: int, at: int) -> int:
+        if number != len(self._things):
+            raise Wrong("its parts are not numbered as torch and Python do")
+        self._things.append(self.stack[-1])
+        self.memo.take(PLACE)
+        return at
+
+    def _append(self, values: list[Any], at: int) -> int:
+        items = self.stack[-1]
+        if type(items) is not list:
+            raise Wrong("its opcodes do not fit together")
+        items += values
+        self.memo.take(PLACE)
+        return at
+
+    def _set(self, pairs: list[Any], at: int) -> int:
+        fields = self.stack[-1]
+        keys = pairs[::2]
+        if type(fields) is not dict or len(pairs) % 2:
+            raise Wrong("its opcodes do not fit together")
+        # hashing nested tuples may end the process
+        if not set(map(type, keys)) <= TEXTS_ONLY:
+            raise Wrong("a key is no text")
+        fields.update(zip(keys, pairs[1::2], strict=True))
+        self.memo.take(TABLE)
+        return at
+
+
+def plain_value(data: bytes) -> Any:
+    """The value that a pickle holds. Raises Wrong with the end of a sentence."""
+    return PlainMachine(data).run()

@@ -1,0 +1,142 @@
+"""Files -> the dumps of a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+import msgspec
+
+from fusetui.text.patterns import late
+from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, Unread
+from fusetui.trace.flight.entries import MOST_RANKS, DumpTables, is_dump
+from fusetui.trace.flight.pickles import plain_value
+from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.report import Progress, silent
+from fusetui.trace.read.foreign import BLANKS, HEAD, is_pickle
+from fusetui.trace.read.source import glimpse, open_stored, reason, unpacked
+from fusetui.trace.snapshot.tables import Wrong
+
+RANK_IN_NAME = late(r"rank[_-]?([0-9]{1,7})(?![0-9])")
+"""`rank_3`, `nccl_trace_rank_3`, `node1-rank3.pickle`: the last one counts."""
+LAST_NUMBER = late(r"([0-9]{1,7})\Z")
+"""`PREFIX3`: torch appends the rank to the prefix of its environment variable."""
+ENDINGS = (".gz", ".zst", ".json", ".pickle", ".pkl", ".bin", ".dump")
+
+
+class PlannedDump(msgspec.Struct, frozen=True):
+    """A file and the rank that it is of."""
+
+    rank: int
+    path: str
+
+
+def is_flight_dump(path: str) -> bool:
+    """Whether a file looks like a dump by its first bytes: a pickle, or JSON, with its
+    keys."""
+    head = glimpse(path, HEAD)
+    return is_flight_head(head)
+
+
+def is_flight_head(head: bytes) -> bool:
+    """`head`: the first HEAD bytes of a document, or all of it."""
+    has_keys = b"pg_config" in head or (
+        b"profiling_name" in head and b"collective_seq_id" in head
+    )
+    is_json = head.lstrip(BLANKS)[:1] == b"{" and b"traceEvents" not in head
+    return has_keys and (is_pickle(head) or is_json)
+
+
+def read_dumps(paths: Sequence[str], progress: Progress = silent) -> FlightDumps:
+    """Reads the dumps of a job, one file for each rank, compressed or not.
+
+    What cannot be read is in `unread` with the reason. `progress` is called with the
+    number of files read and of all.
+    """
+    planned, unread, from_order = ranks_of(paths)
+    tables = DumpTables()
+    for done, dump in enumerate(planned):
+        try:
+            tables.add(_value(dump.path), rank=dump.rank, path=dump.path)
+        except (TraceError, Wrong) as error:
+            unread.append(Unread(dump.path, dump.rank, _sentence(dump.path, error)))
+        progress(done + 1, len(planned))
+    unread.sort(key=lambda one: (one.rank, one.path))
+    return tables.dumps(unread, ranks_from_order=from_order)
+
+
+def ranks_of(paths: Iterable[str]) -> tuple[list[PlannedDump], list[Unread], bool]:
+    """The ranks of files in ascending order, those that cannot have one, and whether
+    ranks are places in the order of the paths, as no name has a number."""
+    numbered = [(path, rank_in_name(path)) for path in paths]
+    from_order = all(rank == UNKNOWN for _, rank in numbered)
+    planned: dict[int, PlannedDump] = {}
+    unread = []
+    for place, (path, named) in enumerate(numbered):
+        rank = place if from_order else named
+        if rank == UNKNOWN:
+            why = "its name has no number, as those of the others have, so its rank is unknown"
+            unread.append(Unread(path, UNKNOWN, f"{path} is left out: {why}."))
+        elif rank in planned:
+            other = planned[rank].path
+            why = f"{other} is of rank {rank} as well"
+            unread.append(Unread(path, rank, f"{path} is left out: {why}."))
+        else:
+            planned[rank] = PlannedDump(rank, path)
+    return [planned[rank] for rank in sorted(planned)], unread, from_order
+
+
+def rank_in_name(path: str) -> int:
+    """The rank that a file's name has, UNKNOWN if it has none."""
+    name = os.path.basename(path)
+    ended = True
+    while ended:
+        ended = False
+        for ending in ENDINGS:
+            if name.endswith(ending):
+                name, ended = name.removesuffix(ending), True
+    after_word = RANK_IN_NAME.findall(name)
+    at_end = LAST_NUMBER.search(name)
+    if after_word:
+        rank = int(after_word[-1])
+    elif at_end:
+        rank = int(at_end[1])
+    else:
+        return UNKNOWN
+    return rank if rank < MOST_RANKS else UNKNOWN
+
+
+def _value(path: str) -> Any:
+    """The value that a file holds. Raises CannotRead, NotATrace or Wrong."""
+    data = _document(path)
+    if is_pickle(data[:2]):
+        return plain_value(data)
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        raise Wrong("it is neither a pickle nor JSON") from None
+    if not isinstance(value, dict) or not is_dump(value):
+        raise Wrong("it has neither entries nor groups")
+    return value
+
+
+def _document(path: str) -> bytes:
+    """The bytes of a file, unpacked. Raises CannotRead, also if it is empty."""
+    stored = open_stored(path)
+    try:
+        with closing(stored.file), closing(stored.room()) as room:
+            source = unpacked(stored, room, is_meant=lambda head: True)
+            data = source.document[:]
+    except OSError as error:
+        raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
+    if source.cut:
+        raise CannotRead(f"{path} cannot be read to its end: {source.cut}.")
+    return bytes(data)
+
+
+def _sentence(path: str, error: TraceError | Wrong) -> str:
+    if isinstance(error, Wrong):
+        return f"{path} is not a readable flight-recorder dump: {error}."
+    return str(error)
