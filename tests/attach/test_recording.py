@@ -567,6 +567,90 @@ def test_a_rank_without_operations_has_all_recorded_again(
     assert list(tmp_path.iterdir()) == [files[1]]
 
 
+def two_ranks(folder: Path) -> list[Process]:
+    """Processes that run, as ranks of one job."""
+    parent = process(os.getppid())
+    assert parent is not None
+    own = this(folder)
+    return [
+        replace(own, rank="0"),
+        replace(own, pid=parent.pid, started=parent.started, rank="1"),
+    ]
+
+
+def test_each_attempt_of_several_begins_at_another_phase(
+    sock: Path, tmp_path: Path
+) -> None:
+    """libkineto looks once a second, and cancels if it looks too late for the start: a
+    rank that was late for one start would be late for all that are seconds later."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        ranks = two_ranks(sock)
+        found = Recording([door], tmp_path, Wish(500), ranks, own_profiler_s=0.0)
+        phases = []
+        for _ in range(5):
+            before = time.time()
+            _, told = asked_and_told(found, fake)
+            start = dict(line.split("=") for line in told.splitlines())[
+                "PROFILE_START_TIME"
+            ]
+            phases.append((int(start) / 1000 - before) % recording.TICK_S)
+            found.jobs = {
+                one.pid: AttachedProcess(one, RecordingPhase.CANCELLED) for one in ranks
+            }
+            found.turn(0)
+    phases.sort()
+    gaps = [after - one for one, after in zip(phases, phases[1:], strict=False)]
+    assert min(gaps) > 0.1 * recording.TICK_S
+
+
+@pytest.mark.parametrize("profiles_itself", [False, True])
+def test_a_late_libkineto_has_more_attempts_than_a_profiler_of_the_programs_own(
+    profiles_itself: bool, sock: Path, tmp_path: Path
+) -> None:
+    """And the reason names what was cancelled, also where the last attempt was not."""
+    with closing(Door(str(sock))) as door:
+        ranks = two_ranks(sock)
+        found = Recording([door], tmp_path, Wish(500), ranks, attempts=99)
+        attempts = 0
+        while not found.is_done:
+            attempts += 1
+            found.jobs = {
+                one.pid: AttachedProcess(
+                    one,
+                    RecordingPhase.CANCELLED,
+                    why=recording.LEFT_EMPTY,
+                    profiles_itself=profiles_itself,
+                )
+                for one in ranks
+            }
+            found.turn(0)
+    limit = recording.MAX_CANCELLED if profiles_itself else recording.MAX_LATE
+    assert attempts == limit + 1
+    expected = recording.PROFILES_ITSELF if profiles_itself else recording.LEFT_EMPTY
+    assert {job.why for job in found.jobs.values()} == {expected}
+
+
+def test_no_operations_in_the_last_attempt_is_not_the_whole_reason(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door:
+        ranks = two_ranks(sock)
+        found = Recording([door], tmp_path, Wish(500), ranks, attempts=3)
+        for phase in (
+            RecordingPhase.CANCELLED,
+            RecordingPhase.CANCELLED,
+            RecordingPhase.EMPTY,
+        ):
+            found.jobs = {
+                one.pid: AttachedProcess(one, phase, why=recording.NO_OPERATIONS)
+                for one in ranks
+            }
+            found.turn(0)
+    assert {job.why for job in found.jobs.values()} == {
+        "it ran no operations in that time in 1 attempt, and libkineto cancelled 2"
+    }
+
+
 def test_files_that_are_sent_along_are_not_taken(sock: Path, tmp_path: Path) -> None:
     """Anybody could use up all descriptors otherwise."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:

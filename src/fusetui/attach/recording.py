@@ -43,6 +43,7 @@ from fusetui.attach.trace_file import (
     partial_file,
     removed_if_own,
 )
+from fusetui.text.figures import plural
 
 IMPORTING_S = 6.0
 """Age below which a process may still import: it would record that, and nothing
@@ -51,6 +52,14 @@ POLL_S = 5.0  # between two questions of a process
 PATIENCE_S = 3 * POLL_S  # after which a process is taken to never ask
 # until several begin at once: all have asked, and warmed up for a second
 TOGETHER_S = POLL_S + 2.5
+TICK_S = 1.0
+"""Every so many seconds libkineto looks whether it is time to warm up. It takes the
+first look within two ticks of the start, and cancels the recording if that comes less
+than one tick before it."""
+PHASE_S = 0.382 * TICK_S
+"""What the start of each attempt is moved by, modulo a tick: a process whose looks come
+so late for one start does not have them late for the next. The golden ratio spreads any
+number of attempts evenly."""
 SILENCE_S = 60.0
 """A process that asked before and has not for this many seconds is given up."""
 STALLED_S = 300.0
@@ -65,6 +74,9 @@ MAX_COMPILING = 6  # attempts whose traces show torch.compile at work
 # attempts whose traces repeat nothing: long steps look as a start does
 MAX_WITHOUT_LOOP = 3
 MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
+MAX_LATE = 8
+"""Attempts of several that libkineto cancelled in one that was not seen to profile
+itself: it was late."""
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all
 others."""
@@ -211,7 +223,8 @@ class Recording:
         if not is_alone and not self._start:
             if self.attempt > 1 and not self._are_free():
                 return job, ""
-            self._start = now + TOGETHER_S
+            phase_s = (self.attempt - 1) * PHASE_S % TICK_S
+            self._start = now + TOGETHER_S + phase_s
         if not is_alone and now > self._start - 1:
             return replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE), ""
         if self._place != _identity(self._folder):
@@ -370,7 +383,9 @@ class Recording:
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
         again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
         needed = again if not whole else [job for job in again if job.process.rank]
-        is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
+        is_late = len(jobs) > 1 and not any(job.profiles_itself for job in jobs)
+        max_cancelled = MAX_LATE if is_late else MAX_CANCELLED
+        is_hopeless = self._cancelled_attempts >= max_cancelled
         attempts = (
             min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
         )
@@ -444,9 +459,20 @@ class Recording:
             starts_others = any(is_ancestor(job.process, one.process) for one in whole)
             if starts_others and not job.process.rank:
                 return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
-            times = f" in {self.attempt} attempts" if self.attempt > 1 else ""
-            return _failed(job, f"{job.why}{times}{_because_of_profiler(job)}")
+            return _failed(
+                job, f"{job.why}{self._attempts_made()}{_because_of_profiler(job)}"
+            )
         return _failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
+
+    def _attempts_made(self) -> str:
+        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`."""
+        if self.attempt == 1:
+            return ""
+        cancelled = self._cancelled_attempts
+        if not cancelled:
+            return f" in {self.attempt} attempts"
+        others = plural(self.attempt - cancelled, "attempt")
+        return f" in {others}, and libkineto cancelled {cancelled}"
 
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
         """Of two attempts, keeps the traces of the one that recorded more processes,
