@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -599,7 +600,7 @@ def test_each_attempt_of_several_begins_at_another_phase(
             }
             found.turn(0)
     phases.sort()
-    gaps = [after - one for one, after in zip(phases, phases[1:], strict=False)]
+    gaps = [after - one for one, after in pairwise(phases)]
     assert min(gaps) > 0.1 * recording.TICK_S
 
 
