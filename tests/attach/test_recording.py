@@ -381,6 +381,59 @@ def test_a_trace_that_repeats_nothing_is_recorded_again(
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_trace_that_repeats_nothing_is_kept_with_a_remark(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        while not found.is_done:
+            file, _ = asked_and_told(found, fake)
+            file.write_text(STARTED)
+            found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert "Its operations do not repeat" in only(found).why
+
+
+@pytest.mark.parametrize(("first", "is_kept"), [(STARTED, False), (TAIL, True)])
+def test_how_a_program_starts_is_no_trace_of_one_that_profiles_itself(
+    first: str, is_kept: bool, sock: Path, tmp_path: Path
+) -> None:
+    """Its own profiler cancels all recordings of its loop. A trace of the loop, as the
+    first with operations may be, is kept."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        for text in (EMPTY, first):
+            asked_and_told(found, fake)[0].write_text(text)
+            found.turn(0)
+        while not found.is_done:
+            fake.ask(kind=1)
+            found.turn(1)
+            assert fake.answers() == [""]
+            file, _ = asked_and_told(found, fake)
+            file.with_name(f"{file.name}.tmp").touch()
+            fake.ask()
+            found.turn(1)
+            fake.answers()
+    assert (only(found).phase is RecordingPhase.WHOLE) == is_kept
+    assert (recording.PROFILES_ITSELF in only(found).why) != is_kept
+    assert bool(list(tmp_path.iterdir())) == is_kept
+
+
+def test_long_steps_of_a_program_that_has_profiled_itself_are_kept(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        fake.ask(kind=1)
+        found.turn(1)
+        assert fake.answers() == [""]
+        while not found.is_done:
+            asked_and_told(found, fake)[0].write_text(STARTED)
+            found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert list(tmp_path.iterdir()) == [only(found).file]
+
+
 def test_a_program_that_never_computes_is_not_recorded(
     sock: Path, tmp_path: Path
 ) -> None:

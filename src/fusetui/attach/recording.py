@@ -343,7 +343,11 @@ class Recording:
             removed_if_own(job.file)
             return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
         absent = sorted(self._wish.extras - held.extras)
-        remarks = [COMPILING] if held.is_compiling else []
+        remarks = []
+        if held.is_compiling:
+            remarks.append(COMPILING)
+        elif not held.is_loop:
+            remarks.append(NOT_REPEATED)
         if absent:
             remarks += [
                 f"It holds no {' and no '.join(absent)}: this torch does not record that."
@@ -487,13 +491,22 @@ class Recording:
         self._previous = better
 
     def _restore_better(self) -> None:
-        """Ends with the jobs of the attempt that recorded more."""
+        """Ends with the jobs of the attempt that recorded more. A trace of how a
+        program starts is none of a program whose own profiler kept its loop from being
+        recorded."""
         whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
+        recorded_last = {job.process.pid for job in whole}
         self._keep_better(whole)
         for job in whole:
             self.jobs[job.process.pid] = _failed(job, NOT_TOGETHER)
         for job in self._previous:
-            self.jobs[job.process.pid] = job
+            pid = job.process.pid
+            is_kept_out = self.jobs[pid].profiles_itself and pid not in recorded_last
+            if is_kept_out and not job.is_loop:
+                removed_if_own(job.file)
+                self.jobs[pid] = _failed(self.jobs[pid], PROFILES_ITSELF)
+            else:
+                self.jobs[pid] = job
 
 
 NEVER_ASKED = "it never asked: its torch has no door, or its folder of sockets was not there when it started"
@@ -503,6 +516,10 @@ FORKED = (
 )
 NO_TRACE = "it stopped, and there is no whole trace"
 COMPILING = "It shows torch.compile at work."
+NOT_REPEATED = (
+    "Its operations do not repeat: it shows a part of one step, or how the program "
+    "starts."
+)
 NO_OPERATIONS = "it ran no operations in that time"
 TOO_LATE = "it asked only after the others had begun"
 PROFILES_ITSELF = (
