@@ -128,16 +128,14 @@ def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
     """A line per point: the time per step of each variant, and its speed-up against the
     first; then why variants failed, and at which points something else was running."""
     names = list(dict.fromkeys(row["variant"] for row in rows))
-    columns = [
-        Column(" ".join(axes), left=True),
-        *(Column(printable(name)) for name in names),
-    ]
+    columns = [Column(" ".join(axes), left=True)]
+    columns += [Column(printable(name)) for name in names]
     lines = []
     for sizes, point in by_point(rows, axes):
-        found = {row["variant"]: row for row in point}
-        lines.append(
-            [sizes, *(_entry(found.get(name), _first(point)) for name in names)]
-        )
+        row_of = {row["variant"]: row for row in point}
+        first_ns = _first(point)
+        cells = [_entry(row_of.get(name), first_ns) for name in names]
+        lines.append([sizes, *cells])
     failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
     remarks = [*dict.fromkeys(failed), *_disturbed_points(rows, axes, names)]
     return "\n".join([table(columns, lines), *map(printable, remarks)])

@@ -611,6 +611,8 @@ def test_a_rank_without_operations_has_all_recorded_again(
         found.jobs = {ranks[0].pid: whole, ranks[1].pid: empty}
         found.turn(0)
         assert {job.phase for job in found.jobs.values()} == {RecordingPhase.WAITED_FOR}
+        assert "Another process was not" in found.jobs[ranks[0].pid].why
+        assert "no operations" in found.jobs[ranks[1].pid].why
         found.jobs = {
             ranks[0].pid: replace(whole, file=files[1]),
             ranks[1].pid: empty,

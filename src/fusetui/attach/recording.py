@@ -10,7 +10,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -162,8 +162,11 @@ class Recording:
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
-        self._doors, self._folder, self._wish = doors, folder.absolute(), wish
-        self._attempts, self._own_profiler_s = attempts, own_profiler_s
+        self._doors = doors
+        self._folder = folder.absolute()
+        self._wish = wish
+        self._attempts = attempts
+        self._own_profiler_s = own_profiler_s
         check_name(folder)
         self._place = _identity(self._folder)
         self.attempt = 1
@@ -219,7 +222,8 @@ class Recording:
         importing, or while others of its group are not free."""
         if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
             return job, ""
-        is_alone, now = len(self.jobs) == 1, time.time()
+        is_alone = len(self.jobs) == 1
+        now = time.time()
         if not is_alone and not self._start:
             if self.attempt > 1 and not self._are_free():
                 return job, ""
@@ -311,7 +315,8 @@ class Recording:
         return False
 
     def _looked(self, job: AttachedProcess) -> AttachedProcess:
-        alive, now = is_alive(job.process), time.monotonic()
+        alive = is_alive(job.process)
+        now = time.monotonic()
         if job.phase is RecordingPhase.WAITED_FOR:
             return self._looked_at_waiting(job, alive)
         found = inspected(job.file)
@@ -385,18 +390,12 @@ class Recording:
         jobs = list(self.jobs.values())
         self.forks |= {one.pid: one for one in forks_of(self.jobs)}
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
-        again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
-        needed = again if not whole else [job for job in again if job.process.rank]
-        is_late = len(jobs) > 1 and not any(job.profiles_itself for job in jobs)
-        max_cancelled = MAX_LATE if is_late else MAX_CANCELLED
-        is_hopeless = self._cancelled_attempts >= max_cancelled
-        attempts = (
-            min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
+        is_wanted = (
+            self._is_one_needed(jobs, whole)
+            or self._is_beginning(whole)
+            or self._is_without_loop(whole)
         )
-        goes_on = self.attempt < attempts and not is_hopeless
-        if goes_on and (
-            needed or self._is_beginning(whole) or self._is_without_loop(whole)
-        ):
+        if is_wanted and self._has_attempts_left(jobs):
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -404,6 +403,26 @@ class Recording:
             if job.phase in RETRIED:
                 self.jobs[job.process.pid] = self._given_up(job, whole)
         self._restore_better()
+
+    def _has_attempts_left(self, jobs: Sequence[AttachedProcess]) -> bool:
+        """Whether there may be another attempt."""
+        attempts = self._attempts
+        if self.forks:
+            attempts = min(attempts, MAX_FORK_ATTEMPTS)
+        profiles_itself = any(job.profiles_itself for job in jobs)
+        is_late = len(jobs) > 1 and not profiles_itself
+        max_cancelled = MAX_LATE if is_late else MAX_CANCELLED
+        return self.attempt < attempts and self._cancelled_attempts < max_cancelled
+
+    def _is_one_needed(
+        self, jobs: Sequence[AttachedProcess], whole: Sequence[AttachedProcess]
+    ) -> bool:
+        """Whether a process that runs is without a trace: any if there is no trace at
+        all, otherwise a rank."""
+        again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
+        if whole:
+            again = [job for job in again if job.process.rank]
+        return bool(again)
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
         """Whether the traces are the first with operations after some without: they
@@ -425,7 +444,8 @@ class Recording:
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
-        self._begun, self._start = time.monotonic(), 0.0
+        self._begun = time.monotonic()
+        self._start = 0.0
         phases = {job.phase for job in jobs}
         self._was_empty = RecordingPhase.EMPTY in phases
         self._empty_attempts += self._was_empty
@@ -435,23 +455,16 @@ class Recording:
         self._attempts_without_loop += not is_compiling and any(
             not job.is_loop for job in jobs
         )
-        again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
-            because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
-            if job.is_compiling:
-                because = "torch.compile is at work: recording it once more. "
-            elif not job.is_loop:
-                because = "Its operations did not repeat: recording it once more. "
-            elif job.phase is RecordingPhase.WHOLE and not self._was_empty:
-                because = "It has begun to compute: recording it once more. "
+            because = _reason_for_another(job, phases)
             self.jobs[job.process.pid] = AttachedProcess(
                 process=job.process,
                 has_asked=True,
                 profiles_itself=job.profiles_itself,
                 heard_at=job.heard_at,
-                why=f"{because}{again}",
+                why=f"{because}Attempt {self.attempt} of {self._attempts}",
                 before=job.why if job.phase in RETRIED else "",
             )
 
@@ -481,9 +494,12 @@ class Recording:
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
         """Of two attempts, keeps the traces of the one that recorded more processes,
         and then more of them at their loop; the later of equals."""
-        worse, better = self._previous, whole
         if _worth(whole) < _worth(self._previous):
-            worse, better = whole, self._previous
+            better = self._previous
+            worse = whole
+        else:
+            better = whole
+            worse = self._previous
         kept = {job.file for job in better}
         for job in worse:
             if job.file not in kept:
@@ -545,6 +561,22 @@ def check_name(folder: Path) -> None:
             f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
             "and . _ - + : , @ ~ only. Give another --out."
         )
+
+
+def _reason_for_another(
+    job: AttachedProcess, phases: Collection[RecordingPhase]
+) -> str:
+    """A sentence with a space behind it about what the attempt before came to;
+    `phases`: those of all processes in it."""
+    if job.is_compiling:
+        return "torch.compile is at work: recording it once more. "
+    if not job.is_loop:
+        return "Its operations did not repeat: recording it once more. "
+    if job.phase in RETRIED:
+        return f"{_capital(job.why)}. "
+    if any(phase in RETRIED for phase in phases):
+        return "Another process was not recorded: recording all once more. "
+    return "It has begun to compute: recording it once more. "
 
 
 def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
