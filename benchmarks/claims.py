@@ -22,11 +22,12 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
+from fusetui.capture.table import DISTURBED
+
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 FACTS = PAGE.with_name("sources.toml")
 WORKS, NOT_REPRODUCED, NEEDS = "works here", "not reproduced", "needs"
 INCONCLUSIVE = "inconclusive"
-DISTURBED = "something else was running"
 TOLERANCE = 1.2
 """By what factor a figure may differ from the one of the source and still reproduce
 it."""
@@ -111,10 +112,26 @@ def _disturbed(row: DecidingRow, page: str) -> str:
         return ""
     lines = _table(row.table, page).splitlines()
     variants = [side.partition(" ")[0].partition(",")[0] for side in (fast, slow)]
+    cells = _columns_of(row, lines)
     remarks = [line for line in lines if line.endswith(f"{DISTURBED}.")]
-    if any(line.startswith(f"{variant}: ") for line in remarks for variant in variants):
-        return _columns_of(row, lines)[2].rpartition(": ")[0]
+    if any(_is_about(line, variants, cells[0]) for line in remarks):
+        figures, answered, _ = cells[2].rpartition(": ")
+        return figures if answered else cells[2]
     return ""
+
+
+def _is_about(remark: str, variants: Sequence[str], row: str) -> bool:
+    """Whether a remark names one of the variants, and in a sweep, `loop: at batch = 64,
+    128: ...`, also the point of a row; a row from one point to another is about all."""
+    variant, _, rest = remark.partition(": ")
+    if variant not in variants:
+        return False
+    point = row.partition(", ")[2]
+    if not rest.startswith("at ") or not point or " to " in point:
+        return True
+    disturbed = rest.partition(" = ")[2].rpartition(": ")[0].split(", ")
+    sizes = " ".join(size.partition("=")[2] for size in point.split(","))
+    return sizes in disturbed
 
 
 def _table(name: str, page: str) -> str:

@@ -97,7 +97,7 @@ def _recorded(name: str, folder: Path, device: str) -> int:
     except subprocess.TimeoutExpired:
         print(f"{name}: not ended {START_SECONDS} s after its loop had to")
         code = 1
-    traces = sorted(folder.glob("*.json*"))
+    traces = sorted(folder.glob("*.json"))  # not what was begun: *.json.tmp
     if not traces:
         print(f"{name}: there is no trace in {folder}")
         return 1
@@ -108,11 +108,18 @@ def _recorded(name: str, folder: Path, device: str) -> int:
 
 
 def kernels_in(trace: Path) -> int:
-    """How many times a kernel ran on a GPU."""
+    """How many times a kernel ran on a GPU; 0 for a trace that cannot be read, after
+    saying why: the next way to record has its turn all the same."""
+    from fusetui import Error
     from fusetui.analysis.questions.totals import kernel_totals
     from fusetui.trace import open_trace
 
-    return sum(one.count for one in kernel_totals(open_trace(str(trace), cached=False)))
+    try:
+        opened = open_trace(str(trace), cached=False)
+    except Error as error:
+        print(error)
+        return 0
+    return sum(one.count for one in kernel_totals(opened))
 
 
 PARTS = {"samples": samples, "snapshots": snapshots, "attach": attach}

@@ -9,7 +9,8 @@ kernels were predicted to take beside what they took, and two programs that are 
 while they run.
 
 A part that fails or takes too long is ended with all its processes, and the others
-still run; the most important come first. After every part the results are packed into
+still run; the most important come first, and a part may use what the one before it left
+of its time. After every part the results are packed into
 the archive: what cannot come back otherwise is in that one file of less than 16 MiB,
 which FOLDER/left-out.txt completes. The run folders, whose traces are scrubbed and may
 become samples, logs and session.json are in FOLDER, the tables in docs/experiments.md
@@ -285,12 +286,17 @@ def session(
     made: Sequence[Piece], out: Path, archive: Path, budget: float, page: Path
 ) -> list[dict[str, object]]:
     """Runs the parts within the budget in seconds; after each, the archive has what
-    there is."""
+    there is. What a part leaves of its time the next one may use: those behind it keep
+    theirs."""
     begin = perf_counter()
     results: list[dict[str, object]] = []
+    unused = 0.0
     for part in made:
-        spent = perf_counter() - begin
-        results.append(run(part, out, budget - spent - PACKING_SECONDS))
+        part_begin = perf_counter()
+        seconds_left = budget - (part_begin - begin) - PACKING_SECONDS
+        longer = replace(part, limit=part.limit + unused)
+        results.append(run(longer, out, seconds_left))
+        unused = max(longer.limit - (perf_counter() - part_begin), 0.0)
         (out / "session.json").write_text(json.dumps(results, indent=2) + "\n")
         if page != out / "experiments.md":
             shutil.copyfile(page, out / "experiments.md")

@@ -8,13 +8,13 @@ With `--write` they go into docs/experiments.md, each below the GPU table of its
 experiment.
 
 A kernel takes as long as its arithmetic or its memory traffic, whichever is longer;
-each tensor moves once. Two rates are known: those that devices attain in practice
-(src/fusetui/gpu/roofline/peaks.py), and those that the kernels of the source reached on
-its device, as a share of the former; that share is assumed of every device. The best
-case assumes the higher of the two, which the table names, the slow end the lower. The
-blocks that run at once follow from the registers and the shared memory of the compiled
-code, and a last wave that is not full takes as long as a full one. Launching is not
-included.
+each tensor moves once, in the dtype of its workload. Two rates are known: those that
+devices attain in practice (src/fusetui/gpu/roofline/peaks.py), and those that the
+kernels of the source reached on its device, as a share of the former; that share is
+assumed of every device. The best case assumes the higher of the two, which the table
+names, the slow end the lower. The blocks that run at once follow from the registers and
+the shared memory of the compiled code, and a last wave that is not full takes as long
+as a full one. Launching is not included.
 """
 
 from __future__ import annotations
@@ -52,48 +52,63 @@ DEVICES = {
 """Devices by name: their architecture, and the number of multiprocessors."""
 OURS = ("fused", "fused-gemm")
 """Variants whose kernels are ours."""
-ITEM = 2  # bytes of bfloat16
+ITEM_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
+"""By the kind of arithmetic of a launch, as Triton calls the dtype of its tensors."""
 THREADS, REGISTERS, RESERVED = 2048, 65_536, 1024
 """Limits of a multiprocessor, and the shared memory that each block takes besides its
 own."""
 
 
 SOURCE_DEVICE = "NVIDIA A100-SXM4-80GB"
+SOURCE_KIND = "bf16"
 SOURCE_FLOP = 2 * 8192 * 768 * 3072
 SOURCE_GEMM_SECONDS = 190e-6
 """The GEMM of gate in the MLP of the source, and its time with cuBLAS."""
-SOURCE_BYTES = 3 * 8192 * 3072 * ITEM
+SOURCE_BYTES = 3 * 8192 * 3072 * ITEM_BYTES[SOURCE_KIND]
 SOURCE_POINTWISE_SECONDS = 89.4e-6
 """What gelu and mul as one kernel move there, and the time of the generated kernel."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch does."""
+    """What one launch does, and the kind of its arithmetic: a key of `Peak.teraflops`."""
 
     flop: int
     moved: int
     programs: int
+    kind: str = SOURCE_KIND
 
 
 def work_of(launch: Launch) -> Work:
     """FLOP and bytes, each tensor once."""
+    kind = next(kind[1:] for _, kind in launch.signature if kind.startswith("*"))
+    item_bytes = ITEM_BYTES[kind]
     programs = prod(launch.grid)
     if launch.kernel == "geglu_gemm":
         rows, hidden, dim = (launch[name] for name in ("rows", "hidden", "dim"))
+        elements = rows * dim + 2 * hidden * dim + rows * hidden
         return Work(
-            4 * rows * hidden * dim,
-            ITEM * (rows * dim + 2 * hidden * dim + rows * hidden),
-            programs,
+            flop=4 * rows * hidden * dim,
+            moved=item_bytes * elements,
+            programs=programs,
+            kind=kind,
         )
     if launch.kernel == "grouped_gemm":
         groups = launch.grid[1]
         m, n, k = (launch[name] for name in ("rows", "columns", "depth"))
         return Work(
-            2 * groups * m * n * k, ITEM * groups * (m * k + k * n + m * n), programs
+            flop=2 * groups * m * n * k,
+            moved=item_bytes * groups * (m * k + k * n + m * n),
+            programs=programs,
+            kind=kind,
         )
     tensors = sum(kind.startswith("*") for _, kind in launch.signature)
-    return Work(0, ITEM * tensors * launch["count"], programs)
+    return Work(
+        flop=0,
+        moved=item_bytes * tensors * launch["count"],
+        programs=programs,
+        kind=kind,
+    )
 
 
 def at_once(code: Code, architecture: str, multiprocessors: int) -> int:
@@ -106,22 +121,39 @@ def at_once(code: Code, architecture: str, multiprocessors: int) -> int:
     )
 
 
-def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
-    """The longer of both times at the rates of `peak`; a wave that is not full counts
-    as a full one."""
+@dataclass(frozen=True)
+class Seconds:
+    """What the arithmetic of a launch takes, and what its memory traffic does; 0 for
+    what has no known rate."""
+
+    arithmetic: float
+    traffic: float
+
+
+def seconds_of(work: Work, slots: int, peak: Peak) -> Seconds:
+    """Both at the rates of `peak`; blocks that are missing in a wave take as long as if
+    they were there."""
     waves = ceil(work.programs / slots)
-    busy = work.programs / (waves * slots)
-    rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
-    compute = work.flop / rate / busy if rate else 0.0
-    memory = work.moved / bandwidth if bandwidth else 0.0
-    return round(1e9 * max(compute, memory))
+    busy_share = work.programs / (waves * slots)
+    rate, bandwidth = peak.flop_per_s(work.kind), peak.bytes_per_s
+    return Seconds(
+        arithmetic=work.flop / rate / busy_share if rate else 0.0,
+        traffic=work.moved / bandwidth if bandwidth else 0.0,
+    )
 
 
-def assumed(work: Work, peak: Peak) -> str:
+def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
+    """The longer of both times."""
+    seconds = seconds_of(work, slots, peak)
+    return round(1e9 * max(seconds.arithmetic, seconds.traffic))
+
+
+def assumed(work: Work, slots: int, peak: Peak) -> str:
     """The rate that the best case assumes of what limits the kernel: of its arithmetic,
     or of its memory traffic."""
-    rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
-    if rate and bandwidth and work.flop / rate > work.moved / bandwidth:
+    seconds = seconds_of(work, slots, peak)
+    rate, bandwidth = peak.flop_per_s(work.kind), peak.bytes_per_s
+    if rate and seconds.arithmetic > seconds.traffic:
         return quantity(rate, "FLOP/s")
     return quantity(bandwidth, "B/s") if bandwidth else "-"
 
@@ -140,8 +172,8 @@ def shares_of_source() -> Shares:
     _, multiprocessors = DEVICES[SOURCE_DEVICE]
     peak = _peak(SOURCE_DEVICE, multiprocessors)
     assert peak is not None, "the device of the source is listed"
-    rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
-    assert rate, "with its rate in bf16"
+    rate, bandwidth = peak.flop_per_s(SOURCE_KIND), peak.bytes_per_s
+    assert rate, "with its rate in that format"
     assert bandwidth, "and its bandwidth"
     return Shares(
         arithmetic=SOURCE_FLOP / SOURCE_GEMM_SECONDS / rate,
@@ -182,14 +214,16 @@ class Use:
 
 
 def uses(experiment: Experiment, architecture: str) -> Iterator[Use]:
-    """The launches of our kernels in an experiment, in the order of a step."""
+    """The launches of our kernels in an experiment, in the order of a step, and in the
+    dtype in which it runs on a GPU."""
     workload = kernels.get(experiment.workload)
+    dtype = getattr(torch, workload.dtype_on("cuda"))
     for point in _points(experiment):
         sizes = [f"{axis}={size}" for axis, size in point.items()]
         shapes = {**workload.gpu_shapes, **point}
         for name in (one for one in OURS if one in workload.variants):
             variant = workload.variants[name]
-            made = launches(workload, variant, shapes, torch.bfloat16, architecture)
+            made = launches(workload, variant, shapes, dtype, architecture)
             used = made if experiment.backward else made[:1]
             names = [launch.kernel for launch in used]
             run = Path(experiment.name, ",".join(sizes), f"{name}.json.gz")
@@ -226,11 +260,12 @@ def rows(
             name,
             use.what,
             use.launch.kernel.replace("_", " "),
+            work.kind,
             quantity(work.flop, "FLOP") if work.flop else "-",
             size(work.moved),
             f"{work.programs}",
             f"{work.programs / slots:.2f}",
-            assumed(work, best),
+            assumed(work, slots, best),
             duration(predicted_ns(work, slots, best)),
             duration(predicted_ns(work, slots, slow)),
             *([_measured(runs, use)] if runs else ()),
@@ -269,8 +304,9 @@ def main() -> None:
         devices = {
             found.name: (f"sm_{found.major}{found.minor}", found.multi_processor_count)
         }
-    names = ("device", "variant", "kernel", "FLOP", "bytes", "blocks", "waves")
-    columns = [Column(name, left=at < 3) for at, name in enumerate(names)]
+    columns = [Column(name, left=True) for name in ("device", "variant", "kernel")]
+    columns += [Column("dtype", left=True)]
+    columns += [Column(name) for name in ("FLOP", "bytes", "blocks", "waves")]
     columns += [Column("assumes at best"), Column("best case"), Column("slow end")]
     columns += [Column("measured")] if options.runs else []
     unknown = [name for name, (_, count) in devices.items() if not _peak(name, count)]

@@ -374,17 +374,16 @@ def _running(kind: Kind, place: Path, sock: str) -> Iterator[subprocess.Popen[by
 
 
 def _record(kind: Kind, place: Path) -> Outcome:
-    """With `fusetui record`, by the job's name or, without torch, by its PID."""
+    """With `fusetui record`, by the job's name or, where that is nobody's own, by its
+    PID."""
     out = place / "traces"
     with sockets() as sock, _running(kind, place, sock) as child:
-        name = (
-            "ipykernel_launcher"
-            if kind.name.startswith("Jupyter")
-            else f"{place.name}.py"
-        )
-        wanted = (
-            ["--pid", str(child.pid)] if kind.name == "no torch" else ["--job", name]
-        )
+        if kind.name == "no torch":
+            wanted = ["--pid", str(child.pid)]
+        elif kind.name.startswith("Jupyter"):  # all notebooks have one name
+            wanted = ["--pid", str(with_torch(sock)[0].pid)]
+        else:
+            wanted = ["--job", f"{place.name}.py"]
         line = [*FUSETUI, "record", "--no-open", *wanted, "--out", str(out)]
         done = subprocess.run(line, capture_output=True, text=True, cwd=place)
     return Outcome(done.returncode, done.stderr, out)

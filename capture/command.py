@@ -283,14 +283,16 @@ def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
 
 
 def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    name = next(n for n in {**asked, **there} if there.get(n) != asked.get(n))
-    option = declared()[name].flag if name in declared() else ""
+    """Where two sweeps first differ: `--dtype float32 instead of float16`."""
+    names = {**asked, **there}
+    name = next(name for name in names if there.get(name) != asked.get(name))
     if name == "points":
         return "other sizes"
-    values = (
-        orjson.dumps(each.get(name)).decode().strip('"') for each in (there, asked)
-    )
-    return printable("{} {} instead of {}".format(option or name, *values))
+    known = declared()
+    option = (known[name].flag if name in known else "") or name
+    old = orjson.dumps(there.get(name)).decode().strip('"')
+    new = orjson.dumps(asked.get(name)).decode().strip('"')
+    return printable(f"{option} {old} instead of {new}")
 
 
 def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
@@ -319,10 +321,11 @@ def _run_point(
     number: str,
 ) -> None:
     name = describe_point(point)
-    place, there = folder / name, os.path.lexists(folder / name)
-    progress.say(f"{name} ({number}){': there already' * there}")
-    if there:
+    place = folder / name
+    if os.path.lexists(place):
+        progress.say(f"{name} ({number}): there already")
         return
+    progress.say(f"{name} ({number})")
     shapes = [
         *options.shapes,
         *(f"{option_of(axis)}={size}" for axis, size in point.items()),
@@ -382,7 +385,8 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
 
 def _show(folder: Path, runs: Runs) -> None:
     point, run = runs[0]
-    rows, axes = list(_rows(runs)), list(point)
+    rows = list(_rows(runs))
+    axes = list(point)
     constant = {axis: size for axis, size in run.shapes.items() if axis not in axes}
     chart = sweep_chart(rows, axes, ascii_only=not speaks_unicode())
     figures = (

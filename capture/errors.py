@@ -101,8 +101,11 @@ class Progress:
     def phase(self, title: str) -> Iterator[None]:
         """Shows `title ...` while the block runs, then its duration in seconds. On a
         terminal a thread writes the line twice a second."""
-        begin, title, is_live = perf_counter(), printable(title), self._stream.isatty()
-        done, end = threading.Event(), "stopped"
+        begin = perf_counter()
+        title = printable(title)
+        is_live = self._stream.isatty()
+        done = threading.Event()
+        end = "stopped"
 
         def redraw() -> None:
             while not done.wait(_REDRAW_SECONDS):

@@ -127,13 +127,17 @@ def unable(variant: Variant, device: CaptureDevice) -> str | None:
         return NEEDS_GPU if variant.needs_gpu else None
     if device.capability is None or device.capability >= variant.capability:
         return None
-    least, found = (
-        f"{major}.{minor}" for major, minor in (variant.capability, device.capability)
-    )
+    needed = _version(variant.capability)
     return (
-        f"it needs compute capability {least}, and this GPU has {found}: Triton does not use its "
-        "tensor cores."
+        f"it needs compute capability {needed}, and this GPU has "
+        f"{_version(device.capability)}: Triton does not use its tensor cores."
     )
+
+
+def _version(capability: tuple[int, int]) -> str:
+    """`8.0`."""
+    major, minor = capability
+    return f"{major}.{minor}"
 
 
 def _reference(
@@ -154,8 +158,9 @@ def _reference(
 
 def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
     """Whether any axis has the default for a CPU where that for a GPU differs."""
-    cpu, gpu = workload.cpu_shapes, workload.gpu_shapes
-    return any(size == cpu[axis] != gpu[axis] for axis, size in shapes.items())
+    on_cpu = workload.cpu_shapes
+    on_gpu = workload.gpu_shapes
+    return any(size == on_cpu[axis] != on_gpu[axis] for axis, size in shapes.items())
 
 
 def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
@@ -277,9 +282,10 @@ def functions_of(
 
 
 def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    function, arguments = (
-        item if isinstance(item, tuple) and len(item) == 2 else (item, ())
-    )
+    function: object = item
+    arguments: object = ()
+    if isinstance(item, tuple) and len(item) == 2:
+        function, arguments = item
     if not callable(function) or not isinstance(arguments, tuple | list):
         raise CaptureError(
             f"{target} returned {type(item).__name__}: it must return a function, a pair of a "

@@ -47,7 +47,9 @@ def memory_history(
         return
     import torch
 
-    memory, parent, wanted = torch.cuda.memory, os.getpid(), [failed] if failed else []
+    memory = torch.cuda.memory
+    parent = os.getpid()
+    wanted = [failed] if failed else []  # empty once it was written
 
     def ran_out(*_: int) -> None:
         if os.getpid() != parent or not wanted:

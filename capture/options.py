@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from itertools import count, takewhile
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -142,7 +141,8 @@ class Options:
 @cache
 def declared() -> Mapping[str, Declared]:
     """The options by name, in the order of declaration."""
-    hints, found = get_type_hints(Options), {}
+    hints = get_type_hints(Options)
+    found = {}
     for one in fields(Options):
         hint = hints[one.name]
         kind = next(kind for kind in get_args(hint) or (hint,) if kind is not NoneType)
@@ -373,10 +373,12 @@ def _between(axis: str, before: int, first: int, last: int) -> list[int]:
     """The sizes between `first` and `last`, excluding both."""
     factor, rest = divmod(first, before)
     if rest == 0 and factor > 1:
-        sizes = list(
-            takewhile(lambda n: n < last, (first * factor**n for n in count(1)))
-        )
-        if last in (first, [first, *sizes][-1] * factor):
+        sizes = []
+        size = first * factor
+        while size < last:
+            sizes.append(size)
+            size *= factor
+        if last in (first, size):
             return sizes
     difference = first - before
     if difference > 0 and last > first and (last - first) % difference == 0:

@@ -60,15 +60,16 @@ def record(
     """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its
     own steps; so whatever the machine does hits all alike. In each round every variant
     runs one step. The steps of a variant are numbered by rounds."""
-    both, rounds = folder / "turns.json", turns(list(steps), options.profiled_steps)
-    order = [steps[name] for one in rounds for name in one]
-    _profile([*steps.values()], order, options, device_kind, both)
-    check_written(both)
-    for name, document in divided(both.read_bytes(), rounds).items():
+    all_turns = folder / "turns.json"
+    rounds = turns(list(steps), options.profiled_steps)
+    order = [steps[name] for names in rounds for name in names]
+    _profile([*steps.values()], order, options, device_kind, all_turns)
+    check_written(all_turns)
+    for name, document in divided(all_turns.read_bytes(), rounds).items():
         plain = folder / f"{name}.json"
         store(plain, document)
         compress(plain, folder / f"{name}.json.gz", options.scrub)
-    both.unlink()
+    all_turns.unlink()
 
 
 def _profile(
@@ -81,9 +82,12 @@ def _profile(
     """Profiles steps, after all those that come before together in each step of the
     plan. Every step is one `ProfilerStep#N` around the labels of its parts, and waits
     for the device, so that the kernels of a step run within it."""
-    parent, synchronize = os.getpid(), synchronizer(device_kind)
+    parent = os.getpid()
+    synchronize = synchronizer(device_kind)
+    unrecorded: list[Sequence[Step]] = [before] * (WAIT + WARM_UP)
+    recorded: list[Sequence[Step]] = [[step] for step in steps]
     with profiler(options, device_kind, plain, WAIT, len(steps)) as recording:
-        for together in [*[before] * (WAIT + WARM_UP), *([step] for step in steps)]:
+        for together in unrecorded + recorded:
             for step in together:
                 value = None
                 for part in step:
@@ -105,11 +109,11 @@ def profiler(
         if os.getpid() == parent:
             done.export_chrome_trace(str(plain))
 
+    activities = [ProfilerActivity.CPU]
+    if device_kind == "cuda":
+        activities.append(ProfilerActivity.CUDA)
     return profile(
-        activities=[
-            ProfilerActivity.CPU,
-            *[ProfilerActivity.CUDA] * (device_kind == "cuda"),
-        ],
+        activities=activities,
         record_shapes=options.record_shapes,
         profile_memory=options.memory,
         with_stack=options.stack,
@@ -172,40 +176,42 @@ def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes
     keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
     events = [msgspec.json.decode(text, type=_Event) for text in texts]
-    owners = [(name, number) for number, one in enumerate(rounds) for name in one]
+    owners = [
+        (name, round_number)
+        for round_number, names in enumerate(rounds)
+        for name in names
+    ]
     step_of = _steps(events, len(owners))
-    kept: dict[str, list[bytes]] = {name: [] for one in rounds[:1] for name in one}
+    variants = rounds[0] if rounds else ()
+    kept: dict[str, list[bytes]] = {name: [] for name in variants}
     for event, text in zip(events, texts, strict=True):
         step = step_of(event)
         if step is not None:
-            name, number = owners[step]
-            # The name of a step has the number of its round.
-            named = event.name.startswith(STEP)
-            old, new = f'"{event.name}"'.encode(), f'"{STEP}{number}"'.encode()
-            kept[name].append(
-                bytes(text).replace(old, new, 1) if named else bytes(text)
-            )
+            name, round_number = owners[step]
+            kept[name].append(_of_round(bytes(text), event, round_number))
         elif event.ph == "M":
-            for found in kept.values():
-                found.append(bytes(text))
-    listed = {
-        name: msgspec.Raw(b"[\n" + b",\n".join(own) + b"\n]")
-        for name, own in kept.items()
-    }
-    return {
-        n: msgspec.json.encode({**keys, "traceEvents": events})
-        for n, events in listed.items()
-    }
+            for own_texts in kept.values():
+                own_texts.append(bytes(text))
+    documents = {}
+    for name, own_texts in kept.items():
+        listed = msgspec.Raw(b"[\n" + b",\n".join(own_texts) + b"\n]")
+        documents[name] = msgspec.json.encode({**keys, "traceEvents": listed})
+    return documents
+
+
+def _of_round(text: bytes, event: _Event, round_number: int) -> bytes:
+    """The text of an event; the name of a step gets the number of its round."""
+    if not event.name.startswith(STEP):
+        return text
+    old = f'"{event.name}"'.encode()
+    new = f'"{STEP}{round_number}"'.encode()
+    return text.replace(old, new, 1)
 
 
 def _steps(events: Sequence[_Event], count: int) -> Callable[[_Event], int | None]:
     """A function from an event to the number of its step in order of time, None for
     none."""
-    spans = [
-        e
-        for e in events
-        if e.ph == "X" and e.name.startswith(STEP) and "gpu" not in e.cat
-    ]
+    spans = [event for event in events if _is_step(event)]
     spans.sort(key=lambda event: event.ts)
     if len(spans) != count:
         raise ValueError(f"the profiler recorded {len(spans)} steps, not {count}")
@@ -214,19 +220,27 @@ def _steps(events: Sequence[_Event], count: int) -> Callable[[_Event], int | Non
 
     def at(ts: float) -> int | None:
         step = bisect_right(begins, ts) - 1
-        return step if step >= 0 and ts < spans[step].ts + spans[step].dur else None
+        if step < 0 or ts >= spans[step].ts + spans[step].dur:
+            return None
+        return step
 
-    launched = {
-        event.correlation: at(event.ts)
-        for event in events
-        if event.ph == "X" and event.cat not in _GPU and event.correlation
-    }
+    launched = {}
+    for event in events:
+        if event.ph == "X" and event.cat not in _GPU and event.correlation:
+            launched[event.correlation] = at(event.ts)
 
     def step_of(event: _Event) -> int | None:
         if event.ph == "M":
             return None
         if event.cat in _GPU and event.correlation in launched:
             return launched[event.correlation]
-        return numbers[event.name] if event.name in numbers else at(event.ts)
+        if event.name in numbers:
+            return numbers[event.name]
+        return at(event.ts)
 
     return step_of
+
+
+def _is_step(event: _Event) -> bool:
+    """Whether it is the annotation of a step on the CPU."""
+    return event.ph == "X" and event.name.startswith(STEP) and "gpu" not in event.cat

@@ -44,7 +44,9 @@ class Runner:
     def __init__(
         self, job: Job, options: Options, device: CaptureDevice, progress: Progress
     ) -> None:
-        self._job, self._options, self._device = job, options, device
+        self._job = job
+        self._options = options
+        self._device = device
         self._progress = progress
         self._first_answer: Answer | None = None
         self._public = texts().scrub if options.scrub else str
@@ -58,16 +60,22 @@ class Runner:
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
         torch._inductor.config.cpp.enable_kernel_profile = True
-        keeps, backward = self._job.keeps_gradients, self._job.backward
-        with nullcontext() if keeps else torch.set_grad_enabled(backward):
-            outcomes = (
-                self._in_turns(folder)
-                if self._options.compare
-                else self._one_by_one(folder)
-            )
-        job, options = self._job, self._options
+        job = self._job
+        options = self._options
+        with (
+            nullcontext()
+            if job.keeps_gradients
+            else torch.set_grad_enabled(job.backward)
+        ):
+            if options.compare:
+                outcomes = self._in_turns(folder)
+            else:
+                outcomes = self._one_by_one(folder)
         return new_record(
-            *(self._device, options, where, self._public),
+            self._device,
+            options,
+            where,
+            self._public,
             workload=self._public(job.workload),
             summary=self._public(job.summary),
             shapes=job.shapes,
@@ -86,7 +94,8 @@ class Runner:
             return self._profiled(self._ready(trial), folder)
 
         return tuple(
-            self._attempt(t, folder, partial(whole, t)) for t in self._job.trials
+            self._attempt(trial, folder, partial(whole, trial))
+            for trial in self._job.trials
         )
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
@@ -94,7 +103,8 @@ class Runner:
         without two."""
         forget_compiled()
         made = [
-            self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials
+            self._attempt(trial, folder, partial(self._ready, trial))
+            for trial in self._job.trials
         ]
         steps = {one[1].name: one[0] for one in made if not isinstance(one, Failed)}
         if len(steps) < 2:
@@ -132,7 +142,8 @@ class Runner:
                 torch.cuda.empty_cache()
 
     def _ready(self, trial: Trial) -> Ready:
-        kind, name = self._device.kind, trial.name
+        kind = self._device.kind
+        name = trial.name
         forget_counts()
         first = f"{'compiling' if trial.compiles else 'checking'} {name}"
         with self._progress.phase(first), parent_only():
@@ -172,13 +183,12 @@ class Runner:
         return parts, measured
 
     def _profiled(self, ready: Ready, folder: Path) -> Measured:
-        (parts, measured), kind = ready, self._device.kind
+        parts, measured = ready
+        path = folder / f"{measured.name}.json.gz"
         with self._progress.phase(f"profiling {measured.name}"), parent_only():
             forget_counts()
             with memory_history(self._snapshots, folder / f"{measured.name}.pickle"):
-                recorder.record_one(
-                    parts, self._options, kind, folder / f"{measured.name}.json.gz"
-                )
+                recorder.record_one(parts, self._options, self._device.kind, path)
             return self._read(measured, folder)
 
     def _read(self, measured: Measured, folder: Path) -> Measured:
@@ -209,11 +219,13 @@ class Runner:
     def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in
         bytes."""
-        call, kind = partial(step.run_step, parts), self._device.kind
+        call = partial(step.run_step, parts)
+        kind = self._device.kind
         if kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
         timed = step.time_steps(call, kind, self._options.timing_seconds)
-        return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
+        peak_bytes = torch.cuda.max_memory_allocated() if kind == "cuda" else None
+        return timed, peak_bytes
 
 
 def forget_compiled() -> None:

@@ -35,8 +35,10 @@ class Session:
         self, profiler: Any, synchronize: Callable[[], None], first: int, last: int
     ) -> None:
         """`first` and `last`: the numbers of the recorded steps, counted from 1."""
-        self._profiler, self._synchronize = profiler, synchronize
-        self._first_recorded, self._last_recorded = first, last
+        self._profiler = profiler
+        self._synchronize = synchronize
+        self._first_recorded = first
+        self._last_recorded = last
         self.steps = 0  # that have ended
         self._last_ns: int | None = None
         self.durations_ns: list[int] = []
@@ -84,9 +86,11 @@ def profile(
         raise CaptureError(f"skip must be at least 0, not {skip}.")
     with quiet_torch():
         found = find_device(asked.device)
-    parent, where = os.getpid(), Path.cwd()
+    parent = os.getpid()
+    where = Path.cwd()
     with selected(found), new_folder(Path(out)) as folder:
-        plain, snapshot = folder / f"{name}.json", folder / f"{name}.pickle"
+        plain = folder / f"{name}.json"
+        snapshot = folder / f"{name}.pickle"
         failed = Path(out).absolute().with_name(f"{Path(out).name}-oom")
         with (
             memory_history(takes_snapshots(asked, found.kind), snapshot, failed),

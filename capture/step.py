@@ -104,15 +104,14 @@ def leaves_behind(result: object) -> list[Tensor]:
 def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:
     """Copies of what a step computed: its result and the gradients."""
     leaves = list(_leaves(result))
-    names = (
-        ["result"] if len(leaves) == 1 else [f"result {i}" for i in range(len(leaves))]
-    )
-    found = dict(zip(names, leaves, strict=True))
-    gradients = {f"input {i}": t.grad for i, t in enumerate(_tensors(inputs))}
-    gradients |= {name: parameter.grad for name, parameter in _parameters(call).items()}
-    found |= {
-        name: gradient for name, gradient in gradients.items() if gradient is not None
-    }
+    found: dict[str, Tensor] = {}
+    for number, leaf in enumerate(leaves):
+        found["result" if len(leaves) == 1 else f"result {number}"] = leaf
+    with_gradient = {f"input {i}": tensor for i, tensor in enumerate(_tensors(inputs))}
+    with_gradient |= _parameters(call)
+    for name, tensor in with_gradient.items():
+        if tensor.grad is not None:
+            found[name] = tensor.grad
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 
@@ -184,18 +183,20 @@ def check_answer(
 def compare_answer(found: Answer, reference: Answer) -> float | None:
     """The largest error of the result without judging it, for functions that need not
     compute the same; None if it cannot be compared."""
-    one, other = (
-        {name: tensor for name, tensor in answer.items() if name.startswith("result")}
-        for answer in (found, reference)
-    )
-    if [(n, t.shape) for n, t in one.items()] != [
-        (n, t.shape) for n, t in other.items()
-    ]:
+    results = _results(found)
+    expected = _results(reference)
+    shapes = [(name, tensor.shape) for name, tensor in results.items()]
+    if shapes != [(name, tensor.shape) for name, tensor in expected.items()]:
         return None
-    return max(
-        (largest_error(tensor, other[name]) for name, tensor in one.items()),
-        default=None,
-    )
+    errors = [largest_error(results[name], expected[name]) for name in results]
+    return max(errors, default=None)
+
+
+def _results(answer: Answer) -> Answer:
+    """An answer without its gradients."""
+    return {
+        name: tensor for name, tensor in answer.items() if name.startswith("result")
+    }
 
 
 def check(

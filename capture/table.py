@@ -16,6 +16,7 @@ from fusetui.trace.model.grouping import by_key
 from .options import describe_shapes
 from .record import Failed, Measured, RunRecord, SavedRun, guess_lines
 
+DISTURBED = "something else was running"
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is
 shown."""
@@ -111,9 +112,7 @@ def _remarks(variant: Measured) -> list[str]:
         remarks.append("its step time had not settled when timing began.")
     if variant.step_ns and variant.step_ns.p90 > _LARGEST_SPREAD * variant.step_ns.p10:
         low, high = duration(variant.step_ns.p10), duration(variant.step_ns.p90)
-        remarks.append(
-            f"its steps took from {low} to {high}: something else was running."
-        )
+        remarks.append(f"its steps took from {low} to {high}: {DISTURBED}.")
     if variant.recompilations:
         remarks.append(
             f"compiled {variant.recompilations} more graphs after the first step."
@@ -127,20 +126,45 @@ WIDTH = 40  # cells of the longest bar
 
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
     """A line per point: the time per step of each variant, and its speed-up against the
-    first."""
+    first; then why variants failed, and at which points something else was running."""
     names = list(dict.fromkeys(row["variant"] for row in rows))
-    columns = [
-        Column(" ".join(axes), left=True),
-        *(Column(printable(name)) for name in names),
-    ]
+    columns = [Column(" ".join(axes), left=True)]
+    columns += [Column(printable(name)) for name in names]
     lines = []
     for sizes, point in by_point(rows, axes):
-        found = {row["variant"]: row for row in point}
-        lines.append(
-            [sizes, *(_entry(found.get(name), _first(point)) for name in names)]
-        )
+        row_of = {row["variant"]: row for row in point}
+        first_ns = _first(point)
+        cells = [_entry(row_of.get(name), first_ns) for name in names]
+        lines.append([sizes, *cells])
     failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
-    return "\n".join([table(columns, lines), *dict.fromkeys(map(printable, failed))])
+    remarks = [*dict.fromkeys(failed), *_disturbed_points(rows, axes, names)]
+    return "\n".join([table(columns, lines), *map(printable, remarks)])
+
+
+def _disturbed_points(
+    rows: Sequence[Row], axes: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    """`loop: at batch = 64, 128: something else was running.` for each variant whose
+    steps took very different times at some points."""
+    remarks = []
+    for name in names:
+        sizes = [
+            sizes
+            for sizes, point in by_point(rows, axes)
+            for row in point
+            if row["variant"] == name and _is_disturbed(row)
+        ]
+        if sizes:
+            where = f"{' '.join(axes)} = {', '.join(sizes)}"
+            remarks.append(f"{name}: at {where}: {DISTURBED}.")
+    return remarks
+
+
+def _is_disturbed(row: Row) -> bool:
+    slow_ns, fast_ns = row["p90_ns"], row["p10_ns"]
+    if slow_ns is None or fast_ns is None:
+        return False
+    return bool(slow_ns > _LARGEST_SPREAD * fast_ns)
 
 
 def sweep_chart(

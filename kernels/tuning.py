@@ -30,7 +30,9 @@ _known: dict[Path, dict[str, Tile]] = {}
 
 def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> Tile:
     """The fastest tile for what `key` names; `tile` itself unless autotuning is on. A
-    candidate that does not compile or does not fit is passed over."""
+    candidate that does not compile or does not fit is passed over, and so is a kept
+    choice that is no candidate: the inputs are laid out for the depth of `tile`, and a
+    kernel with another one would read beyond them."""
     name = os.environ.get(VARIABLE)
     if not name:
         return tile
@@ -38,8 +40,9 @@ def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> T
     if path not in _known:
         _known[path] = read(path)
     choices = _known[path]
-    if key not in choices:
-        choices[key] = fastest(candidates(tile), launch, timer or bench)
+    allowed = candidates(tile)
+    if choices.get(key) not in allowed:
+        choices[key] = fastest(allowed, launch, timer or bench)
         write(path, choices)
     return choices[key]
 

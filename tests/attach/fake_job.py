@@ -1,8 +1,8 @@
 """A process of torch as its daemon sees it: the socket of libkineto, its questions and
 its file.
 
-As a program, it asks until it was told, writes a trace, and exits with 7, or as CODE
-says. Given a time in seconds, it asks that long and exits with 0.
+As a program, it asks until it was told, writes a trace, or what TRACE says, and exits
+with 7, or as CODE says. Given a time in seconds, it asks that long and exits with 0.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -68,10 +69,11 @@ def main() -> int:
     until = time.monotonic() + (asks_s or 60)
     with FakeJob(Path(os.environ["KINETO_IPC_SOCKET_DIR"])) as fake:
         while time.monotonic() < until:
-            fake.ask()
+            with suppress(OSError):  # nobody listens yet, or has read what was asked
+                fake.ask()
             time.sleep(0.03)
             if told := [text for text in fake.answers() if text]:
-                told_file(told[0]).write_text(TAIL)
+                told_file(told[0]).write_text(os.environ.get("TRACE", TAIL))
                 time.sleep(0.5)
                 return int(os.environ.get("CODE", "7"))
     return 0 if asks_s else 1

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -380,6 +381,59 @@ def test_a_trace_that_repeats_nothing_is_recorded_again(
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_trace_that_repeats_nothing_is_kept_with_a_remark(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        while not found.is_done:
+            file, _ = asked_and_told(found, fake)
+            file.write_text(STARTED)
+            found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert "Its operations do not repeat" in only(found).why
+
+
+@pytest.mark.parametrize(("first", "is_kept"), [(STARTED, False), (TAIL, True)])
+def test_how_a_program_starts_is_no_trace_of_one_that_profiles_itself(
+    first: str, is_kept: bool, sock: Path, tmp_path: Path
+) -> None:
+    """Its own profiler cancels all recordings of its loop. A trace of the loop, as the
+    first with operations may be, is kept."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        for text in (EMPTY, first):
+            asked_and_told(found, fake)[0].write_text(text)
+            found.turn(0)
+        while not found.is_done:
+            fake.ask(kind=1)
+            found.turn(1)
+            assert fake.answers() == [""]
+            file, _ = asked_and_told(found, fake)
+            file.with_name(f"{file.name}.tmp").touch()
+            fake.ask()
+            found.turn(1)
+            fake.answers()
+    assert (only(found).phase is RecordingPhase.WHOLE) == is_kept
+    assert (recording.PROFILES_ITSELF in only(found).why) != is_kept
+    assert bool(list(tmp_path.iterdir())) == is_kept
+
+
+def test_long_steps_of_a_program_that_has_profiled_itself_are_kept(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        fake.ask(kind=1)
+        found.turn(1)
+        assert fake.answers() == [""]
+        while not found.is_done:
+            asked_and_told(found, fake)[0].write_text(STARTED)
+            found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert list(tmp_path.iterdir()) == [only(found).file]
+
+
 def test_a_program_that_never_computes_is_not_recorded(
     sock: Path, tmp_path: Path
 ) -> None:
@@ -557,6 +611,8 @@ def test_a_rank_without_operations_has_all_recorded_again(
         found.jobs = {ranks[0].pid: whole, ranks[1].pid: empty}
         found.turn(0)
         assert {job.phase for job in found.jobs.values()} == {RecordingPhase.WAITED_FOR}
+        assert "Another process was not" in found.jobs[ranks[0].pid].why
+        assert "no operations" in found.jobs[ranks[1].pid].why
         found.jobs = {
             ranks[0].pid: replace(whole, file=files[1]),
             ranks[1].pid: empty,
@@ -565,6 +621,90 @@ def test_a_rank_without_operations_has_all_recorded_again(
     assert found.jobs[ranks[0].pid].file == files[1]
     assert found.jobs[ranks[1].pid].phase is RecordingPhase.FAILED
     assert list(tmp_path.iterdir()) == [files[1]]
+
+
+def two_ranks(folder: Path) -> list[Process]:
+    """Processes that run, as ranks of one job."""
+    parent = process(os.getppid())
+    assert parent is not None
+    own = this(folder)
+    return [
+        replace(own, rank="0"),
+        replace(own, pid=parent.pid, started=parent.started, rank="1"),
+    ]
+
+
+def test_each_attempt_of_several_begins_at_another_phase(
+    sock: Path, tmp_path: Path
+) -> None:
+    """libkineto looks once a second, and cancels if it looks too late for the start: a
+    rank that was late for one start would be late for all that are seconds later."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        ranks = two_ranks(sock)
+        found = Recording([door], tmp_path, Wish(500), ranks, own_profiler_s=0.0)
+        phases = []
+        for _ in range(5):
+            before = time.time()
+            _, told = asked_and_told(found, fake)
+            start = dict(line.split("=") for line in told.splitlines())[
+                "PROFILE_START_TIME"
+            ]
+            phases.append((int(start) / 1000 - before) % recording.TICK_S)
+            found.jobs = {
+                one.pid: AttachedProcess(one, RecordingPhase.CANCELLED) for one in ranks
+            }
+            found.turn(0)
+    phases.sort()
+    gaps = [after - one for one, after in pairwise(phases)]
+    assert min(gaps) > 0.1 * recording.TICK_S
+
+
+@pytest.mark.parametrize("profiles_itself", [False, True])
+def test_a_late_libkineto_has_more_attempts_than_a_profiler_of_the_programs_own(
+    profiles_itself: bool, sock: Path, tmp_path: Path
+) -> None:
+    """And the reason names what was cancelled, also where the last attempt was not."""
+    with closing(Door(str(sock))) as door:
+        ranks = two_ranks(sock)
+        found = Recording([door], tmp_path, Wish(500), ranks, attempts=99)
+        attempts = 0
+        while not found.is_done:
+            attempts += 1
+            found.jobs = {
+                one.pid: AttachedProcess(
+                    one,
+                    RecordingPhase.CANCELLED,
+                    why=recording.LEFT_EMPTY,
+                    profiles_itself=profiles_itself,
+                )
+                for one in ranks
+            }
+            found.turn(0)
+    limit = recording.MAX_CANCELLED if profiles_itself else recording.MAX_LATE
+    assert attempts == limit + 1
+    expected = recording.PROFILES_ITSELF if profiles_itself else recording.LEFT_EMPTY
+    assert {job.why for job in found.jobs.values()} == {expected}
+
+
+def test_no_operations_in_the_last_attempt_is_not_the_whole_reason(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door:
+        ranks = two_ranks(sock)
+        found = Recording([door], tmp_path, Wish(500), ranks, attempts=3)
+        for phase in (
+            RecordingPhase.CANCELLED,
+            RecordingPhase.CANCELLED,
+            RecordingPhase.EMPTY,
+        ):
+            found.jobs = {
+                one.pid: AttachedProcess(one, phase, why=recording.NO_OPERATIONS)
+                for one in ranks
+            }
+            found.turn(0)
+    assert {job.why for job in found.jobs.values()} == {
+        "it ran no operations in that time in 1 attempt, and libkineto cancelled 2"
+    }
 
 
 def test_files_that_are_sent_along_are_not_taken(sock: Path, tmp_path: Path) -> None:

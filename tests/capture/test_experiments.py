@@ -126,6 +126,28 @@ def test_a_time_that_was_disturbed_decides_nothing(remark: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("row", "remark", "is_disturbed"),
+    [
+        ("a against b, n=4", "b: at n = 4: something else was running.", True),
+        ("a against b, n=4", "b: at n = 8: something else was running.", False),
+        ("a against b, n=4", "c: at n = 4: something else was running.", False),
+        ("a against b, n=4 to n=8", "b: at n = 8: something else was running.", True),
+        ("a against b", "a: its steps took long: something else was running.", True),
+    ],
+)
+def test_a_remark_of_a_sweep_is_about_its_points(
+    row: str, remark: str, is_disturbed: bool
+) -> None:
+    module = benchmark("claims")
+    page = MEASURED.replace("figure ", f"{remark}\nfigure ")
+    page = page.replace("12.5x           0.63x", "12.5x           12.4x").replace(
+        "0.4x, 0.5x: no", "0.5x, 0.4x: yes"
+    )
+    claim = module.Claim("b is slow", "x", (module.DecidingRow("x", row),))
+    assert module.state(claim, page).startswith("inconclusive") == is_disturbed
+
+
 def test_a_row_that_the_page_lacks_is_an_error() -> None:
     module = benchmark("claims")
     with pytest.raises(ValueError, match="has no row 'c against d'"):

@@ -21,6 +21,8 @@ gpu = pytest.importorskip("tests.fake_gpu")
 pytest.importorskip("fusetui.capture.recorder", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
+SHORT = 20
+"""Seconds within which a process prints a line on a busy machine."""
 LINEAR = ROOT / "sample_traces" / "lessons" / "linear-eager.json.gz"
 
 
@@ -116,7 +118,7 @@ print(os.getpid(), child.pid, flush=True)
 time.sleep(600)
 """
     made = [
-        python("first", "print('measured')", session),
+        python("first", "print('measured')", session, limit=SHORT),
         python("hangs", hang, session, limit=4),
         python("hangs-too", hang, session, limit=4),
         python("last", "print('measured too')", session),
@@ -146,6 +148,29 @@ def test_no_part_begins_after_the_budget(
     )
     assert [part["code"] for part in results] == [None]
     assert "session/session.json" in files_of(archive)
+
+
+def test_a_part_has_the_time_that_the_one_before_it_left(
+    session: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that took all of its time leaves none, and nobody takes any from the parts
+    behind it."""
+    clock = 0.0
+    takes = {"quick": 1.0, "slow": 19.0, "last": 10.0}
+    limits: dict[str, float] = {}
+
+    def run(part: Any, out: Path, seconds_left: float) -> dict[str, object]:
+        nonlocal clock
+        limits[part.name] = min(part.limit, seconds_left)
+        clock += takes[part.name]
+        return {"name": part.name, "code": 0, "seconds": takes[part.name]}
+
+    monkeypatch.setattr(session, "run", run)
+    monkeypatch.setattr(session, "pack", lambda out, archive: None)
+    monkeypatch.setattr(session, "perf_counter", lambda: clock)
+    made = [python(name, "", session, limit=10) for name in takes]
+    session.session(made, folder, folder.with_suffix(".tar.gz"), 36, session.PAGE)
+    assert limits == {"quick": 10, "slow": 19, "last": 10}
 
 
 def test_each_part_leaves_an_archive(
@@ -228,6 +253,32 @@ def test_a_recorded_program_must_have_kernels(
     assert parts._recorded("steps", tmp_path, "cuda") == 0
     (tmp_path / "b.json").write_text(json.dumps({"traceEvents": [op]}))
     assert parts._recorded("steps", tmp_path, "cuda") == 1
+
+
+@pytest.mark.parametrize(("left", "code"), [("a.json", 1), ("a.json.tmp", 0)])
+def test_a_trace_that_is_no_trace_spares_the_next_try(
+    left: str,
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What libkineto only began, `*.json.tmp`, is no trace; one that cannot be read is
+    told."""
+    parts = benchmark("gpu_parts")
+    monkeypatch.setattr(
+        parts.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0)
+    )
+    kernel = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
+    for name in parts.TRIES:
+        (tmp_path / name).mkdir()
+        whole = json.dumps({"traceEvents": [{**kernel, "name": "gemm"}]})
+        (tmp_path / name / "b.json").write_text(whole)
+    (tmp_path / "seconds" / left).touch()
+    assert parts.attach(tmp_path, "cuda") == code
+    said = capsys.readouterr().out
+    assert "steps: b.json has 1 kernels" in said
+    assert ("is empty" in said) == bool(code)
 
 
 def test_the_wheels_are_those_that_the_project_needs() -> None:

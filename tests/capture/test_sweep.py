@@ -14,7 +14,7 @@ from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
 from fusetui.capture.record import SavedRun, SavedVariant
-from fusetui.capture.table import sweep_chart
+from fusetui.capture.table import sweep_chart, sweep_table
 
 pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
@@ -62,6 +62,22 @@ def test_the_table_and_the_chart_are_printed(
     assert "n = 3" in out
     assert "1.00x" in out
     assert "fused: it needs a GPU" in out
+
+
+def test_the_points_at_which_something_else_was_running_are_named() -> None:
+    def row(n: int, variant: str, p90_ns: int | None) -> dict[str, Any]:
+        median_ns = None if p90_ns is None else 1500
+        times = {"median_ns": median_ns, "p10_ns": 1000, "p90_ns": p90_ns}
+        return {"n": n, "variant": variant, "failed": None, **times}
+
+    rows = [
+        *(row(n, "loop", p90_ns=n * 1000) for n in (1, 2, 3, 4)),
+        *(row(n, "bmm", p90_ns=2000) for n in (1, 2, 3, 4)),
+        *(row(n, "fused", p90_ns=None) for n in (1, 2, 3, 4)),
+    ]
+    _, *_, last = sweep_table(rows, ["n"]).splitlines()
+    assert last == "loop: at n = 3, 4: something else was running."
+    assert "running" not in sweep_table(rows[4:], ["n"])
 
 
 def test_a_sweep_that_was_stopped_goes_on(

@@ -6,19 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from tests.attach.fake_job import TAIL
 from tests.places import ROOT
 
 from fusetui import cli
 from fusetui.attach import recording
+from fusetui.attach.processes import FOLDER, OPEN, process
 from fusetui.commands import open as opening
 from fusetui.commands import run as running
 from fusetui.commands.errors import CommandError, guarded
-from fusetui.commands.record import trace_folder
+from fusetui.commands.record import forks_left_out, trace_folder
 from fusetui.signals import ENDED, Ended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
@@ -179,6 +183,54 @@ def test_missing_ranks_are_named(
     assert "Not recorded: rank 5, 6." in capfd.readouterr().err
     (trace,) = (tmp_path / "out").iterdir()
     assert trace.name.startswith("fake_job-rank4_")
+
+
+def test_forks_are_named_with_what_helps(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The workers of a DataLoader are forks; the program itself is recorded."""
+    for name in ("IMPORTING_S", "POLL_S"):
+        monkeypatch.setattr(recording, name, 0.0)
+    own = process(os.getpid())
+    assert own is not None
+    forks = [replace(own, pid=pid, program="train.py") for pid in range(101, 108)]
+    monkeypatch.setattr(recording, "forks_of", lambda pids: forks)
+    monkeypatch.setenv("CODE", "0")
+    line = ["run", "--no-open", "--out", str(tmp_path / "out"), "--"]
+    assert cli.run([*line, sys.executable, FAKE]) == 0
+    said = capfd.readouterr().err
+    assert "7 forks of train.py cannot be recorded (101, 102, 103, 104, 105" in said
+    assert 'multiprocessing.set_start_method("spawn")' in said
+    assert len(list((tmp_path / "out").iterdir())) == 1
+    assert forks_left_out([]) == []
+
+
+@pytest.mark.parametrize(
+    ("trace", "code"),
+    [('{"traceEvents": [],"traceName": "x" }', 1), (TAIL, 0)],
+)
+def test_record_ends_with_an_error_where_the_trace_is_empty(
+    trace: str,
+    code: int,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """And leaves neither trace nor folder."""
+    for name in ("IMPORTING_S", "POLL_S"):
+        monkeypatch.setattr(recording, name, 0.0)
+    monkeypatch.setattr(recording, "RESTS_S", (0.0,))
+    monkeypatch.setattr("fusetui.commands.record.has_torch", lambda pid: True)
+    out = tmp_path / "out"
+    with tempfile.TemporaryDirectory(dir="/tmp") as sock:
+        door = {OPEN: "1", FOLDER: sock, "TRACE": trace}
+        with subprocess.Popen([sys.executable, FAKE], env=os.environ | door) as child:
+            line = ["record", "--no-open", "--pid", str(child.pid), "--out", str(out)]
+            assert cli.run(line) == code
+    said = capfd.readouterr().err
+    assert ("not recorded" in said) == bool(code)
+    assert ("it ran no operations in that time" in said) == bool(code)
+    assert out.exists() == (code == 0)
 
 
 def test_the_code_of_the_program_where_children_are_ignored(tmp_path: Path) -> None:

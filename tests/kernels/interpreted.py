@@ -27,6 +27,7 @@ from torch.nn.functional import gelu
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from fusetui import kernels
+from fusetui.kernels import geglu as geglu_module
 from fusetui.kernels import tiles, tuning
 from fusetui.kernels.geglu import (
     geglu_projections,
@@ -299,6 +300,28 @@ def few_rows() -> None:
             assert (got - expected).abs().max() <= ALLOWED[dtype] * expected.abs().max()
 
 
+def autocast_of_the_forward_pass() -> None:
+    """A backward pass has the autocast state of its forward pass on a GPU, whatever it
+    is by then. There is no GPU here, and only the state is looked at."""
+    states: list[bool] = []
+
+    def noted(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+        states.append(torch.is_autocast_enabled("cuda"))
+        return gradients(*tensors)
+
+    gate, up = (torch.randn(8, requires_grad=True) for _ in range(2))
+    with (
+        patch.object(geglu_module, "gradients", noted),
+        patch.object(torch.cuda.amp.common, "amp_definitely_not_available", bool),
+    ):
+        for is_on in (True, False):
+            with torch.autocast("cuda", enabled=is_on):
+                product = gelu_mul(gate, up)
+            with torch.autocast("cuda", enabled=not is_on):
+                product.sum().backward()
+    assert states == [True, False]
+
+
 def tuned() -> None:
     """The fastest candidate is used and kept; one that fails is passed over; off by
     default."""
@@ -349,6 +372,41 @@ def tuned() -> None:
                 assert len(used) == 2 * tried
 
 
+def tuned_groups() -> None:
+    """n products are tuned as the others are, and what is kept of one size is not used
+    for another."""
+    with TemporaryDirectory() as folder, patch.object(tuning, "bench", lambda _: 1.0):
+        path = Path(folder, "choices.json")
+        with patch.dict(os.environ, {tuning.VARIABLE: str(path)}):
+            for depth in (16, 32):
+                layers = [torch.randn(20, 2, depth), torch.randn(2, 24, depth)]
+                layers.append(torch.randn(2, 24))
+                torch.testing.assert_close(
+                    partitioned_linear(*layers), linears(*layers), rtol=1e-4, atol=1e-4
+                )
+        kept = list(tuning.read(path))
+    assert len(kept) == 2
+    assert all(key.startswith("grouped_gemm sm_80 fp32") for key in kept)
+
+
+def kept_for_another_depth() -> None:
+    """A choice that was kept for other tiles, as an earlier version may have had them,
+    is not used: with a depth that does not divide its inputs a kernel reads beyond
+    them."""
+    x, weight = torch.randn(16, 64), torch.randn(64, 64)
+    expected = geglu(x @ weight.t(), x @ weight.t())
+    with TemporaryDirectory() as folder, patch.object(tuning, "bench", lambda _: 1.0):
+        path = Path(folder, "choices.json")
+        with patch.dict(os.environ, {tuning.VARIABLE: str(path)}):
+            geglu_projections(x, weight, weight)
+            ((key, chosen),) = tuning.read(path).items()
+            tuning.write(path, {key: chosen._replace(k=4 * x.shape[1])})
+            tuning._known.clear()  # another process
+            found = geglu_projections(x, weight, weight)
+        assert tuning.read(path) == {key: chosen}
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def variants() -> None:
     """The modules that need a GPU give their model's own result."""
     for workload in map(kernels.get, ("mlp", "partitioned-linear")):
@@ -368,8 +426,11 @@ PROPERTIES = {
     "layouts": layouts,
     "refusals": refusals,
     "autocast": autocast,
+    "autocast-of-the-forward-pass": autocast_of_the_forward_pass,
     "few-rows": few_rows,
     "tuned": tuned,
+    "tuned-groups": tuned_groups,
+    "kept-for-another-depth": kept_for_another_depth,
     "variants": variants,
 }
 

@@ -30,6 +30,22 @@ def test_the_work_of_the_fused_gemm_is_that_of_both_projections() -> None:
     assert work.moved == 2 * (8192 * 768 + 2 * 3072 * 768 + 8192 * 3072)
 
 
+def test_a_prediction_is_for_the_dtype_in_which_its_workload_runs() -> None:
+    """`partitioned-linear` runs in float32, as in its source: twice the bytes, and
+    another rate."""
+    layers = next(
+        one for one in predictions.EXPERIMENTS if one.name == "partitioned-linear"
+    )
+    (use,) = predictions.uses(layers, "sm_80")
+    work = predictions.work_of(use.launch)
+    assert work.kind == "fp32"
+    assert work.moved == 4 * 32 * (64 * 32 + 32 * 32 + 64 * 32)
+    rates = Peak("", 100, 1000, 1, {"bf16": 100.0, "fp32": 10.0})
+    heavy = predictions.Work(10**12, 10**9, 100, kind="fp32")
+    assert predictions.predicted_ns(heavy, 100, rates) == 10**8
+    assert predictions.assumed(heavy, 100, rates) == "10 TFLOP/s"
+
+
 @pytest.mark.parametrize(
     ("registers", "shared", "warps", "blocks"),
     [(32, 0, 4, 16), (128, 0, 8, 2), (32, 82_000, 4, 2), (255, 150_000, 8, 1)],
@@ -85,11 +101,16 @@ def test_the_longer_of_arithmetic_and_traffic_counts() -> None:
 
 
 def test_a_prediction_says_what_it_assumes() -> None:
-    assert predictions.assumed(predictions.Work(0, 10**9, 100), DEVICE) == "1 TB/s"
-    assert (
-        predictions.assumed(predictions.Work(10**12, 10**9, 100), DEVICE)
-        == "100 TFLOP/s"
-    )
+    """Of what takes longer: arithmetic that leaves most of the device idle does, where
+    a device full of it would not."""
+    traffic = predictions.Work(0, 10**9, 100)
+    assert predictions.assumed(traffic, 100, DEVICE) == "1 TB/s"
+    arithmetic = predictions.Work(10**12, 10**9, 100)
+    assert predictions.assumed(arithmetic, 100, DEVICE) == "100 TFLOP/s"
+    light = predictions.Work(10**10, 10**9, 1)
+    assert predictions.assumed(light, 1, DEVICE) == "1 TB/s"
+    assert predictions.assumed(light, 100, DEVICE) == "100 TFLOP/s"
+    assert predictions.predicted_ns(light, 100, DEVICE) == 10**7
 
 
 def test_the_range_is_between_what_is_attained_and_what_the_source_reached() -> None:
@@ -113,7 +134,7 @@ def test_the_page_says_how_far_the_source_was_from_the_best_case() -> None:
     best = predictions.best_case(predictions._peak(predictions.SOURCE_DEVICE, 108))
     reached = [predictions.SOURCE_FLOP / seconds / 1e12 for seconds in (190e-6, 170e-6)]
     page = " ".join(predictions.PAGE.read_text(encoding="utf-8").split())
-    assert f"assumes {best.teraflops['bf16']:g} TFLOP/s for a GEMM" in page
+    assert f"assumes {best.teraflops['bf16']:g} TFLOP/s for a GEMM in bfloat16" in page
     assert (
         f"{reached[0]:.0f} TFLOP/s (gate and up) and {reached[1]:.0f} TFLOP/s (down)"
         in page

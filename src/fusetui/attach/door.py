@@ -152,7 +152,8 @@ class Door:
     `ignored` counts datagrams of wrong sizes or of other users. Raises CannotListen."""
 
     def __init__(self, folder: str) -> None:
-        self.folder, self.ignored = folder, 0
+        self.folder = folder
+        self.ignored = 0
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
         if folder:
             check_folder(folder)

@@ -54,12 +54,12 @@ def process(pid: int) -> Process | None:
     """The process with this PID; None if it has ended, or is another user's."""
     place = Path(f"/proc/{pid}")
     try:
-        state, parent, started, stack = _stat(place)
+        found = _stat(place)
         command = tuple(
             os.fsdecode((place / "cmdline").read_bytes()).rstrip("\0").split("\0")
         )
         entries = os.fsdecode((place / "environ").read_bytes()).split("\0")
-        if state in "ZX" or place.stat().st_uid != os.geteuid() or not command[0]:
+        if found.has_ended or place.stat().st_uid != os.geteuid() or not command[0]:
             return None
     except (OSError, ValueError, IndexError):
         return None
@@ -67,34 +67,30 @@ def process(pid: int) -> Process | None:
     named = {given.get(name, "") for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")}
     program = _program(command)
     names = frozenset(named - {"", "none"} | {program})
-    folder, rank = (
-        given.get(FOLDER, "") if OPEN in given else None,
-        given.get("RANK", ""),
-    )
     return Process(
         pid=pid,
-        parent=parent,
-        started=started,
+        parent=found.parent,
+        started=found.started,
         command=command,
         program=program,
         names=names,
-        folder=folder,
-        rank=rank,
+        folder=given.get(FOLDER, "") if OPEN in given else None,
+        rank=given.get("RANK", ""),
         ranks_here=_ranks_here(given),
-        stack=stack,
+        stack=found.stack,
     )
 
 
 def _ranks_here(given: Mapping[str, str]) -> tuple[int, ...]:
     """The ranks on this machine, by the environment that torchrun gives to each of
     them."""
-    numbers = [
-        given.get(name, "") for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    ]
-    if not all(number.isdecimal() and len(number) < MAX_DIGITS for number in numbers):
+    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    texts = [given.get(name, "") for name in names]
+    if not all(text.isdecimal() and len(text) < MAX_DIGITS for text in texts):
         return ()
-    rank, local_rank, count = (int(number) for number in numbers)
-    return tuple(range(rank - local_rank, rank - local_rank + min(count, MAX_RANKS)))
+    rank, local_rank, count = (int(text) for text in texts)
+    first = rank - local_rank
+    return tuple(range(first, first + min(count, MAX_RANKS)))
 
 
 def is_alive(one: Process) -> bool:
@@ -102,12 +98,12 @@ def is_alive(one: Process) -> bool:
     that cannot be looked at for another reason than its end, such as too many open
     files, is taken to run."""
     try:
-        state, _, started, _ = _stat(Path(f"/proc/{one.pid}"))
+        found = _stat(Path(f"/proc/{one.pid}"))
     except (FileNotFoundError, ProcessLookupError):
         return False
     except (OSError, ValueError, IndexError):
         return True
-    return state not in "ZX" and started == one.started
+    return not found.has_ended and found.started == one.started
 
 
 def with_torch(folder: str | None = None) -> list[Process]:
@@ -163,7 +159,7 @@ def _ancestors(pid: int) -> list[int]:
     found: list[int] = []
     while pid > 1 and len(found) < MAX_ANCESTORS:
         try:
-            pid = _stat(Path(f"/proc/{pid}"))[1]
+            pid = _stat(Path(f"/proc/{pid}")).parent
         except (OSError, ValueError, IndexError):
             break
         found.append(pid)
@@ -183,11 +179,30 @@ def age_s(one: Process) -> float:
     return up - one.started / os.sysconf("SC_CLK_TCK")
 
 
-def _stat(place: Path) -> tuple[str, int, int, int]:
-    """State, parent, start, address of the stack; the name may hold anything. Raises
-    OSError, ValueError, IndexError."""
-    fields = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    return fields[0], int(fields[1]), int(fields[19]), int(fields[25])
+class _Stat(Struct, frozen=True):
+    """What `/proc/PID/stat` says; see `Process` for the fields. `state`: a letter."""
+
+    state: str
+    parent: int
+    started: int
+    stack: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it only waits for its parent to collect what it left."""
+        return self.state in "ZX"
+
+
+def _stat(place: Path) -> _Stat:
+    """Raises OSError, ValueError, IndexError."""
+    text = (place / "stat").read_text(errors="replace")
+    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    return _Stat(
+        state=fields[0],
+        parent=int(fields[1]),
+        started=int(fields[19]),
+        stack=int(fields[25]),
+    )
 
 
 def _program(command: tuple[str, ...]) -> str:

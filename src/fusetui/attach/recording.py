@@ -10,7 +10,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from fusetui.attach.trace_file import (
     partial_file,
     removed_if_own,
 )
+from fusetui.text.figures import plural
 
 IMPORTING_S = 6.0
 """Age below which a process may still import: it would record that, and nothing
@@ -51,6 +52,14 @@ POLL_S = 5.0  # between two questions of a process
 PATIENCE_S = 3 * POLL_S  # after which a process is taken to never ask
 # until several begin at once: all have asked, and warmed up for a second
 TOGETHER_S = POLL_S + 2.5
+TICK_S = 1.0
+"""Every so many seconds libkineto looks whether it is time to warm up. It takes the
+first look within two ticks of the start, and cancels the recording if that comes less
+than one tick before it."""
+PHASE_S = 0.382 * TICK_S
+"""What the start of each attempt is moved by, modulo a tick: a process whose looks come
+so late for one start does not have them late for the next. The golden ratio spreads any
+number of attempts evenly."""
 SILENCE_S = 60.0
 """A process that asked before and has not for this many seconds is given up."""
 STALLED_S = 300.0
@@ -65,6 +74,9 @@ MAX_COMPILING = 6  # attempts whose traces show torch.compile at work
 # attempts whose traces repeat nothing: long steps look as a start does
 MAX_WITHOUT_LOOP = 3
 MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
+MAX_LATE = 8
+"""Attempts of several that libkineto cancelled in one that was not seen to profile
+itself: it was late."""
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all
 others."""
@@ -150,8 +162,11 @@ class Recording:
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
-        self._doors, self._folder, self._wish = doors, folder.absolute(), wish
-        self._attempts, self._own_profiler_s = attempts, own_profiler_s
+        self._doors = doors
+        self._folder = folder.absolute()
+        self._wish = wish
+        self._attempts = attempts
+        self._own_profiler_s = own_profiler_s
         check_name(folder)
         self._place = _identity(self._folder)
         self.attempt = 1
@@ -207,11 +222,13 @@ class Recording:
         importing, or while others of its group are not free."""
         if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
             return job, ""
-        is_alone, now = len(self.jobs) == 1, time.time()
+        is_alone = len(self.jobs) == 1
+        now = time.time()
         if not is_alone and not self._start:
             if self.attempt > 1 and not self._are_free():
                 return job, ""
-            self._start = now + TOGETHER_S
+            phase_s = (self.attempt - 1) * PHASE_S % TICK_S
+            self._start = now + TOGETHER_S + phase_s
         if not is_alone and now > self._start - 1:
             return replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE), ""
         if self._place != _identity(self._folder):
@@ -298,7 +315,8 @@ class Recording:
         return False
 
     def _looked(self, job: AttachedProcess) -> AttachedProcess:
-        alive, now = is_alive(job.process), time.monotonic()
+        alive = is_alive(job.process)
+        now = time.monotonic()
         if job.phase is RecordingPhase.WAITED_FOR:
             return self._looked_at_waiting(job, alive)
         found = inspected(job.file)
@@ -330,7 +348,11 @@ class Recording:
             removed_if_own(job.file)
             return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
         absent = sorted(self._wish.extras - held.extras)
-        remarks = [COMPILING] if held.is_compiling else []
+        remarks = []
+        if held.is_compiling:
+            remarks.append(COMPILING)
+        elif not held.is_loop:
+            remarks.append(NOT_REPEATED)
         if absent:
             remarks += [
                 f"It holds no {' and no '.join(absent)}: this torch does not record that."
@@ -368,16 +390,12 @@ class Recording:
         jobs = list(self.jobs.values())
         self.forks |= {one.pid: one for one in forks_of(self.jobs)}
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
-        again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
-        needed = again if not whole else [job for job in again if job.process.rank]
-        is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
-        attempts = (
-            min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
+        is_wanted = (
+            self._is_one_needed(jobs, whole)
+            or self._is_beginning(whole)
+            or self._is_without_loop(whole)
         )
-        goes_on = self.attempt < attempts and not is_hopeless
-        if goes_on and (
-            needed or self._is_beginning(whole) or self._is_without_loop(whole)
-        ):
+        if is_wanted and self._has_attempts_left(jobs):
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -385,6 +403,26 @@ class Recording:
             if job.phase in RETRIED:
                 self.jobs[job.process.pid] = self._given_up(job, whole)
         self._restore_better()
+
+    def _has_attempts_left(self, jobs: Sequence[AttachedProcess]) -> bool:
+        """Whether there may be another attempt."""
+        attempts = self._attempts
+        if self.forks:
+            attempts = min(attempts, MAX_FORK_ATTEMPTS)
+        profiles_itself = any(job.profiles_itself for job in jobs)
+        is_late = len(jobs) > 1 and not profiles_itself
+        max_cancelled = MAX_LATE if is_late else MAX_CANCELLED
+        return self.attempt < attempts and self._cancelled_attempts < max_cancelled
+
+    def _is_one_needed(
+        self, jobs: Sequence[AttachedProcess], whole: Sequence[AttachedProcess]
+    ) -> bool:
+        """Whether a process that runs is without a trace: any if there is no trace at
+        all, otherwise a rank."""
+        again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
+        if whole:
+            again = [job for job in again if job.process.rank]
+        return bool(again)
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
         """Whether the traces are the first with operations after some without: they
@@ -406,7 +444,8 @@ class Recording:
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
-        self._begun, self._start = time.monotonic(), 0.0
+        self._begun = time.monotonic()
+        self._start = 0.0
         phases = {job.phase for job in jobs}
         self._was_empty = RecordingPhase.EMPTY in phases
         self._empty_attempts += self._was_empty
@@ -416,23 +455,16 @@ class Recording:
         self._attempts_without_loop += not is_compiling and any(
             not job.is_loop for job in jobs
         )
-        again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
-            because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
-            if job.is_compiling:
-                because = "torch.compile is at work: recording it once more. "
-            elif not job.is_loop:
-                because = "Its operations did not repeat: recording it once more. "
-            elif job.phase is RecordingPhase.WHOLE and not self._was_empty:
-                because = "It has begun to compute: recording it once more. "
+            because = _reason_for_another(job, phases)
             self.jobs[job.process.pid] = AttachedProcess(
                 process=job.process,
                 has_asked=True,
                 profiles_itself=job.profiles_itself,
                 heard_at=job.heard_at,
-                why=f"{because}{again}",
+                why=f"{because}Attempt {self.attempt} of {self._attempts}",
                 before=job.why if job.phase in RETRIED else "",
             )
 
@@ -444,16 +476,30 @@ class Recording:
             starts_others = any(is_ancestor(job.process, one.process) for one in whole)
             if starts_others and not job.process.rank:
                 return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
-            times = f" in {self.attempt} attempts" if self.attempt > 1 else ""
-            return _failed(job, f"{job.why}{times}{_because_of_profiler(job)}")
+            return _failed(
+                job, f"{job.why}{self._attempts_made()}{_because_of_profiler(job)}"
+            )
         return _failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
+
+    def _attempts_made(self) -> str:
+        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`."""
+        if self.attempt == 1:
+            return ""
+        cancelled = self._cancelled_attempts
+        if not cancelled:
+            return f" in {self.attempt} attempts"
+        others = plural(self.attempt - cancelled, "attempt")
+        return f" in {others}, and libkineto cancelled {cancelled}"
 
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
         """Of two attempts, keeps the traces of the one that recorded more processes,
         and then more of them at their loop; the later of equals."""
-        worse, better = self._previous, whole
         if _worth(whole) < _worth(self._previous):
-            worse, better = whole, self._previous
+            better = self._previous
+            worse = whole
+        else:
+            better = whole
+            worse = self._previous
         kept = {job.file for job in better}
         for job in worse:
             if job.file not in kept:
@@ -461,13 +507,22 @@ class Recording:
         self._previous = better
 
     def _restore_better(self) -> None:
-        """Ends with the jobs of the attempt that recorded more."""
+        """Ends with the jobs of the attempt that recorded more. A trace of how a
+        program starts is none of a program whose own profiler kept its loop from being
+        recorded."""
         whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
+        recorded_last = {job.process.pid for job in whole}
         self._keep_better(whole)
         for job in whole:
             self.jobs[job.process.pid] = _failed(job, NOT_TOGETHER)
         for job in self._previous:
-            self.jobs[job.process.pid] = job
+            pid = job.process.pid
+            is_kept_out = self.jobs[pid].profiles_itself and pid not in recorded_last
+            if is_kept_out and not job.is_loop:
+                removed_if_own(job.file)
+                self.jobs[pid] = _failed(self.jobs[pid], PROFILES_ITSELF)
+            else:
+                self.jobs[pid] = job
 
 
 NEVER_ASKED = "it never asked: its torch has no door, or its folder of sockets was not there when it started"
@@ -477,6 +532,10 @@ FORKED = (
 )
 NO_TRACE = "it stopped, and there is no whole trace"
 COMPILING = "It shows torch.compile at work."
+NOT_REPEATED = (
+    "Its operations do not repeat: it shows a part of one step, or how the program "
+    "starts."
+)
 NO_OPERATIONS = "it ran no operations in that time"
 TOO_LATE = "it asked only after the others had begun"
 PROFILES_ITSELF = (
@@ -502,6 +561,22 @@ def check_name(folder: Path) -> None:
             f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
             "and . _ - + : , @ ~ only. Give another --out."
         )
+
+
+def _reason_for_another(
+    job: AttachedProcess, phases: Collection[RecordingPhase]
+) -> str:
+    """A sentence with a space behind it about what the attempt before came to;
+    `phases`: those of all processes in it."""
+    if job.is_compiling:
+        return "torch.compile is at work: recording it once more. "
+    if not job.is_loop:
+        return "Its operations did not repeat: recording it once more. "
+    if job.phase in RETRIED:
+        return f"{_capital(job.why)}. "
+    if any(phase in RETRIED for phase in phases):
+        return "Another process was not recorded: recording all once more. "
+    return "It has begun to compute: recording it once more. "
 
 
 def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
