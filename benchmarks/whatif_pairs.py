@@ -26,7 +26,8 @@ PAIRS = (
     ("mi300_bert-small", "device=H100 80GB HBM3", "h100_bert-small"),
     ("v100_resnet50_2021", "loader", None),
 )
-"""A recording, a change, and the recording with the change, if there is one here."""
+"""A recording, a change, and the recording with the change; None where it is not among
+the traces of the folder."""
 
 
 def told(found: WhatIf) -> str:
@@ -82,7 +83,7 @@ def row(one: Pair) -> str:
         "" if share is None else f"{100 * share:.0f} %",
         duration(one.found.before_ns),
         told(one.found),
-        "not recorded yet" if one.recorded_ns is None else duration(one.recorded_ns),
+        "not compared" if one.recorded_ns is None else duration(one.recorded_ns),
         "" if error is None else f"{100 * error:+.1f} %",
     ]
     return f"| {' | '.join(cells)} |"

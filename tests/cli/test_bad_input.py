@@ -257,5 +257,24 @@ def test_a_cut_event_with_what_looks_like_the_end_of_the_list_is_told_of(
     )
     found = fusetui("check", place, "--expect=kernels=1")
     assert found.code == 2
-    assert "cut short" in found.sentence
-    assert "1 of 2 events could not be read" in found.sentence
+    assert "ends early in the event at byte 71: 1 event could be read" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1 2, "traceEvents": [%s]}',
+        '{"traceEvents": [%s], "b": 3 4}',
+    ],
+)
+def test_keys_that_cannot_be_read_are_told_of(
+    fusetui: Run, tmp_path: Path, text: str
+) -> None:
+    event = '{"ph":"X","name":"a","cat":"cpu_op","ts":0,"dur":5,"pid":1,"tid":1}'
+    place = tmp_path / "keys.json"
+    place.write_text(text % event)
+    found = fusetui("summary", place)
+    keys = f"{place}: some keys around its events could not be read"
+    assert (found.code, found.sentence) == (0, f"{keys}.")
+    found = fusetui("convert", place, tmp_path / "out.json")
+    assert (found.code, found.sentence) == (0, f"{keys} and are left out.")

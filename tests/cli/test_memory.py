@@ -330,3 +330,16 @@ def test_a_snapshot_with_a_secret_is_warned_of(fusetui: Run, tmp_path: Path) -> 
     assert outcome.code == 0
     assert "contains what looks like a secret (a Hugging Face token)" in outcome.err
     assert "hf_" not in outcome.err
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_snapshot_with_a_secret_in_a_frame_is_warned_of(
+    fusetui: Run, tmp_path: Path, place: int
+) -> None:
+    texts = ["train", "/data/train.py"]
+    texts[place] += " hf_" + "aB3dE5gH7jK9" * 3
+    machine = Machine()
+    machine.alloc(500, ((texts[0], texts[1], 3),))
+    outcome = fusetui("memory", machine.write(tmp_path / "a.pickle"))
+    assert outcome.code == 0
+    assert "contains what looks like a secret (a Hugging Face token)" in outcome.err

@@ -323,3 +323,16 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     with pytest.raises(CommandError, match="another user"), trace_folder(tmp_path):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user can be played only by root")
+def test_a_link_of_another_user_to_an_own_folder_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    link = tmp_path / "link"
+    link.symlink_to(own)
+    with trace_folder(link):  # the user made it
+        pass
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(CommandError, match="link of another user"), trace_folder(link):
+        pass

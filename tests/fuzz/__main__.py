@@ -52,9 +52,6 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="put the outcome into docs/safety.md"
     )
-    parser.add_argument(
-        "--replay", type=Path, nargs="+", help="only try these files again"
-    )
     args = parser.parse_args()
 
     from importlib import import_module

@@ -220,6 +220,8 @@ def _judged(found: Trace | str, data: bytes, beside: Path) -> str:
             )
         return "refused"
     check_trace(found)
+    if not data.startswith(MARK):  # what the damage left is no archive
+        return check_losses(found, data)
     if is_whole and inside is not None:
         return check_losses(found, inside)
     is_told = (

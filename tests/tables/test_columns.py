@@ -159,9 +159,9 @@ def test_rows_by_number_and_slice() -> None:
     assert table()[-1] == rows[-1]
     assert [*table()[:2]] == rows[:2]
     assert [*table()[::-1]] == rows[::-1]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=r"rows has 3 rows, and none at 3\."):
         table()[len(rows)]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="the number of a row or a slice, not float"):
         table()[1.5]  # type: ignore[call-overload]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.questions.summary import summary
+from fusetui.analysis.questions.totals import kernel_totals
 from fusetui.report.summary import summary_text
 from fusetui.trace import Trace
 
@@ -37,7 +38,8 @@ def test_steps_that_end_with_an_optimizer_are_told_from_annotated_ones(
         )
         for n in range(3)
     ]
-    text = summary_text(summary(trace_of([*work, *notes])), [], [], WIDTH)
+    no_kernels = kernel_totals(trace_of([]))
+    text = summary_text(summary(trace_of([*work, *notes])), no_kernels, [], WIDTH)
     said = "No step is annotated: each goes up to the end of Optimizer.step#SGD.step."
     assert (said in text) == is_said
     assert ("No step is annotated" in text) == is_said

@@ -152,6 +152,8 @@ def run_convert(args: Namespace) -> int:
         _say_what_is_lost(
             path, raw.unreadable, raw.skipped[0].byte, raw.skipped[0].reason
         )
+    if raw.damaged_keys and raw.complete:
+        _say_keys_are_lost(path)
     emit(f"{printable(args.out)}: {plural(raw.events - raw.unreadable, 'event')}.")
     return UNUSABLE if raw.cut else DONE
 
@@ -164,7 +166,7 @@ def run_scrub(args: Namespace) -> int:
     if scrubbed.lost:
         _say_what_is_lost(path, scrubbed.lost_in_all, *scrubbed.lost[0])
     if scrubbed.keys_lost:
-        say(f"{path}: some keys around its events could not be read and are left out.")
+        _say_keys_are_lost(path)
     found = scrubbed.counts()
     counts = [(found.get(kind, 0), words) for kind, words in KINDS.items()]
     removed = (
@@ -182,6 +184,10 @@ def _say_where_it_ends(path: str, cut: str | None, ends_early: bool) -> None:
         say(f"{path}: {cut}, so it cannot be verified; what was unpacked is written.")
     elif ends_early:
         say(f"{path} ends early: what could be read is written.")
+
+
+def _say_keys_are_lost(path: str) -> None:
+    say(f"{path}: some keys around its events could not be read and are left out.")
 
 
 def _say_what_is_lost(path: str, events: int, byte: int, reason: str) -> None:

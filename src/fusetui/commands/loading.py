@@ -116,6 +116,8 @@ def notices(report: Report) -> Iterator[str]:
             f"{file}: {unreadable} of {report.events} events could not be read; the first is at "
             f"byte {first.byte} ({first.reason})."
         )
+    if report.damaged_keys and not ends_early:
+        yield f"{file}: some keys around its events could not be read."
     yield from remarks_of(file, report)
 
 

@@ -26,6 +26,7 @@ from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
 from fusetui.trace.scrub.detect import secrets_in
+from fusetui.trace.snapshot.columns import Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _paths(args: Namespace) -> list[str]:
 def _answered(path: str, at: str) -> MemoryAnswer:
     with Bar(f"reading {path}", sys.stderr) as bar:
         snapshot = read_snapshot(path, bar.update)
-    if secrets := secrets_in(snapshot.settings, snapshot.strings):
+    if secrets := secrets_in(snapshot.settings, _texts_of(snapshot)):
         say(
             f"{secret_sentence(path, secrets)}: remember that before you share the snapshot."
         )
@@ -206,6 +207,13 @@ def _answered(path: str, at: str) -> MemoryAnswer:
         return memory(snapshot, moment(at, min(firsts, default=-1)))
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
+
+
+def _texts_of(snapshot: Snapshot) -> Iterator[str]:
+    """All that may hold a secret beside the settings, each text once."""
+    yield from snapshot.strings
+    of_code = {text for frame in snapshot.stacks.frames for text in frame[:2]}
+    yield from sorted(of_code)
 
 
 def moment(text: str, first_us: int) -> str | int:

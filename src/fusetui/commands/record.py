@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISLNK
 from time import monotonic as now
 
 from fusetui.attach import processes
@@ -174,11 +174,14 @@ def trace_folder(out: Path | None) -> Iterator[Path]:
 
 def _check_owner(folder: Path) -> None:
     """Raises CommandError unless it is a folder of this user that no other one can
-    write to."""
+    write to, and no link of another user leads there."""
     try:
+        link = folder.lstat()
         found = folder.stat()
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
+    if S_ISLNK(link.st_mode) and link.st_uid != os.geteuid():
+        raise CommandError(f"{folder} is a link of another user: give another --out.")
     if not S_ISDIR(found.st_mode):
         raise CommandError(f"{folder} is no folder: give another --out.")
     if found.st_uid != os.geteuid():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.questions.summary import Summary
-from fusetui.analysis.questions.totals import KernelTotal, OpTotal
+from fusetui.analysis.questions.totals import KernelTotals, OpTotal
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.kernel_names.record import MAX_SHORT
 from fusetui.text.cutting import clip
@@ -44,7 +44,7 @@ LANE_COLUMNS = (
 
 def summary_text(
     figures: Summary,
-    kernels: Sequence[KernelTotal],
+    kernels: KernelTotals,
     ops: Sequence[OpTotal],
     width: int,
     cut_off: bool = False,
@@ -140,11 +140,11 @@ OP_COLUMNS = (
 GPU_COLUMNS = ("GPU", "kernels")  # of the ops; left out if no op launched anything
 
 
-def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str) -> str:
+def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
     """The first `top` kernels, how many are left out, and a hint how to see them."""
     if not totals:
         return "no kernels in this trace"
-    whole = sum(total.total_ns for total in totals)
+    whole = totals.total_ns
     columns = (
         *times(total=0),
         Column("share", spare=1, cell=lambda total: percent(total.total_ns, whole)),
@@ -153,7 +153,8 @@ def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str)
         Column("kernel", left=True, cell=lambda total: kernel_label(total.name, width)),
         Column("name", left=True, spare=6, cell=lambda total: printable(total.name)),
     )
-    share = percent(sum(total.total_ns for total in totals[top:]), whole)
+    shown_ns = sum(total.total_ns for total in totals[:top])
+    share = percent(whole - shown_ns, whole)
     return first_of(columns, totals, top, width, "name", hint, share=share)
 
 

@@ -41,7 +41,16 @@ class Table(ColumnTable, frozen=True, eq=False):
             return self.column(key).to_numpy()
         if isinstance(key, slice):
             return self.take(key)
-        number = range(len(self))[key]  # raises as a list does
+        try:
+            number = range(len(self))[key]
+        except TypeError:
+            raise TypeError(
+                f"{self.name} takes the name of a column, the number of a row or a slice, "
+                f"not {type(key).__name__}."
+            ) from None
+        except IndexError:
+            rows = "1 row" if len(self) == 1 else f"{len(self)} rows"
+            raise IndexError(f"{self.name} has {rows}, and none at {key}.") from None
         (row,) = self.take(slice(number, number + 1))
         return row
 

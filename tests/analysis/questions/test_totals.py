@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,24 @@ def test_equal_totals_come_by_name(trace_of: Make, event: Make) -> None:
         event(name, 0, 5, cat="kernel", pid=0, tid=n) for n, name in enumerate("zab")
     ]
     assert [total.name for total in kernel_totals(trace_of(kernels))] == ["a", "b", "z"]
+
+
+def test_names_without_number_take_little_memory(trace_of: Make, event: Make) -> None:
+    """Only the totals that are looked at are made."""
+    names = 20_000
+    kernels = [
+        event(f"kernel {n}", 10 * n, 5, cat="kernel", pid=0, tid=7)
+        for n in range(names)
+    ]
+    trace = trace_of(kernels)
+    tracemalloc.start()
+    totals = kernel_totals(trace)
+    largest = totals[:5]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(totals), totals.total_ns) == (names, 5_000 * names)
+    assert [total.name for total in largest[:2]] == ["kernel 0", "kernel 1"]
+    assert peak_bytes < 350 * names
 
 
 def test_nothing(trace_of: Make) -> None:

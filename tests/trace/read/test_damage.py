@@ -186,6 +186,35 @@ def test_cut_between_events(trace_of: Callable[..., Trace], end: str) -> None:
     assert not trace.report.skipped
 
 
+LIKE_ENDS = [  # events with brackets that look like that of the list
+    '{"ph":"X","name":"k[3]","ts":9,"dur":5,"args":{"grid":[1,2],"s":["], \\"x\\": ]}"]}}',
+    '{"ph":"X","pid":[{"a":{"b":[]}},1],"name":"v[2]]","args":{"c":9}}',
+    '{"ph":"X","name":"q","ts":1,"dur":2,"args":{"Trace":"]","l":["a]","b"]}}',
+]
+
+
+@pytest.mark.parametrize("opening", ['{"traceEvents":[', "["])
+@pytest.mark.parametrize("event", LIKE_ENDS)
+def test_a_file_that_ends_within_any_byte_of_an_event_is_not_complete(
+    write: Write, event: str, opening: str
+) -> None:
+    for length in range(1, len(event)):
+        cut = f"{opening}{GOOD},{LAST},{event[:length]}"
+        report = open_trace(str(write(cut)), cached=False).report
+        assert (report.complete, report.events, report.unreadable) == (False, 3, 1), cut
+
+
+@pytest.mark.parametrize("end", ['],"traceName":"t"}', ']\n,"displayTimeUnit":"ms"}'])
+def test_a_last_event_without_its_end_is_no_end_of_the_file(
+    write: Write, end: str
+) -> None:
+    unclosed = '{"ph":"X","name":"q","ts":1,"dur":2,"args":{"l":[1,2],"m":[3]'
+    trace = open_trace(str(write(f'{{"traceEvents":[{GOOD},{unclosed}{end}')))
+    assert trace.report.complete
+    assert [skipped.reason for skipped in trace.report.skipped] == ["not closed"]
+    assert len(trace.keys) == 1
+
+
 EXPECTED = {  # file: names, skipped, complete
     "backslash.json": (["aten::a", r"torch\cuda\__init__.py(1): f"], 0, True),
     "badutf8.json": (["aten::a", "a\ufffd\ufffdb"], 0, True),

@@ -86,7 +86,9 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
         (tar_file(), "a tar archive", "tar -xf"),
         (bz2.compress(TRACE), "bzip2", "bunzip2"),
         (lzma.compress(TRACE), "xz", "xz -d"),
-        (TRACE.decode().encode("utf-16"), "UTF-16", "iconv"),
+        (TRACE.decode().encode("utf-16"), "UTF-16", "iconv -f UTF-16 "),
+        (TRACE.decode().encode("utf-16-le"), "UTF-16", "iconv -f UTF-16LE "),
+        (b"\0\n" + TRACE.decode().encode("utf-16-be"), "UTF-16", "iconv -f UTF-16BE "),
         (
             pickle.dumps(
                 {"version": "2.10", "pg_config": {}, "entries": []}, protocol=2
@@ -101,6 +103,11 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
         ),
         (
             b"run_forward;aten::mm;cudaLaunchKernel 120\nmain 4\n",
+            "stacks",
+            "torch.profiler",
+        ),
+        (
+            b"<frozen_runpy>(1):_main 4\n<frozen_runpy>(1):_main;nn.Module:_A[0] 12\n",
             "stacks",
             "torch.profiler",
         ),
@@ -146,6 +153,8 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
             b"[[]]",
             b"a; b",
             b"BZh9",
+            b"a 1\nb 2\n",
+            b"a;b 1\nno sum\n",
             b"V1128 no time",
             b'[{"ph": "X", "name": "a;b 1"}]',
         ),

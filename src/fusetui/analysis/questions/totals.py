@@ -3,11 +3,11 @@ totals by name: of the kernels of a trace, and of its CPU ops."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
 import msgspec
 import numpy as np
-from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Int64s, Rows, summed
@@ -62,23 +62,32 @@ def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
 
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """The spread of each group of equal keys, in the order of the keys."""
+    columns = spread_columns(keys, dur)
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [Spread(**dict(zip(columns, row, strict=True))) for row in rows]
+
+
+def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
+    """Likewise each field of Spread as a column, shape [groups]."""
     groups = grouped(keys, dur)
     count = np.diff(groups.begins)
     total = groups.sums(dur)
     sorted_dur, first = dur[groups.order], groups.begins[:-1]
-    columns = (
-        count,
-        total,
-        total // np.maximum(count, 1),
-        *(
-            percentile(sorted_dur, first, count, percent)
-            for percent in (0, 10, 50, 90, 100)
-        ),
-    )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [
-        Spread(**dict(zip(Spread.__struct_fields__, row, strict=True))) for row in rows
-    ]
+    percentiles = {
+        "min_ns": 0,
+        "p10_ns": 10,
+        "median_ns": 50,
+        "p90_ns": 90,
+        "max_ns": 100,
+    }
+    columns = {
+        "count": count,
+        "total_ns": total,
+        "mean_ns": total // np.maximum(count, 1),
+    }
+    for field, percent in percentiles.items():
+        columns[field] = percentile(sorted_dur, first, count, percent)
+    return columns
 
 
 def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
@@ -112,16 +121,49 @@ class OpTotal(msgspec.Struct, frozen=True):
     kernels: int
 
 
-def kernel_totals(trace: Trace, rows: Rows | None = None) -> tuple[KernelTotal, ...]:
+class KernelTotals(Sequence[KernelTotal]):
+    """Kernels by name, the largest total first. A total is made when it is asked for:
+    there may be as many names as kernels."""
+
+    def __init__(self, trace: Trace, rows: Rows) -> None:
+        self._trace, self._rows = trace, rows
+        self._groups = grouped(trace.name[rows], trace.start[rows])
+        self._columns = spread_columns(trace.name[rows], trace.dur[rows])
+        names = [trace.names[key] for key in self._groups.keys.tolist()]
+        by_name = np.argsort(sorted(range(len(names)), key=names.__getitem__))
+        self._order = np.lexsort((by_name, -self._columns["total_ns"]))
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @property
+    def total_ns(self) -> int:
+        """Of all kernels."""
+        return int(self._columns["total_ns"].sum())
+
+    @overload
+    def __getitem__(self, key: int) -> KernelTotal: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[KernelTotal, ...]: ...
+
+    def __getitem__(self, key: int | slice) -> KernelTotal | tuple[KernelTotal, ...]:
+        if isinstance(key, slice):
+            return tuple(self._total(number) for number in self._order[key].tolist())
+        return self._total(int(self._order[key]))
+
+    def _total(self, number: int) -> KernelTotal:
+        spread = {field: int(column[number]) for field, column in self._columns.items()}
+        return KernelTotal(
+            name=self._trace.names[self._groups.keys[number]],
+            rows=self._rows[self._groups.places(number)],
+            **spread,
+        )
+
+
+def kernel_totals(trace: Trace, rows: Rows | None = None) -> KernelTotals:
     """Kernels by name, the largest total first. `rows`: only these (default: every
     kernel)."""
-    rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    groups = grouped(trace.name[rows], trace.start[rows])
-    found = (
-        KernelTotal(trace.names[groups.keys[n]], rows[groups.places(n)], **asdict(one))
-        for n, one in enumerate(spreads(trace.name[rows], trace.dur[rows]))
-    )
-    return tuple(sorted(found, key=lambda total: (-total.total_ns, total.name)))
+    return KernelTotals(trace, trace.rows_of(Role.KERNEL) if rows is None else rows)
 
 
 def op_totals(trace: Trace) -> tuple[OpTotal, ...]:

@@ -19,7 +19,7 @@ from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
 from fusetui.trace.read.body import Body, Keys, tail_of
-from fusetui.trace.read.chunks import Chunk
+from fusetui.trace.read.chunks import CUT_SHORT, Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
@@ -82,6 +82,7 @@ def assemble(
         unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
         skipped=skipped[:MOST_LISTED],
         complete=(tail.closed if tail else whole)
+        and not _ends_within_element(last)
         and source.cut is None
         and prefix is None,
         cut=source.cut,
@@ -116,6 +117,12 @@ def assemble(
     raw = with_pairs(raw, marks) if marks else raw
     check_durations(source.path, raw.dur)
     return raw
+
+
+def _ends_within_element(last: Chunk | None) -> bool:
+    """Whether the file seems to end within an element, whatever looks like the end of
+    the list in it."""
+    return bool(last and last.skipped and last.skipped[-1].reason == CUT_SHORT)
 
 
 def check_durations(path: str, dur: Int64s) -> None:

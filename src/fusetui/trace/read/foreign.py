@@ -25,8 +25,13 @@ COMPILE_LOG = late(
 """The first words of a line that TORCH_LOGS or TORCH_TRACE writes (torch/_logging)."""
 LOG_LEVELS = (b"V", b"D", b"I", b"W", b"E", b"C")  # the first letter of such a line
 BLANKS = b" \t\r\n\xef\xbb\xbf"
-STACKS = late(rb"[^\n{}\[\]<>\0]{1,4096};[^\n\0]{1,65536} [0-9]+\r?(?:\n|\Z)")
-"""The first line of Brendan Gregg's folded stacks, as export_stacks writes them."""
+STACK = late(rb"[^\0]*[^\s\0] [0-9]+\r?\Z")
+"""A line of Brendan Gregg's folded stacks, as export_stacks writes them: frames with
+semicolons between them, and a sum."""
+LINES_OF_STACKS = 8  # lines that are looked at
+UTF16_LE = late(rb"(?:[ \t\r\n]\0)*+[{\[]\0")
+UTF16_BE = late(rb"(?:\0[ \t\r\n])*+\0[{\[]")
+"""JSON in UTF-16 without a mark of the order of its bytes."""
 TIMELINE = late(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
 """Lists in a list, as export_memory_timeline writes them: no element is an event."""
 TAR_MARK = slice(257, 262)  # bytes (POSIX.1-1988, ustar)
@@ -189,6 +194,17 @@ def _is_html(head: bytes) -> bool:
     return head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html"))
 
 
+def _is_file_of_stacks(head: bytes) -> bool:
+    """Whether every line is a stack, and one of them has two frames or more."""
+    if _is_json(head) or _is_html(head):
+        return False
+    lines = head.split(b"\n", LINES_OF_STACKS + 1)[: LINES_OF_STACKS + 1]
+    # The last one may be cut, or behind the last line break.
+    whole = lines[:-1] if len(lines) > 1 else lines
+    has_frames = any(b";" in line for line in whole)
+    return has_frames and all(STACK.match(line) for line in whole)
+
+
 def _is_flight_recording(head: bytes) -> bool:
     """What the flight recorder of torch.distributed dumps of each rank."""
     return is_pickle(head) and b"pg_config" in head
@@ -222,7 +238,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
         is_export_of_nsys,
     ),
     ("a SQLite database", RECORD, _starts(SQLITE)),
-    ("a memory snapshot of PyTorch", "fusetui memory FILE answers it", is_snapshot),
+    ("a memory snapshot of PyTorch", "fusetui memory FILE reads it", is_snapshot),
     (
         "a dump of the flight recorder of torch.distributed",
         "fusetui hang FILE answers it",
@@ -288,6 +304,16 @@ FORMATS: tuple[ForeignFormat, ...] = (
         _starts(b"\xff\xfe", b"\xfe\xff"),
     ),
     (
+        "text in UTF-16",
+        "write it as UTF-8 (iconv -f UTF-16LE -t UTF-8 IN > OUT.json)",
+        lambda head: head[1:2] == b"\0" and UTF16_LE.match(head) is not None,
+    ),
+    (
+        "text in UTF-16",
+        "write it as UTF-8 (iconv -f UTF-16BE -t UTF-8 IN > OUT.json)",
+        lambda head: head[:1] == b"\0" and UTF16_BE.match(head) is not None,
+    ),
+    (
         "a log of torch.compile",
         "tlparse makes pages of it; for a timeline " + RECORD,
         lambda head: head[:1] in LOG_LEVELS and COMPILE_LOG.match(head) is not None,
@@ -295,12 +321,12 @@ FORMATS: tuple[ForeignFormat, ...] = (
     (
         "a file of stacks (export_stacks)",
         f"it has sums without times, for a flame graph; {RECORD}",
-        lambda head: not _is_json(head) and STACKS.match(head) is not None,
+        _is_file_of_stacks,
     ),
     (
         "a memory timeline of torch.profiler",
         "record a memory snapshot with torch.cuda.memory._dump_snapshot, which fusetui memory "
-        "answers",
+        "reads",
         lambda head: _is_memory_timeline(head) or _is_timeline_document(head),
     ),
     (

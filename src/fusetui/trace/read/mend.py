@@ -33,6 +33,11 @@ PHASE = b'"ph"'  # part of every event
 SEPARATORS = b" \t\r\n,"
 NEXT = late(rb"[^\s,}]")
 CLOSE = late(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
+# The same before a key that writers put behind the events and that no event has
+CLOSE_BEFORE_KEY = late(
+    rb'\]\s*(?=,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|'
+    rb'deviceProperties|distributedInfo|otherData|metadata|systemTraceEvents)"\s*:)'
+)
 EVENT_START = late(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
 ANY_START = late(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
@@ -41,6 +46,7 @@ SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user w
 HURRY = 1.0  # seconds after which no further gap is read the slow way
 FAR_AWAY = 1 << 62  # byte
 NO_END = late(rb"[^\s,\]}]")
+NOT_CLOSED = "not closed"  # why an element is unreadable that lacks a quote or a brace
 # Whether the bytes [position, stop) may be read the slow way
 May = Callable[[int, int], bool]
 
@@ -167,10 +173,20 @@ class Mender:
         if event := _first_event(text):
             return _event(start, start + first_object(text), event)
         if following < FAR_AWAY:
-            return _unreadable(start, following, "not closed")
+            return _unreadable(start, following, NOT_CLOSED)
+        return self._read_last(start)
+
+    def _read_last(self, start: int) -> Chunk:
+        """An element that is not closed, and that no event follows: it is damaged, or
+        the file ends within it."""
+        last = len(self._document)
         begin = max(start, last - NEAR_END)
-        # it looks like that of the list
-        if close := CLOSE.search(self._document[begin:]):
+        text = self._document[begin:]
+        if close := CLOSE_BEFORE_KEY.search(text):
+            end = begin + close.start()
+            return _unreadable(start, end, NOT_CLOSED, end + 1)
+        # A bracket may look like the end of the list and belong to the element.
+        if close := CLOSE.search(text):
             end = begin + close.start()
             return _unreadable(start, end, CUT_SHORT, end + 1)
         return _unreadable(start, last, CUT_SHORT)
