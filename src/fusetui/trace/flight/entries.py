@@ -67,12 +67,15 @@ class DumpTables:
         self._operations: dict[str, int] = {}
         self._tensors: dict[Tensors, int] = {}
         self._stacks: dict[tuple[Frame, ...], int] = {}
+        # a pickle of torch refers to one list wherever its entries are equal
+        self._stack_of_list: dict[int, int] = {}
 
     def add(self, value: Any, *, rank: int, path: str) -> None:
         """Adds the dump of a rank. Raises Wrong, with the end of a sentence, for what
         torch does not write; then nothing of it was added."""
         if not isinstance(value, dict) or not is_dump(value):
             raise Wrong("it has neither entries nor groups")
+        self._stack_of_list.clear()  # ids are those of the lists of one value
         rows = [self._row(entry) for entry in _list(value, "entries")]
         group_of_id = self._group_ids(value)
         dump = RankDump(
@@ -137,9 +140,14 @@ class DumpTables:
     def _stack(self, frames: Any) -> int:
         if not frames:
             return UNKNOWN
+        known = self._stack_of_list.get(id(frames))
+        if known is not None:
+            return known
         if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
             raise Wrong("the frames of an entry are not a list of at most 1,024 frames")
-        return _index(self._stacks, tuple(map(_frame, frames)))
+        stack = _index(self._stacks, tuple(map(_frame, frames)))
+        self._stack_of_list[id(frames)] = stack
+        return stack
 
     def _group_ids(self, value: dict[str, Any]) -> dict[str, GroupName]:
         """The groups by the number that this rank gives them."""
