@@ -9,6 +9,7 @@ import pytest
 from tests import starting
 from tests.fuzz import (
     app,
+    flight,
     interrupt,
     nsys,
     pftrace,
