@@ -7,7 +7,7 @@ Source of the keys: torch/csrc/distributed/c10d/FlightRecorder.hpp.
 from __future__ import annotations
 
 import json
-import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ class Job:
         for rank in self.entries:
             if rank not in without:
                 path = folder / f"nccl_trace_rank_{rank}"
-                path.write_bytes(pickle.dumps(self.dump(rank), protocol=2))
+                path.write_bytes(TorchPickler().pickle(self.dump(rank)))
                 paths.append(str(path))
         return paths
 
@@ -135,3 +135,69 @@ def hanging(folder: Path) -> Path:
     job.write(folder, without=(4,))
     (folder / "nccl_trace_rank_4").write_bytes(b"")
     return folder
+
+
+class TorchPickler:
+    """Writes plain values as torch does (torch/csrc/jit/serialization/pickler.cpp): texts
+    are numbered when they come first and referred to later, nothing else is."""
+
+    def __init__(self) -> None:
+        self._parts = [b"\x80\x02"]
+        self._numbers: dict[str, int] = {}
+
+    def pickle(self, value: Any) -> bytes:
+        self._write(value)
+        return b"".join([*self._parts, b"."])
+
+    def _write(self, value: Any) -> None:
+        put = self._parts.append
+        if value is None:
+            put(b"N")
+        elif isinstance(value, bool):
+            put(b"\x88" if value else b"\x89")
+        elif isinstance(value, int):
+            put(_integer(value))
+        elif isinstance(value, str):
+            self._text(value)
+        elif isinstance(value, dict):
+            put(b"}(")
+            for key, inner in value.items():
+                self._write(key)
+                self._write(inner)
+            put(b"u")
+        elif isinstance(value, list):
+            put(b"](")
+            for inner in value:
+                self._write(inner)
+            put(b"e")
+        else:
+            first, second = value
+            self._write(first)
+            self._write(second)
+            put(b"\x86")
+
+    def _text(self, text: str) -> None:
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self._numbers)
+            encoded = text.encode()
+            self._parts.append(b"X" + struct.pack("<I", len(encoded)) + encoded)
+            self._parts.append(_numbered(b"q", b"r", number))
+        else:
+            self._parts.append(_numbered(b"h", b"j", number))
+
+
+def _integer(number: int) -> bytes:
+    if 0 <= number < 1 << 8:
+        return b"K" + struct.pack("<B", number)
+    if 0 <= number < 1 << 16:
+        return b"M" + struct.pack("<H", number)
+    if -(1 << 31) <= number < 1 << 31:
+        return b"J" + struct.pack("<i", number)
+    return b"\x8a\x08" + struct.pack("<q", number)
+
+
+def _numbered(short: bytes, long: bytes, number: int) -> bytes:
+    if number < 1 << 8:
+        return short + struct.pack("<B", number)
+    return long + struct.pack("<I", number)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 from textual import events
-from textual._xterm_parser import XTermParser
 from textual.app import ComposeResult, SystemCommand
 from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
@@ -36,6 +35,7 @@ from fusetui.tui.state.offers import Offer, job_of_paths, offers_of
 from fusetui.tui.state.replays import changes_of
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
+from fusetui.tui.typed_keys import keys_of
 from fusetui.tui.view_store import keep, restored
 
 # objects between two looks of the collector; a frame makes some thousands
@@ -91,8 +91,7 @@ class FusetuiApp(Ending):
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self, options.alone, tuple(options.captured_by))
-        typed = XTermParser().feed(options.typed) if options.typed else ()
-        self._early = [event for event in typed if isinstance(event, events.Key)]
+        self._early = keys_of(options.typed)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page

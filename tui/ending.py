@@ -3,6 +3,7 @@ restored, and what Textual would print about a bug is not shown."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import select
@@ -34,12 +35,18 @@ class Ending(App[int]):
     """Keeps what ended the app for `outcome`."""
 
     _refused = ""
+    _failure: Exception | None = None
+    _is_ending = False
+    _event_loop: asyncio.AbstractEventLoop | None = None
+
+    def on_load(self) -> None:
+        self._event_loop = asyncio.get_running_loop()
 
     def outcome(self) -> int:
         """The exit code of the app after it has run. Raises CannotRead when a trace was
         refused, and the exception of a bug."""
-        if self._exception is not None:
-            raise _cause(self._exception)
+        if self._failure is not None:
+            raise _cause(self._failure)
         if self._refused:
             raise CannotRead(self._refused)
         return self.return_value if self.return_value is not None else 0
@@ -48,10 +55,14 @@ class Ending(App[int]):
         self._refused = sentence
         self.exit(2)
 
+    def exit(self, *result: Any, **options: Any) -> None:
+        self._is_ending = True
+        super().exit(*result, **options)
+
     def end(self, number: int) -> None:
         """End because of a signal; callable from any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self.exit, ENDED + number)
+        if self._event_loop is not None:
+            self._event_loop.call_soon_threadsafe(self.exit, ENDED + number)
 
     def leave(self, code: int) -> None:
         """End the process at once; first restore the terminal, if that was not done."""
@@ -75,11 +86,14 @@ class Ending(App[int]):
         return not self.is_headless and not os.isatty(0)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual would print it, with the values of all variables. What looks for a
-        part of the screen once the app ends, as the palette may, finds it gone."""
-        if self._exit and isinstance(_cause(error), NoMatches):
+        """Textual would print it, with the values of all variables; nothing public keeps
+        it from that. What looks for a part of the screen once the app ends, as the
+        palette may, finds it gone."""
+        if self._is_ending and isinstance(_cause(error), NoMatches):
             return
-        if self._exception is None:
+        if self._failure is None:
+            self._failure = error
+            # what drives the app in tests looks here
             self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()

@@ -2,48 +2,41 @@
 wait for it, because Python runs one thread at a time. The other process is started
 before the trace is read, and then reads it too, usually from the cache. Only systems
 where one can wait for a pipe have it; elsewhere, and where anything goes wrong, a
-thread does the work. Records go from one process to the other as bytes; what refers to
-the trace, which both have, refers to that of the reader afterwards. Only our own
-processes write to these pipes, so the bytes can be trusted."""
+thread does the work. What refers to the trace, which both have, refers to that of the
+reader afterwards."""
 
 from __future__ import annotations
 
 import io
 import os
 import pickle
-import select
-import struct
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
-from queue import SimpleQueue
-from subprocess import PIPE, Popen
-from threading import Thread
-from typing import IO, Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.own_process import started
+from fusetui.own_process import Cancelled, Died, OwnProcess
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui.background_results import answers, opened
+from fusetui.tui.layout.memory import MemorySide
 
+R = TypeVar("R")
 Named = tuple[str, Trace]  # a path, and the trace that was read from it
-NICE = "import gc, os; gc.disable(); os.nice(5);"
+SNAPSHOTS = "import os; os.nice(5)"
 """The app comes first where there are few cores, from the first import on."""
-START = f"{NICE} from fusetui.tui.helper_client import main; main()"
-SNAPSHOTS = "import os; os.nice(5); from fusetui.tui.helper_client import main; main(warm=False)"
+START = f"""{SNAPSHOTS}
+import gc; gc.disable()
+from fusetui.tui.helper_client import warm; warm()
+"""
+"""What traces need is imported while the app still reads the trace."""
 SMALL = 20_000  # slices: about fewer all is known before another process has read them
-OFTEN = 0.1  # seconds between two looks whether the work is still wanted
-Buffer = bytes | bytearray | memoryview
-SIZE = struct.Struct("<Q")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -66,8 +59,11 @@ class NotBeside(Exception):  # noqa: N818
     """The other process does not do it."""
 
 
-class Cancelled(Exception):  # noqa: N818
-    """Nobody wants it any more."""
+class Packed(msgspec.Struct, frozen=True):
+    """A record without the trace that it refers to."""
+
+    body: bytes
+    columns: list[pickle.PickleBuffer]
 
 
 def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
@@ -81,21 +77,20 @@ class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
     def __init__(self, captured_by: tuple[str, ...] = (), start: str = START) -> None:
-        """`captured_by`: see opening.with_captures; `start`: the code that it runs; "":
-        none."""
+        """`captured_by`: see opening.with_captures; `start`: the code that it runs
+        first; "": there is no other process."""
         self.captured_by = captured_by
-        self._process: Popen[bytes] | None = None
+        self._process: OwnProcess | None = None
         if os.name == "posix" and start:
-            with suppress(OSError):
-                self._process = started(start, stdin=PIPE, stdout=PIPE)
+            with suppress(Died):
+                self._process = OwnProcess(first=start)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *problem: object) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            self._process.__exit__(*problem)
 
     def answers(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
@@ -116,30 +111,28 @@ class Beside:
         them."""
         against = self._request(*other) if other else None
         request = replace(self._request(*named), against=against, **asked)
-        for found in self.records(request, cancelled, named[1]):
+        for found in self._stream(answered, request, cancelled):
             if found is None:
-                return
-            if found is False:
                 raise NotBeside
-            yield found
+            yield unpacked(found, named[1])
 
-    def records(
-        self, asked: object, cancelled: Stop, trace: Trace | None = None
-    ) -> Iterator[Any]:
-        """What the process sends, without end, until nobody wants it any more. Raises
-        NotBeside."""
-        if self._process is None or self._process.stdin is None:
+    def snapshot(self, path: str, cancelled: Stop) -> MemorySide | str | None:
+        """A memory snapshot, or why it cannot be read; None once nobody wants it any
+        more. Raises NotBeside."""
+        return next(self._stream(snapshot_or_reason, path, cancelled), None)
+
+    def _stream(
+        self, function: Callable[..., Iterator[R]], asked: object, cancelled: Stop
+    ) -> Iterator[R]:
+        """Ends early once nobody wants it any more. Raises NotBeside."""
+        if self._process is None:
             raise NotBeside
         try:
-            left = memoryview(msgspec.json.encode(asked) + b"\n")
-            while left:  # it has no buffer
-                left = left[self._process.stdin.write(left) :]
-            while True:
-                yield unship(partial(self._take, cancelled=cancelled), trace)
+            yield from self._process.stream(function, asked, cancelled=cancelled)
         except Cancelled:
             return
-        except (OSError, EOFError, ValueError):
-            raise NotBeside from None
+        except Exception as error:  # whoever does it instead fails again, and says why
+            raise NotBeside from error
 
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""
@@ -153,20 +146,6 @@ class Beside:
             raise NotBeside
         return request_for(path, trace, self.captured_by)
 
-    def _take(self, size: int, cancelled: Stop) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and Cancelled."""
-        pipe: Any = self._process.stdout if self._process else None
-        # not filled before it is read
-        rest = found = np.empty(size, dtype=np.uint8).data
-        while rest:
-            while not select.select([pipe], [], [], OFTEN)[0]:
-                if cancelled():
-                    raise Cancelled
-            if not (count := pipe.readinto(rest)):
-                raise EOFError
-            rest = rest[count:]
-        return found
-
 
 ALONE = Beside(start="")
 Start = Callable[[], Beside] | None  # None: no other process helps
@@ -179,27 +158,17 @@ def beside(start: Start, *traces: Trace, least: int = SMALL) -> Beside:
     return start() if start and is_large else ALONE
 
 
-def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
-    """Writes a record; its columns are written as they are. Raises OSError."""
+def packed(record: object, trace: Trace | None) -> Packed:
     columns: list[pickle.PickleBuffer] = []
     body = io.BytesIO()
     pickler = _Pickler(body, protocol=5, buffer_callback=columns.append)
     pickler.trace = trace
     pickler.dump(record)
-    parts = [body.getbuffer(), *(column.raw() for column in columns)]
-    out.write(
-        SIZE.pack(len(parts)) + b"".join(SIZE.pack(part.nbytes) for part in parts)
-    )
-    out.writelines(parts)
-    out.flush()
+    return Packed(body.getvalue(), columns)
 
 
-def unship(take: Callable[[int], Buffer], trace: Trace | None) -> Any:
-    """The next record. Raises EOFError, or what pickle does for bytes that are none."""
-    (count,) = SIZE.unpack(take(SIZE.size))
-    sizes = [SIZE.unpack(take(SIZE.size))[0] for _ in range(count)]
-    body, *columns = [take(size) for size in sizes]
-    unpickler = _Unpickler(io.BytesIO(body), buffers=columns)
+def unpacked(record: Packed, trace: Trace | None) -> Any:
+    unpickler = _Unpickler(io.BytesIO(record.body), buffers=record.columns)
     unpickler.trace = trace
     return unpickler.load()
 
@@ -239,48 +208,34 @@ def _known(
     return found
 
 
-def main(warm: bool = True) -> None:
-    """In the other process: each line of standard input asks about one trace, or names
-    a snapshot; the answers go to standard output. It ends when standard input does:
-    nobody waits for the rest then. `warm`: what traces need is imported while the app
-    still reads the trace."""
-    out = os.fdopen(os.dup(1), "wb")
-    requests: SimpleQueue[Request | str] = SimpleQueue()
-
-    def listen() -> None:
-        for line in sys.stdin.buffer:
-            requests.put(msgspec.json.decode(line, type=Request | str))
-        os._exit(0)
-
-    Thread(target=listen, daemon=True).start()
-    if warm:
-        import fusetui.analysis.diff.compare
-        import fusetui.analysis.why.answer  # noqa: F401
-    with suppress(OSError):
-        while True:
-            answer(requests.get(), out)
+# In the other process
 
 
-def answer(request: Request | str, out: IO[bytes]) -> None:
-    """Writes all pieces about a trace, or the diff of two, or another answer, then
-    None. Where a file cannot be read, or is another one by now, writes only False; of a
-    snapshot what it holds, or why it cannot be read. Raises OSError when nobody reads
-    any more."""
-    if isinstance(request, str):
-        try:
-            ship(opened(request), None, out)
-        except TraceError as error:
-            ship(str(error), None, out)
-        return
+def warm() -> None:
+    """Imports what traces need."""
+    import fusetui.analysis.diff.compare
+    import fusetui.analysis.why.answer  # noqa: F401
+
+
+def answered(request: Request) -> Iterator[Packed | None]:
+    """All pieces about a trace, or the diff of two, or another answer. Only None where
+    a file cannot be read, or is another one by now."""
     try:
         trace = _opened(replace(request, against=None, search="", replayed=""))
         other = _opened(request.against) if request.against else None
     except (TraceError, NotBeside):
-        ship(False, None, out)
+        yield None
         return
     for found in answers(trace, never, other, request.search, request.replayed):
-        ship(found, trace, out)
-    ship(None, trace, out)
+        yield packed(found, trace)
+
+
+def snapshot_or_reason(path: str) -> Iterator[MemorySide | str]:
+    """What a snapshot holds, or why it cannot be read."""
+    try:
+        yield opened(path)
+    except TraceError as error:
+        yield str(error)
 
 
 def _opened(request: Request) -> Trace:

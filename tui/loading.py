@@ -19,6 +19,7 @@ from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.query import matching, parse
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import why_nothing
+from fusetui.own_process import Cancelled
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
@@ -35,7 +36,6 @@ from fusetui.tui.helper_client import (
     ALONE,
     SNAPSHOTS,
     Beside,
-    Cancelled,
     NotBeside,
     Start,
     beside,
@@ -314,7 +314,7 @@ def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
         with Beside(
             start="" if alone and getsize(path) <= SOON else SNAPSHOTS
         ) as helper:
-            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
+            found = helper.snapshot(path, cancelled)
     except NotBeside:
         return None if cancelled() else snapshot(path)
     if isinstance(found, str):

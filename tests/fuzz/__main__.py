@@ -19,6 +19,7 @@ KINDS = (
     "nsys",
     "pftrace",
     "snapshot",
+    "flight",
     "writing",
     "interrupt",
     "scanner",

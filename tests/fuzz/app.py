@@ -192,7 +192,7 @@ async def _driven(
             for _ in range(2):
                 await _settled(app, pilot)
         for step in tried.steps:
-            if app.return_value is not None or app._exception:
+            if app.return_value is not None or app._failure:
                 break
             with (
                 limited(" ".join(step)),

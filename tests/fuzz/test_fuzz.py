@@ -9,6 +9,7 @@ import pytest
 from tests import starting
 from tests.fuzz import (
     app,
+    flight,
     interrupt,
     nsys,
     pftrace,
@@ -133,3 +134,9 @@ def test_the_scanner_reads_what_python_reads() -> None:
     for number in range(200):
         print(f"kind scanner, seed {SEED}, first {number}")
         scanner.attempt(SEED, number)
+
+
+def test_dumps_of_the_flight_recorder_end_in_an_answer_or_a_sentence() -> None:
+    for number in range(40):
+        print(f"kind flight, seed {SEED}, first {number}")
+        flight.attempt(SEED, number)

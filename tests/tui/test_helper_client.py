@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,14 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.background_results import pieces
-from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
+from fusetui.tui.helper_client import (
+    ALONE,
+    Beside,
+    Named,
+    NotBeside,
+    packed,
+    unpacked,
+)
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.op_tree import call_tree
 from fusetui.tui.layout.view import make_sides
@@ -84,10 +90,7 @@ def test_without_another_process_the_thread_does_it(path: str) -> None:
 def test_columns_and_groups_arrive_as_they_were_sent(mlp: Trace) -> None:
     groups: dict[int, dict[str, Any]] = {1: {"op": "mm"}, 3: {"op": None}}
     sent = Keys(np.array([3, 1, 3]), groups.__getitem__)
-    pipe = io.BytesIO()
-    ship((sent, mlp), mlp, pipe)
-    pipe.seek(0)
-    found, trace = unship(pipe.read, mlp)
+    found, trace = unpacked(packed((sent, mlp), mlp), mlp)
     assert trace is mlp
     assert found.number.tolist() == [3, 1, 3]
     assert found.fields(1) == {"op": "mm"}

@@ -55,6 +55,14 @@ def test_every_key_of_ours_can_be_written(key: str) -> None:
     assert key_name(key_text(key)) == key
 
 
+@pytest.mark.parametrize(
+    ("text", "name"), [("@", "at"), ("\\", "backslash"), ("_", "underscore")]
+)
+def test_characters_that_textual_gives_a_name_of_its_own(text: str, name: str) -> None:
+    assert key_name(text) == name
+    assert key_text(name) == text
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_a_key_or_none(text: str) -> None:
     name = key_name(text)

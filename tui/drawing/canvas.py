@@ -3,10 +3,12 @@ changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+import select
+import sys
+import time
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from rich.color import ColorSystem
 from textual import events
 from textual.app import App
 from textual.color import Color
@@ -18,21 +20,21 @@ from textual.widget import Widget
 
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme, styles_of
-from fusetui.tui.drawing.segments import filtered, painted, shorten
+from fusetui.tui.drawing.segments import ShortStrip, filtered, painted
 
 
-def writer_is_behind(app: App[object]) -> bool:
-    """Whether output still waits to be written: a frame drawn now would be stale by
-    then."""
-    thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
-    if (queue := getattr(thread, "_queue", None)) is None:
+def terminal_is_behind(app: App[object]) -> bool:
+    """Whether the terminal still takes the output before: a frame drawn now would be
+    stale by then. A terminal takes nothing while another thread writes to it. What
+    Windows calls a terminal cannot be asked."""
+    stream = sys.__stderr__  # what Textual writes to
+    if app.is_headless or stream is None or sys.platform == "win32":
         return False
-    waiting = getattr(queue.not_empty, "_waiters", True)  # for something to write
-    return queue.qsize() > 0 or not waiting
+    return not select.select([], [stream], [], 0)[1]
 
 
+FRAME = 1 / 60  # seconds from one frame to the next, as Textual draws them
 LATER = 0.01  # seconds until a frame that was left out is tried again
-NO_LINE = Region(0, 0, 0, 0)
 WHEEL = 3  # lines
 DRAG = 2  # cells: a shorter way is a click
 
@@ -77,11 +79,13 @@ class Canvas(Widget, inherit_bindings=False):
         self._styles = styles_of(scheme, background or scheme.background)
         self._behind = Color.parse(background or scheme.background)
         self._picture: Picture | None = None
-        self._drawn: dict[int, tuple[Hashable, Strip]] = {}
+        self._drawn: dict[int, tuple[Hashable, ShortStrip]] = {}
         # lines as drawn, and as they were sent
-        self._sent: dict[int, tuple[Strip, Strip]] = {}
-        self._through: tuple[ColorSystem | None, list[LineFilter]] = None, []
-        self._late = False
+        self._sent: dict[int, tuple[Strip, ShortStrip]] = {}
+        self._filters: list[LineFilter] = []
+        self._changed: set[int] = set()  # lines that Textual was not asked to paint
+        self._is_frame_ahead = False
+        self._last_frame = 0.0  # by time.monotonic
         self._pressed: tuple[int, int] | None = None  # where the button went down
         self._is_dragged = False
         # the picture, or the size, is another one than that of the lines drawn
@@ -92,9 +96,9 @@ class Canvas(Widget, inherit_bindings=False):
         last."""
         self._picture = picture
         self._stale = True
-        self.refresh(NO_LINE)
+        self._plan_frame()
 
-    def render_line(self, y: int) -> Strip:
+    def render_line(self, y: int) -> ShortStrip:
         if self._stale or y not in self._drawn:
             self._renew(y)
         return self._drawn[y][1]
@@ -104,36 +108,45 @@ class Canvas(Widget, inherit_bindings=False):
         before."""
         if self._stale:
             self._renew()
+            if not self._is_frame_ahead:
+                self._changed.clear()  # Textual paints the whole canvas by itself
         if any(self.gutter):
-            strips = super().render_lines(crop)
-            if (system := self.app.console._color_system) is not None:
-                for strip in strips:
-                    shorten(strip, system)
-            return strips
-        strips = self._passed(crop.line_range)
+            return self._with_gutter(crop)
+        strips = self._filtered(crop.line_range)
         if crop.column_span == (0, self.size.width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
 
-    def _passed(self, lines: range) -> list[Strip]:
+    def _filtered(self, lines: range) -> list[Strip]:
         """Lines as they go to the terminal."""
-        system, filters = self.app.console._color_system, list(self.get_line_filters())
-        if self._through != (system, filters):
-            self._through = system, filters
+        filters = list(self.get_line_filters())
+        if self._filters != filters:
+            self._filters = filters
             self._sent.clear()
-        found: list[Strip] = []
+        strips: list[Strip] = []
         for y in lines:
             drawn = self.render_line(y)
-            if (before := self._sent.get(y)) is None or before[0] is not drawn:
-                strip = filtered(drawn, filters, self._behind)
-                if system is not None:
-                    shorten(strip, system)
-                before = self._sent[y] = drawn, strip
-            found.append(before[1])
-        return found
+            sent = self._sent.get(y)
+            if sent is None or sent[0] is not drawn:
+                sent = drawn, filtered(drawn, filters, self._behind)
+                self._sent[y] = sent
+            strips.append(sent[1])
+        return strips
+
+    def _with_gutter(self, crop: Region) -> list[Strip]:
+        """Lines to which Textual has added border and padding; their filters, too."""
+        strips: list[Strip] = []
+        for y, drawn in enumerate(super().render_lines(crop), start=crop.y):
+            sent = self._sent.get(y)
+            if sent is None or sent[0] is not drawn:
+                sent = drawn, ShortStrip(drawn, drawn.cell_length)
+                self._sent[y] = sent
+            strips.append(sent[1])
+        return strips
 
     def on_resize(self) -> None:
         self._stale = True
+        self._plan_frame()
 
     def on_click(self, event: events.Click) -> None:
         if not self._is_dragged:
@@ -171,23 +184,36 @@ class Canvas(Widget, inherit_bindings=False):
         on_mouse_scroll_down
     )
 
-    def _exchange_repaint_regions(self) -> Collection[Region]:
-        """Called by Textual once per frame; it repaints whatever is returned, changed
-        or not."""
-        super()._exchange_repaint_regions()
-        if not writer_is_behind(self.app):
-            width = self.outer_size.width
-            return [Region(0, y, width, 1) for y in self._renew()]
-        if not self._late:
-            self._late = True
-            self.set_timer(LATER, self._try_again)
-        return ()
+    def _plan_frame(self) -> None:
+        """Draws a frame as soon as the messages that have arrived are handled, but no
+        earlier than FRAME after the one before."""
+        if self._is_frame_ahead or not self.is_mounted:
+            return
+        self._is_frame_ahead = True
+        wait = self._last_frame + FRAME - time.monotonic()
+        if wait > 0:
+            self.set_timer(wait, self._draw_frame)
+        else:
+            self.call_later(self._draw_frame)
 
-    def _renew(self, line: int | None = None) -> list[int]:
-        """Remakes the line, or all lines, whose key changed; returns those that look
+    def _draw_frame(self) -> None:
+        """Has Textual paint the lines that look different; later, while the terminal
+        still takes the frame before."""
+        if terminal_is_behind(self.app):
+            self.set_timer(LATER, self._draw_frame)
+            return
+        self._is_frame_ahead = False
+        self._last_frame = time.monotonic()
+        self._renew()
+        if self._changed:
+            width = self.size.width
+            self.refresh(*(Region(0, y, width, 1) for y in sorted(self._changed)))
+            self._changed.clear()
+
+    def _renew(self, line: int | None = None) -> None:
+        """Remakes the line, or all lines, whose key changed; notes those that look
         different."""
         width, height = self.size
-        changed: list[int] = []
         for y in range(height) if line is None else (line,):
             key = self._picture.key(y, width, height) if self._picture else None
             before = self._drawn.get(y)
@@ -199,12 +225,5 @@ class Canvas(Widget, inherit_bindings=False):
                 self._drawn[y] = key, before[1]
                 continue
             self._drawn[y] = key, strip
-            changed.append(y)
+            self._changed.add(y)
         self._stale = self._stale and line is not None
-        if changed:
-            self._styles_cache.set_dirty(*(Region(0, y, width, 1) for y in changed))
-        return changed
-
-    def _try_again(self) -> None:
-        self._late = False
-        self.refresh(NO_LINE)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -37,7 +38,32 @@ SIMILAR = {  # ASCII characters of one cell for others of one cell
 }
 
 
-def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) -> Strip:
+class ShortStrip(Strip):
+    """A line that sends only the changes from one style to the next, instead of each
+    style as a whole: a frame of many colors takes half of the bytes."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(
+        self, segments: Iterable[Segment], cell_length: int | None = None
+    ) -> None:
+        super().__init__(segments, cell_length)
+        self._sent: str | None = None
+
+    def render(self, console: Console) -> str:
+        """The text with its SGR sequences; made once, as an app has one console."""
+        if self._sent is None:
+            system = COLOR_SYSTEMS.get(console.color_system or "")
+            if system is None:
+                self._sent = super().render(console)
+            else:
+                self._sent = sequences(self, system)
+        return self._sent
+
+
+def painted(
+    parts: Sequence[Styled], width: int, styles: Mapping[str, Style]
+) -> ShortStrip:
     """A line of this many cells, cut or padded at its right, with as few changes of
     color as there are; texts that are not printable are made so."""
     whole = "".join([text for text, _ in parts])
@@ -60,25 +86,21 @@ def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) ->
                 before, texts = now, []
         texts.append(text)
     found.append(_new(Segment, ("".join(texts), before or styles["plain"], None)))
-    strip = Strip(found, width - min(missing, 0))
-    return strip if missing >= 0 else strip.crop(0, width)
+    if missing < 0:
+        return ShortStrip(Strip(found, width - missing).crop(0, width), width)
+    return ShortStrip(found, width)
 
 
-def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> Strip:
+def filtered(
+    strip: ShortStrip, filters: Iterable[LineFilter], background: Color
+) -> ShortStrip:
     """A line that passed filters; one has nothing to do, as all our colors are true
     colors."""
     before = found = list(strip)
     for one in filters:
         if not isinstance(one, ANSIToTruecolor):
             found = one.apply(found, background)
-    return strip if found is before else Strip(found, strip.cell_length)
-
-
-def shorten(strip: Strip, system: ColorSystem) -> None:
-    """Has a strip send only the changes from one style to the next, instead of each
-    style as a whole: a frame of many colors takes half of the bytes."""
-    if strip._render_cache is None:
-        strip._render_cache = sequences(strip, system)
+    return strip if found is before else ShortStrip(found, strip.cell_length)
 
 
 def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:

@@ -17,6 +17,7 @@ _NAMES = """
     plus + equals_sign = minus - full_stop . comma , colon : apostrophe ' slash / asterisk *
     question_mark ? number_sign # left_square_bracket [ right_square_bracket ] less_than_sign <
     left_curly_bracket { right_curly_bracket } greater_than_sign > escape Esc enter Enter
+    at @ backslash \\ underscore _
     space Space tab Tab pagedown PgDn pageup PgUp left ← right → up ↑ down ↓ home Home end End
 """
 SYMBOLS = dict(zip(_NAMES.split()[::2], _NAMES.split()[1::2], strict=True))

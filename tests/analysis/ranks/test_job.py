@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -184,19 +183,20 @@ class Elsewhere(Executor):
         return done
 
 
-class Dying(Executor):
-    """A pool of processes of which the one that reads rank 1 dies so many times."""
+class Dying:
+    """Processes of which the one that reads rank 1 dies so many times."""
 
-    deaths = 0
+    def __init__(self, deaths: int) -> None:
+        self._deaths = deaths
 
-    def submit(self, run: Any, /, *args: Any, **more: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        if "rank1" in args[0] and Dying.deaths:
-            Dying.deaths -= 1
-            done.set_exception(BrokenProcessPool())
-        else:
-            done.set_result(run(*args, **more))
-        return done
+    def calls(
+        self, function: Any, arguments: Any, processes: int
+    ) -> Iterator[tuple[int, Any]]:
+        for number, (path, cached) in enumerate(arguments):
+            if "rank1" in path and self._deaths:
+                self._deaths -= 1
+            else:
+                yield number, function(path, cached)
 
 
 @pytest.mark.parametrize(("deaths", "is_read"), [(0, True), (2, True), (3, False)])
@@ -205,8 +205,7 @@ def test_a_rank_whose_process_dies_is_tried_again(
 ) -> None:
     monkeypatch.setattr(executors, "SMALL", 0)
     monkeypatch.setattr(executors, "core_count", lambda: 2)
-    monkeypatch.setattr(executors, "_pool", lambda processes: Dying())
-    monkeypatch.setattr(Dying, "deaths", deaths)
+    monkeypatch.setattr(executors, "calls", Dying(deaths).calls)
     answer = answer_of(summarize(sorted(map(str, folder.iterdir())), cached=False))
     assert [row.rank for row in answer.ranks if row.rank != 2] == (
         [0, 1] if is_read else [0]

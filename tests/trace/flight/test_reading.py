@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.flight_dumps import WORLD, Job
 
+from fusetui.trace.flight import reading
 from fusetui.trace.flight.columns import UNKNOWN, GroupName
 from fusetui.trace.flight.reading import rank_in_name, ranks_of, read_dumps
 
@@ -121,3 +122,26 @@ def test_mutated_dumps_end_in_an_answer_or_a_sentence(tmp_path: Path) -> None:
         assert len(dumps.ranks) + len(dumps.unread) == 1
         for unread in dumps.unread:
             assert unread.reason.endswith(".")
+
+
+def test_files_that_processes_share_out_are_read_as_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(6)
+    job.group("pair", 1, 4)
+    job.everywhere()
+    job.everywhere(group="pair")
+    paths = job.write(tmp_path)
+    alone = read_dumps(paths)
+    monkeypatch.setattr(reading, "FILES_AT_ONCE", 2)
+    together = read_dumps(paths)
+    assert together.groups == alone.groups
+    assert together.ranks == alone.ranks
+    assert together.entries.dump.tolist() == alone.entries.dump.tolist()
+    assert together.entries.group.tolist() == alone.entries.group.tolist()
+
+
+def test_a_folder_of_which_nothing_can_be_read_has_no_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "rank_0"
+    path.write_bytes(b"")
+    assert read_dumps([str(path)]).ranks == ()

@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
 
+from fusetui.own_process import OwnProcess
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.read import workers
@@ -94,6 +97,42 @@ def test_two_threads_decode_at_the_same_time(
     whole(open_trace(str(file)))
     assert len(decoding) == 2
     assert threading.get_ident() not in decoding
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("dies", [False, True])
+def test_processes_decode_where_there_is_no_compiled_scanner(
+    file: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Where a process dies, its thread decodes."""
+    monkeypatch.setattr("fusetui.trace.read.scanned.scan", None)
+    monkeypatch.setattr(workers, "FEWEST_FOR_PROCESSES", 0)
+    asked: list[int] = []
+    call = OwnProcess.call
+
+    def noted(process: OwnProcess, function: Any, *place: Any) -> Any:
+        asked.append(place[1])
+        if dies and len(asked) == 3:
+            process.kill()
+        return call(process, function, *place)
+
+    monkeypatch.setattr(OwnProcess, "call", noted)
+    whole(open_trace(str(file)))
+    assert len(asked) >= COUNT * 100 // EXTENT
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_no_process_is_started_where_the_scanner_is_compiled(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.trace.read.scanned.scan", SimpleNamespace(events=none))
+    monkeypatch.setattr(workers, "FEWEST_FOR_PROCESSES", 0)
+    monkeypatch.setattr(workers, "OwnProcess", None)
+    whole(open_trace(str(file)))
+
+
+def none(*_: object) -> None:
+    """A scanner that does not know the text."""
 
 
 @pytest.mark.parametrize("lacking", ["a core", "pread", "size"])

@@ -6,18 +6,16 @@ that ran it died.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from concurrent.futures import Executor
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
 from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import known_summary, summary_of
+from fusetui.own_process import calls
 from fusetui.trace.cache import tidy
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.report import Progress, silent
@@ -50,9 +48,8 @@ def summarize(
 
     Without an executor, processes of this machine are used, no more than its cores and
     its memory allow. With one, its processes must see the same paths and have the same
-    version of fusetui. Processes are started anew, so a script that calls this needs
-    `if __name__ == "__main__":`. `progress` is called with the number of finished ranks
-    and of all.
+    version of fusetui. `progress` is called with the number of finished ranks and of
+    all.
     """
     asked = paths, cached, progress
     found = _here(*asked) if executor is None else _through(executor, *asked)
@@ -118,20 +115,16 @@ def _here(
         for path in rest:
             known[path] = _unpacked(path, task(path, cached))
             progress(len(known), len(paths))
-    # A process that dies (no memory, most likely) ends its pool; what it had not done
-    # is tried again, alone the last time, so that one rank cannot take others with it.
+    # A process may die, of too little memory most likely. What it read is tried again,
+    # alone the last time.
     for attempt in range(TRIES):
-        left = [path for path in paths if path not in known]
-        last = attempt == TRIES - 1
-        for some in [[path] for path in left] if last else [left] if left else []:
-            with _pool(1 if last else processes) as pool:
-                futures = {pool.submit(task, path, cached): path for path in some}
-                for future in as_completed(futures):
-                    with suppress(BrokenProcessPool):
-                        known[futures[future]] = _unpacked(
-                            futures[future], future.result()
-                        )
-                        progress(len(known), len(paths))
+        missing = [path for path in paths if path not in known]
+        asked = [(path, cached) for path in missing]
+        at_once = min(processes, len(asked)) if attempt < TRIES - 1 else 1
+        for number, result in calls(task, asked, at_once):
+            path = missing[number]
+            known[path] = _unpacked(path, result)
+            progress(len(known), len(paths))
     died = "The process that read {0} died: too little memory?"
     return tuple(
         known.get(path) or LeftOut(path, None, died.format(path)) for path in paths
@@ -160,23 +153,6 @@ def _through(
 def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
     """The result, about the path as it was given."""
     return replace(decoded(result) if isinstance(result, bytes) else result, path=path)
-
-
-@contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Started anew, not forked: the app has threads, and macOS does not survive a fork.
-    Ctrl+C is for the process that waits for them."""
-    anew, ignored = (
-        multiprocessing.get_context("spawn"),
-        (signal.SIGINT, signal.SIG_IGN),
-    )
-    pool = ProcessPoolExecutor(
-        processes, anew, initializer=signal.signal, initargs=ignored
-    )
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _likely_size(path: str) -> int:

@@ -21,6 +21,7 @@ from fusetui.trace.flight.columns import (
     Tensors,
     Unread,
 )
+from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.snapshot.tables import Wrong
 
 MOST_RANKS = 1 << 20  # of a job
@@ -66,12 +67,15 @@ class DumpTables:
         self._operations: dict[str, int] = {}
         self._tensors: dict[Tensors, int] = {}
         self._stacks: dict[tuple[Frame, ...], int] = {}
+        # a pickle of torch refers to one list wherever its entries are equal
+        self._stack_of_list: dict[int, int] = {}
 
     def add(self, value: Any, *, rank: int, path: str) -> None:
         """Adds the dump of a rank. Raises Wrong, with the end of a sentence, for what
         torch does not write; then nothing of it was added."""
         if not isinstance(value, dict) or not is_dump(value):
             raise Wrong("it has neither entries nor groups")
+        self._stack_of_list.clear()  # ids are those of the lists of one value
         rows = [self._row(entry) for entry in _list(value, "entries")]
         group_of_id = self._group_ids(value)
         dump = RankDump(
@@ -136,9 +140,14 @@ class DumpTables:
     def _stack(self, frames: Any) -> int:
         if not frames:
             return UNKNOWN
+        known = self._stack_of_list.get(id(frames))
+        if known is not None:
+            return known
         if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
             raise Wrong("the frames of an entry are not a list of at most 1,024 frames")
-        return _index(self._stacks, tuple(map(_frame, frames)))
+        stack = _index(self._stacks, tuple(map(_frame, frames)))
+        self._stack_of_list[id(frames)] = stack
+        return stack
 
     def _group_ids(self, value: dict[str, Any]) -> dict[str, GroupName]:
         """The groups by the number that this rank gives them."""
@@ -279,3 +288,49 @@ def _status(
 def _reported(fields: Mapping[str, Any], key: str) -> int:
     number = fields.get(key)
     return number if type(number) is int and 0 <= number <= LARGEST else UNKNOWN
+
+
+def joined(parts: Sequence[FlightDumps]) -> FlightDumps:
+    """The dumps of several parts as one, in their order; each part has its own ranks, and
+    tables of its own."""
+    groups: dict[GroupName, int] = {}
+    operations: dict[str, int] = {}
+    tensors: dict[Tensors, int] = {}
+    stacks: dict[tuple[Frame, ...], int] = {}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMN_TYPES}
+    dump_count = 0
+    for part in parts:
+        entries = part.entries
+        renumbered = {
+            "dump": entries.dump + np.int32(dump_count),
+            "group": _renumbered(entries.group, part.groups, groups),
+            "operation": _renumbered(entries.operation, part.operations, operations),
+            "inputs": _renumbered(entries.inputs, part.tensors, tensors),
+            "outputs": _renumbered(entries.outputs, part.tensors, tensors),
+            "stack": _renumbered(entries.stack, part.stacks, stacks),
+        }
+        for name, column in columns.items():
+            column.append(renumbered.get(name, getattr(entries, name)))
+        dump_count += len(part.ranks)
+    whole: dict[str, Any] = {
+        name: np.concatenate(column) for name, column in columns.items()
+    }
+    return FlightDumps(
+        ranks=tuple(rank for part in parts for rank in part.ranks),
+        ranks_from_order=any(part.ranks_from_order for part in parts),
+        unread=tuple(file for part in parts for file in part.unread),
+        entries=FlightEntries(**whole),
+        groups=tuple(groups),
+        operations=tuple(operations),
+        tensors=tuple(tensors),
+        stacks=tuple(stacks),
+    )
+
+
+def _renumbered(column: Int32s, keys: Sequence[Key], table: dict[Key, int]) -> Int32s:
+    """A column of places in `keys` as one of places in a table that all parts share;
+    UNKNOWN stays."""
+    places = [_index(table, key) for key in keys]
+    # UNKNOWN takes the last one
+    renumbered: Int32s = np.array([*places, UNKNOWN], np.int32)[column]
+    return renumbered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -22,6 +23,14 @@ BININT1, NONE, NEWTRUE, NEWFALSE = ord("K"), ord("N"), 0x88, 0x89
 EMPTY_LIST, EMPTY_DICT = ord("]"), ord("}")
 APPENDS, SETITEMS = ord("e"), ord("u")
 TEXTS_ONLY = {str}
+ATOM = rb"(?:h.|j.{4}|K.|M..|J.{4}|N)"
+"""A value that stands alone: a reference to a text, a number, None."""
+REPEATED = re.compile(
+    rb"\]\((?:%b|\]\(%b{0,16}+e|\}\(%b{0,16}+u){1,512}+e(?![(a])" % (ATOM, ATOM, ATOM),
+    re.DOTALL,
+)
+"""A list of atoms, and of lists and dicts of atoms, that nothing is appended to
+later: the frames of an entry, its sizes, its dtypes. Equal bytes mean equal values."""
 
 
 class PlainMachine(Machine):
@@ -42,6 +51,8 @@ class PlainMachine(Machine):
         each opcode takes three times as long."""
         data, steps, stack, marks = self.data, self.steps, self.stack, self.marks
         things = self._things
+        known: dict[bytes, list[Any]] = {}  # lists by their bytes
+        awaited: dict[int, bytes] = {}  # the bytes of lists by the place of their end
         at = 0
         try:
             while (code := data[at]) != STOP:
@@ -57,6 +68,13 @@ class PlainMachine(Machine):
                 elif code == BINPUT:
                     at = self._put(data[at], at + 1)
                 elif code == EMPTY_LIST:
+                    if repeated := REPEATED.match(data, at - 1):
+                        raw = repeated.group()
+                        if raw in known:
+                            stack.append(known[raw])
+                            at = repeated.end()
+                            continue
+                        awaited[repeated.end()] = raw
                     stack.append([])
                     self.memo.take(CONTAINER)
                 elif code == APPENDS:
@@ -65,6 +83,8 @@ class PlainMachine(Machine):
                     if type(items) is not list:
                         raise Wrong("its opcodes do not fit together")
                     items += values
+                    if at in awaited:
+                        known[awaited.pop(at)] = items
                 elif code == NONE:
                     stack.append(None)
                 elif code == SETITEMS:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 import msgspec
 
+from fusetui.own_process import calls
 from fusetui.text.patterns import late
 from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, Unread
-from fusetui.trace.flight.entries import MOST_RANKS, DumpTables, is_dump
+from fusetui.trace.flight.entries import MOST_RANKS, DumpTables, is_dump, joined
 from fusetui.trace.flight.pickles import plain_value
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.foreign import BLANKS, HEAD, is_pickle
 from fusetui.trace.read.source import glimpse, open_stored, reason, unpacked
+from fusetui.trace.read.workers import core_count
 from fusetui.trace.snapshot.tables import Wrong
 
 RANK_IN_NAME = late(r"rank[_-]?([0-9]{1,7})(?![0-9])")
 """`rank_3`, `nccl_trace_rank_3`, `node1-rank3.pickle`: the last one counts."""
 LAST_NUMBER = late(r"([0-9]{1,7})\Z")
 """`PREFIX3`: torch appends the rank to the prefix of its environment variable."""
+FILES_AT_ONCE = 256  # that a process reads; fewer are read here
 ENDINGS = (".gz", ".zst", ".json", ".pickle", ".pkl", ".bin", ".dump")
 
 
@@ -56,15 +59,50 @@ def read_dumps(paths: Sequence[str], progress: Progress = silent) -> FlightDumps
     number of files read and of all.
     """
     planned, unread, from_order = ranks_of(paths)
+    parts = [
+        planned[first : first + FILES_AT_ONCE]
+        for first in range(0, len(planned), FILES_AT_ONCE)
+    ] or [[]]
+    read: dict[int, FlightDumps] = {}
+    files_read = 0
+    for number, part in _read_parts(parts):
+        read[number] = part
+        files_read += len(parts[number])
+        progress(files_read, len(planned))
+    dumps = joined([read[number] for number in range(len(parts))])
+    left_out = sorted([*dumps.unread, *unread], key=lambda file: (file.rank, file.path))
+    return msgspec.structs.replace(
+        dumps, unread=tuple(left_out), ranks_from_order=from_order
+    )
+
+
+def read_part(planned: Sequence[PlannedDump]) -> FlightDumps:
+    """The dumps of some ranks, as one process reads them; `ranks_from_order` is not
+    known here."""
     tables = DumpTables()
-    for done, dump in enumerate(planned):
+    unread = []
+    for dump in planned:
         try:
             tables.add(_value(dump.path), rank=dump.rank, path=dump.path)
         except (TraceError, Wrong) as error:
             unread.append(Unread(dump.path, dump.rank, _sentence(dump.path, error)))
-        progress(done + 1, len(planned))
-    unread.sort(key=lambda one: (one.rank, one.path))
-    return tables.dumps(unread, ranks_from_order=from_order)
+    return tables.dumps(unread, ranks_from_order=False)
+
+
+def _read_parts(
+    parts: Sequence[Sequence[PlannedDump]],
+) -> Iterator[tuple[int, FlightDumps]]:
+    """Each part with its number, as soon as it is there: by processes of this machine
+    if there are several, and here what they leave."""
+    left = set(range(len(parts)))
+    process_count = min(core_count(), len(parts))
+    if process_count > 1:
+        arguments = [(part,) for part in parts]
+        for number, dumps in calls(read_part, arguments, process_count):
+            left.discard(number)
+            yield number, dumps
+    for number in sorted(left):
+        yield number, read_part(parts[number])
 
 
 def ranks_of(paths: Iterable[str]) -> tuple[list[PlannedDump], list[Unread], bool]:

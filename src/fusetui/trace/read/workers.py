@@ -1,8 +1,9 @@
 """Several threads that decode the extents of one document.
 
 Each takes the next extent when it is free. They run at the same time, because the
-compiled scanner (scan.c) releases the GIL while it goes through an extent. An extent
-that no thread could decode is missing from the result.
+compiled scanner (scan.c) releases the GIL while it goes through an extent. Where it
+could not be compiled, a thread of a large document has a process decode. An extent that
+no thread could decode is missing from the result.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 
+from fusetui.own_process import Died, OwnProcess
+from fusetui.trace.read import scanned
 from fusetui.trace.read.chunks import EXTENT, Chunk, decode_extent
 
 FEWEST = 16 << 20  # bytes of a document that are worth a second thread
 EACH = 8 << 20  # bytes that are worth one thread more
 MOST = 16  # threads: so many decode in less time than it takes to join their columns
+FEWEST_FOR_PROCESSES = 64 << 20  # bytes that are worth processes without the scanner
 SOON = 0.05  # seconds that a turn waits for a finished extent at most
 
 
@@ -40,6 +44,7 @@ class Workers(ExitStack):
         self._open: SimpleQueue[int | None] = SimpleQueue()  # None: a thread ends
         self._finished: SimpleQueue[tuple[int, Chunk | None]] = SimpleQueue()
         self._is_halted = False
+        self._has_processes = scanned.scan is None and size >= FEWEST_FOR_PROCESSES
         self._threads: list[threading.Thread] = []
         self.callback(self.halt)
         threads = min(core_count(), MOST, max(2, size // EACH))
@@ -109,12 +114,17 @@ class Workers(ExitStack):
 
     def _work(self) -> None:
         """What a thread does."""
-        while (extent := self._open.get()) is not None and not self._is_halted:
-            try:
-                chunk = self._decoded(extent)
-            except Exception:  # whoever needs the extent fails again, and says why
-                chunk = None
-            self._finished.put((extent, chunk))
+        with ExitStack() as stack:
+            process = None
+            if self._has_processes:
+                with suppress(Died):
+                    process = stack.enter_context(OwnProcess(kept_files=[self._file]))
+            while (extent := self._open.get()) is not None and not self._is_halted:
+                try:
+                    chunk = self._decoded(extent, process)
+                except Exception:  # whoever needs the extent fails again, and says why
+                    chunk = None
+                self._finished.put((extent, chunk))
 
     def _decode_here(self) -> Iterator[None]:
         """Decodes all extents that are open, one a step."""
@@ -123,8 +133,12 @@ class Workers(ExitStack):
                 self._keep(extent, self._decoded(extent))
                 yield
 
-    def _decoded(self, extent: int) -> Chunk | None:
-        return decode_extent(self._file, extent, self._extent)
+    def _decoded(self, extent: int, process: OwnProcess | None = None) -> Chunk | None:
+        place = self._file, extent, self._extent
+        if process is not None:
+            with suppress(Died):
+                return process.call(decode_extent, *place)
+        return decode_extent(*place)
 
     def _keep_finished(self) -> None:
         with suppress(Empty):
