@@ -189,7 +189,11 @@ def test_a_process_that_dies(sock: Path, tmp_path: Path, profiled: bool) -> None
         assert ("torch.profiler" in because) == profiled
 
 
-def test_garbage_is_counted_and_nothing_else(sock: Path, tmp_path: Path) -> None:
+def test_garbage_is_counted_and_nothing_else(
+    sock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the recording goes on meanwhile: at its end all processes are looked through
+    monkeypatch.setattr(recording, "PATIENCE_S", 600.0)
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(0), [this(sock)])
         wrong = [b"", b"\xff" * 40, question(1, 2)[:-1], os.urandom(9000)]
