@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import percentiles_of_runs
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of at least one duration in nanoseconds, rounded down to integers.
-    Percentiles are interpolated between the two nearest durations, as with numpy's
-    "linear" method; the median of an even count is the mean of the middle two."""
+    The median and the percentiles are those of trace/model/quantiles.py."""
 
     count: int
     total_ns: int
@@ -71,7 +71,7 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
         total,
         total // np.maximum(count, 1),
         *(
-            percentile(sorted_dur, first, count, percent)
+            percentiles_of_runs(sorted_dur, first, count, percent)
             for percent in (0, 10, 50, 90, 100)
         ),
     )
@@ -81,16 +81,7 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     ]
 
 
-def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
-    """The percentile of each run of sorted durations, `count` of them from `first`
-    on."""
-    if not len(count):
-        return dur
-    place, part = np.divmod((count - 1) * percent, 100)
-    low = first + place
-    high = np.minimum(low + 1, first + count - 1)
-    found: Int64s = dur[low] + (dur[high] - dur[low]) * part // 100
-    return found
+percentile = percentiles_of_runs
 
 
 class KernelTotal(Spread, frozen=True):
