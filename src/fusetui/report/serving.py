@@ -10,8 +10,9 @@ import msgspec
 
 from fusetui.analysis.serving.answer import PhaseLimit, Serving
 from fusetui.analysis.serving.between import Between
+from fusetui.analysis.serving.experts import Experts
+from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.limit import Limit, Loss
-from fusetui.analysis.serving.parts import Experts, Layers
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.patterns import late
@@ -178,7 +179,7 @@ def _experts(found: Experts) -> str:
 
 
 def _loss(loss: Loss) -> str:
-    lost = duration(loss.dur_ns - (loss.least_ns or 0))
+    lost = duration(loss.lost_ns)
     if not loss.kernels:
         return f"{lost} {loss.what}"
     known = "" if loss.least_ns is None else f" of {duration(loss.dur_ns)}"
