@@ -58,8 +58,7 @@ class ServerStep(msgspec.Struct, frozen=True):
 
 
 class PhaseTimes(msgspec.Struct, frozen=True):
-    """The `model_ns` of the steps of one phase; percentiles as in
-    `trace/model/quantiles.py`."""
+    """The `model_ns` of the steps of one phase; percentiles are interpolated."""
 
     phase: ServerPhase
     steps: int
