@@ -81,9 +81,6 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     ]
 
 
-percentile = percentiles_of_runs
-
-
 class KernelTotal(Spread, frozen=True):
     """All kernels of one name; `rows` are in time order."""
 

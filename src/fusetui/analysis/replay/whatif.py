@@ -314,9 +314,6 @@ def told_steps(trace: Trace, by: str | None = None) -> Rows:
     return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
 
 
-median = lower_median
-
-
 def _limit(trace: Trace, replayed: _Replayed, places: Rows) -> tuple[PathRow, ...]:
     """The critical path from the first to the last of some steps, or of all without
     steps. Of one among several it may begin with what the step before left to do."""
