@@ -85,7 +85,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
         )
     bound = bound_of(part, _number(column, part))
     flags = column.values > bound.value if bound.above else column.values < bound.value
-    return ((flags ^ bound.excluded ^ part.excluded) & column.there) ^ part.excluded
+    return ((flags ^ bound.excluded ^ part.excluded) & column.has_value) ^ part.excluded
 
 
 def _is(column: TableColumn, part: Written) -> Flags:
@@ -97,8 +97,8 @@ def _is(column: TableColumn, part: Written) -> Flags:
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
-        return np.equal(column.values, part.value == "true") & column.there
-    return np.equal(column.values, _number(column, part)) & column.there
+        return np.equal(column.values, part.value == "true") & column.has_value
+    return np.equal(column.values, _number(column, part)) & column.has_value
 
 
 def _number(column: TableColumn, part: Written) -> float:
@@ -130,7 +130,7 @@ def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> 
     """The rows whose text passes; each text is tested once."""
     if not len(column):
         return np.zeros(0, dtype=np.bool_)
-    flags: Flags = test(column.texts or ())[column.values] & column.there
+    flags: Flags = test(column.texts or ())[column.values] & column.has_value
     return flags
 
 
