@@ -145,10 +145,10 @@ def sweep_text(sweep: Sweep, width: int) -> str:
     times_ns = {point.after_ns for point in sweep.points}
     if len(times_ns) == 1:
         sentences.append("It makes no difference.")
-    elif sweep.points and sweep.knee is None:
-        sentences.append("It helps all the way.")
-    elif sweep.points:
+    elif sweep.knee is not None:
         sentences.append(f"Below x{significant(sweep.knee, 3)} it no longer helps.")
+    elif sweep.points:
+        sentences.append("It helps all the way.")
     longest_ns = max(times_ns, default=1)
     columns = (
         Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
@@ -183,7 +183,7 @@ def path_text(path: Path, width: int) -> str:
 def rows_text(rows: Sequence[PathRow], width: int) -> str:
     """The rows of a critical path."""
     rows_of_kind = Counter(row.kind for row in rows)
-    alone = {kind for kind, number in rows_of_kind.items() if number == 1}
+    alone: set[str] = {kind for kind, number in rows_of_kind.items() if number == 1}
     columns = (
         Column("time", cell=lambda row: duration(row.ns)),
         Column("share", cell=lambda row: percent(row.share, 1)),
