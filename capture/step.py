@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from math import ceil
-from statistics import median_low
 from time import perf_counter_ns
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from fusetui.trace.model.quantiles import lower_median, nearest_rank
 
 from .record import StepTime
 
@@ -268,22 +268,22 @@ def sample_count(step_ns: int, budget_ns: int) -> int:
 
 
 def summarize(samples_ns: Sequence[int]) -> StepTime:
-    """Median and 10th and 90th percentile; each is one of the samples (nearest
-    rank)."""
-    ordered = sorted(samples_ns)
-
-    def percentile(share: float) -> int:
-        return ordered[max(ceil(share * len(ordered)) - 1, 0)]
-
-    return StepTime(median_low(ordered), percentile(0.1), percentile(0.9), len(ordered))
+    """Median and 10th and 90th percentile; each is one of the samples."""
+    return StepTime(
+        median=lower_median(samples_ns),
+        p10=nearest_rank(samples_ns, 10),
+        p90=nearest_rank(samples_ns, 90),
+        n=len(samples_ns),
+    )
 
 
 def settled(durations: Sequence[int]) -> bool:
     """Whether the last steps took as long as those before them."""
     if len(durations) < 2 * WINDOW:
         return False
-    before = median_low(durations[-2 * WINDOW : -WINDOW])
-    return abs(median_low(durations[-WINDOW:]) - before) <= LARGEST_CHANGE * before
+    before_ns = lower_median(durations[-2 * WINDOW : -WINDOW])
+    last_ns = lower_median(durations[-WINDOW:])
+    return abs(last_ns - before_ns) <= LARGEST_CHANGE * before_ns
 
 
 def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:

@@ -13,6 +13,7 @@ from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import median
 
 MOST = 50  # names that are listed
 NOTHING = np.empty(0, dtype=np.intp)
@@ -142,5 +143,5 @@ def trend(
     count = total or len(rows)
     stretch = number * min(cells, count) // count
     parts = (dur[stretch == cell] for cell in range(min(cells, count)))
-    medians = tuple(int(np.median(own)) if len(own) else -1 for own in parts)
-    return Trend(medians, total, int(dur.min()), int(np.median(dur)), int(dur.max()))
+    medians = tuple(median(own) if len(own) else -1 for own in parts)
+    return Trend(medians, total, int(dur.min()), median(dur), int(dur.max()))

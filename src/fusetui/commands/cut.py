@@ -24,6 +24,7 @@ from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.quantiles import lower_median_index
 from fusetui.trace.scrub.document import check_target, save, scrub_file
 
 Window = tuple[int, int]  # Begin and end in ns of the file
@@ -122,7 +123,7 @@ def _steady(trace: Trace, by: str | None) -> Window:
             "The trace has no steps: name them with --step-by, or use --from and --to."
         )
     later = np.arange(min(1, len(steps) - 1), len(steps))
-    at = later[np.argsort(steps.dur[later], kind="stable")[(len(later) - 1) // 2]]
+    at = later[lower_median_index(steps.dur[later])]
     return int(steps.start[at]), int(steps.end[at])
 
 

@@ -3,37 +3,48 @@ events."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.text.figures import percent
 from fusetui.text.tables import cut
 
-NAMES_TOLD = 3  # of each kind, in a sentence
-# of the CPU time; an op or function with less is not named in a sentence
-LEAST_TOLD = 0.01
+MAX_NAMES = 3
+"""Of each kind, in a sentence."""
+
+MIN_SHARE = 0.01
+"""Of the CPU time: an op or function with less is not named in a sentence."""
 
 
-def cpu_parts(found: CpuWork) -> list[tuple[str, tuple[Share, ...]]]:
+class BreakdownPart(NamedTuple):
+    """One way to divide a time (ns): what the shares are called, the largest first."""
+
+    by: str
+    shares: tuple[Share, ...]
+    whole_ns: int
+
+
+def cpu_parts(work: CpuWork) -> list[BreakdownPart]:
     """The time of CPU threads by op, by function, and where they wait; without what is
     empty."""
     parts = (
-        ("op", found.ops),
-        ("function", found.functions),
-        ("wait", found.waits),
+        BreakdownPart(by="op", shares=work.ops, whole_ns=work.whole_ns),
+        BreakdownPart(by="function", shares=work.functions, whole_ns=work.whole_ns),
+        BreakdownPart(by="wait", shares=work.waits, whole_ns=work.whole_ns),
     )
-    return [part for part in parts if part[1]]
+    return [part for part in parts if part.shares]
 
 
-def cpu_text(found: CpuWork, longest: int) -> str:
-    """`CPU time by op: aten::mm 45 %, ...; by function: work (a.py:7) 30 %, ...`."""
-    told = []
-    for what, some in cpu_parts(found):
-        large = [
-            one for one in some[:NAMES_TOLD] if one.ns >= LEAST_TOLD * found.whole_ns
+def cpu_text(work: CpuWork, name_cells: int) -> str:
+    """`CPU time by op: aten::mm 45 %, ...; by function: work (a.py:7) 30 %, ...`; names
+    are cut to so many cells."""
+    texts = []
+    for part in cpu_parts(work):
+        shares = [
+            f"{cut(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
+            for share in part.shares[:MAX_NAMES]
+            if share.ns >= MIN_SHARE * part.whole_ns
         ]
-        shares = (
-            f"{cut(one.name, longest)} {percent(one.ns, found.whole_ns)}"
-            for one in large
-        )
-        if large:
-            told.append(f"by {what}: {', '.join(shares)}")
-    return f"CPU time {'; '.join(told)}." if told else ""
+        if shares:
+            texts.append(f"by {part.by}: {', '.join(shares)}")
+    return f"CPU time {'; '.join(texts)}." if texts else ""

@@ -34,7 +34,11 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import READ, Column, first_of, folded
 
 MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
-PINNED = 3
+NS_OF_US = 1000
+"""Nanoseconds in a microsecond."""
+
+MAX_PINNED = 3
+"""Segments that are listed where memory is fragmented."""
 
 
 class FindingDocument(MemoryFinding, frozen=True, kw_only=True):
@@ -85,112 +89,133 @@ class MemoryRanksDocument(msgspec.Struct, frozen=True):
     left_out: tuple[NoSnapshot, ...]
 
 
-def memory_document(found: MemoryAnswer) -> MemoryDocument:
+def memory_document(answer: MemoryAnswer) -> MemoryDocument:
     """The answer with its sentences."""
-
-    def told(device: DeviceMemory) -> DeviceMemoryDocument:
-        ooms = tuple(
-            printed(one, OomDocument, text=oom_text(one)) for one in device.ooms
-        )
-        findings = tuple(
-            printed(one, FindingDocument, text=finding_text(one), try_=remedy(one))
-            for one in device.findings
-        )
-        return printed(device, DeviceMemoryDocument, ooms=ooms, findings=findings)
-
-    return printed(found, MemoryDocument, devices=tuple(map(told, found.devices)))
+    devices = tuple(_device_document(device) for device in answer.devices)
+    return printed(answer, MemoryDocument, devices=devices)
 
 
-def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
-    """The figures of each device, who holds what lives at the moment, and what stands
-    out."""
-    lines = [printable(found.file)]
-    for device in found.devices:
-        lines += ["", f"device {device.device}"] if len(found.devices) > 1 else []
-        lines += folded(_peak(device), width)
-        for oom in device.ooms:
-            lines += ["", *folded(oom_text(oom), width), *_pinned(oom, width)]
-        lines += ["", *folded(_moment(found.at, device), width)]
-        lines += _table(device, "category", 0, width)
-        if by != "category":
-            lines += ["", *_table(device, by, top, width)]
-        lines += ["", *folded(_waste(device), width)]
-        lines += [""] if device.findings else []
-        for number, one in enumerate(device.findings, 1):
-            lines += folded(
-                f"{number}. {finding_text(one)} Try: {remedy(one)}.", width, "   "
+def _device_document(device: DeviceMemory) -> DeviceMemoryDocument:
+    ooms = [printed(oom, OomDocument, text=oom_text(oom)) for oom in device.ooms]
+    findings = []
+    for finding in device.findings:
+        findings.append(
+            printed(
+                finding,
+                FindingDocument,
+                text=finding_text(finding),
+                try_=remedy(finding),
             )
-    return "\n".join(
-        lines if found.devices else [*lines, "It holds no memory of any device."]
+        )
+    return printed(
+        device, DeviceMemoryDocument, ooms=tuple(ooms), findings=tuple(findings)
     )
 
 
-def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
+def memory_text(answer: MemoryAnswer, by: By, top: int, width: int) -> str:
+    """The figures of each device, who holds what lives at the moment, and what stands
+    out."""
+    lines = [printable(answer.file)]
+    for device in answer.devices:
+        if len(answer.devices) > 1:
+            lines += ["", f"device {device.device}"]
+        lines += _device_lines(device, answer.at, by, top, width)
+    if not answer.devices:
+        lines.append("It holds no memory of any device.")
+    return "\n".join(lines)
+
+
+def _device_lines(
+    device: DeviceMemory, at: str, by: By, top: int, width: int
+) -> Iterator[str]:
+    yield from folded(_peak(device), width)
+    for oom in device.ooms:
+        yield ""
+        yield from folded(oom_text(oom), width)
+        yield from _pinned(oom, width)
+    yield ""
+    yield from folded(_moment(at, device), width)
+    yield from _table(device, "category", 0, width)
+    if by != "category":
+        yield ""
+        yield from _table(device, by, top, width)
+    yield ""
+    yield from folded(_waste(device), width)
+    if device.findings:
+        yield ""
+    for number, finding in enumerate(device.findings, 1):
+        text = f"{number}. {finding_text(finding)} Try: {remedy(finding)}."
+        yield from folded(text, width, "   ")
+
+
+def traced_text(document: TracedMemoryDocument, top: int, width: int) -> str:
     """The same of each device that the memory events of a trace name."""
-    lines = [printable(found.file)]
-    processes = len({one.process for one in found.devices})
-    for one in found.devices:
-        process = f" of process {printable(str(one.process))}" if processes > 1 else ""
-        recorded = (
-            "" if one.kind != "CPU" else ": what was allocated while torch recorded"
-        )
-        lines += [
-            "",
-            f"{_device_name(one)}{process}{recorded}",
-            *folded(_peak(one), width),
-        ]
-        lines += [
-            "",
-            *folded(_moment(found.at, one), width),
-            *_table(one, "op", top, width),
-        ]
-    is_of_gpu = any(one.kind == "GPU" for one in found.devices)
-    return "\n".join([*lines, "", *folded(MORE, width)] if is_of_gpu else lines)
+    lines = [printable(document.file)]
+    processes = {device.process for device in document.devices}
+    for device in document.devices:
+        title = _device_name(device)
+        if len(processes) > 1:
+            title += f" of process {printable(str(device.process))}"
+        if device.kind == "CPU":
+            title += ": what was allocated while torch recorded"
+        lines += ["", title, *folded(_peak(device), width), ""]
+        lines += folded(_moment(document.at, device), width)
+        lines += _table(device, "op", top, width)
+    if any(device.kind == "GPU" for device in document.devices):
+        lines += ["", *folded(MORE, width)]
+    return "\n".join(lines)
 
 
-def versus_text(found: MemoryChange, top: int, width: int) -> str:
+def versus_text(answer: MemoryChange, top: int, width: int) -> str:
     """What holds more or less in B."""
-    lines = [f"A: {printable(found.a)}", f"B: {printable(found.b)}"]
     columns = (
         Column("A", cell=lambda row: size(row.a_bytes)),
         Column("B", cell=lambda row: size(row.b_bytes)),
         Column("B - A", cell=lambda row: signed_size(row.difference_bytes)),
-        Column(found.by, left=True, cell=lambda row: short_place(row.holder)),
+        Column(answer.by, left=True, cell=lambda row: short_place(row.holder)),
     )
-    for one in found.devices:
-        when = MOMENTS.get(found.at, "Then")
-        sides = f"{size(one.a_bytes)} in A, {size(one.b_bytes)} in B"
-        change = signed_size(one.difference_bytes)
-        lines += ["", f"{when}, device {one.device}: {sides}, {change}"]
-        lines.append(first_of(columns, one.rows, top, width, "row"))
+    moment = MOMENTS.get(answer.at, "Then")
+    lines = [f"A: {printable(answer.a)}", f"B: {printable(answer.b)}"]
+    for device in answer.devices:
+        sides = f"{size(device.a_bytes)} in A, {size(device.b_bytes)} in B"
+        change = signed_size(device.difference_bytes)
+        lines += ["", f"{moment}, device {device.device}: {sides}, {change}"]
+        lines.append(first_of(columns, device.rows, top, width, "row"))
     return "\n".join(lines)
 
 
-def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
+RANK_COLUMNS = (
+    Column("peak", cell=lambda rank: size(rank.peak_allocated_bytes)),
+    Column("from median", cell=lambda rank: signed_size(rank.from_median_bytes)),
+    Column("reserved", cell=lambda rank: size(rank.peak_reserved_bytes)),
+    Column("mostly", left=True, cell=lambda rank: short_place(rank.category or "")),
+    Column("of it", spare=2, cell=lambda rank: size(rank.category_bytes)),
+    Column("out of memory", spare=1, cell=lambda rank: _count_or_blank(rank.ooms)),
+    Column("device", spare=3, cell=lambda rank: str(rank.device)),
+    Column("file", left=True, cell=lambda rank: printable(basename(rank.file))),
+)
+
+
+def _count_or_blank(number: int) -> str:
+    return count(number) if number else ""
+
+
+def ranks_text(ranks: Sequence[MemoryRank], top: int, width: int) -> str:
     """A row for each device of each file, the odd one first."""
-    columns = (
-        Column("peak", cell=lambda row: size(row.peak_allocated_bytes)),
-        Column("from median", cell=lambda row: signed_size(row.from_median_bytes)),
-        Column("reserved", cell=lambda row: size(row.peak_reserved_bytes)),
-        Column("mostly", left=True, cell=lambda row: short_place(row.category or "")),
-        Column("of it", spare=2, cell=lambda row: size(row.category_bytes)),
-        Column(
-            "out of memory",
-            spare=1,
-            cell=lambda row: count(row.ooms) if row.ooms else "",
-        ),
-        Column("device", spare=3, cell=lambda row: str(row.device)),
-        Column("file", left=True, cell=lambda row: printable(basename(row.file))),
-    )
-    return first_of(columns, found, top, width, "row")
+    return first_of(RANK_COLUMNS, ranks, top, width, "row")
 
 
 def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
     """The rows of a table: who holds what lives at the moment asked for."""
-    name, whole = _device_name(device), device.at_allocated_bytes
-    for holder, one in held_by(device, by).items():
-        figures = {"share": one.bytes / whole if whole else None, "blocks": one.blocks}
-        yield {"device": name, "holder": holder, "bytes": one.bytes, **figures}
+    whole_bytes = device.at_allocated_bytes
+    for name, holder in held_by(device, by).items():
+        yield {
+            "device": _device_name(device),
+            "holder": name,
+            "bytes": holder.bytes,
+            "share": holder.bytes / whole_bytes if whole_bytes else None,
+            "blocks": holder.blocks,
+        }
 
 
 def _device_name(device: Totals) -> str:
@@ -200,15 +225,18 @@ def _device_name(device: Totals) -> str:
 
 
 def _peak(device: Totals) -> str:
-    when = _when(device, device.peak_index, device.peak_time_us)
-    most = end = ""
+    peak = (
+        f"{size(device.peak_allocated_bytes)} allocated"
+        f"{_when(device, device.peak_index, device.peak_time_us)}"
+    )
+    end = f"{size(device.allocated_end_bytes)}"
     if device.peak_reserved_bytes:  # the CPU's allocator has none
-        most = f", and at most {size(device.peak_reserved_bytes)} reserved"
-        end = f", with {size(device.reserved_end_bytes)} reserved"
+        peak += f", and at most {size(device.peak_reserved_bytes)} reserved"
+        end += f", with {size(device.reserved_end_bytes)} reserved"
+    start = size(device.allocated_start_bytes)
     return (
-        f"Peak: {size(device.peak_allocated_bytes)} allocated{when}{most}. At the start "
-        f"{size(device.allocated_start_bytes)} allocated, at the end "
-        f"{size(device.allocated_end_bytes)}{end}.{_contradiction(device)}"
+        f"Peak: {peak}. At the start {start} allocated, at the end {end}."
+        f"{_contradiction(device)}"
     )
 
 
@@ -218,7 +246,8 @@ def _when(device: Totals, event: int, time_us: int | None) -> str:
         return " before the first event" if device.events else ""
     if time_us is None or device.start_time_us is None:
         return f" after event {count(event)}"
-    return f" at {duration(1000 * (time_us - device.start_time_us))} (event {count(event)})"
+    since_start_us = time_us - device.start_time_us
+    return f" at {duration(NS_OF_US * since_start_us)} (event {count(event)})"
 
 
 UNRECORDED = {
@@ -233,25 +262,28 @@ UNRECORDED = {
 def _contradiction(device: Totals) -> str:
     """What torch was told not to record (`skip_actions`), and what follows; else
     whether the file contradicts itself."""
+    is_snapshot = isinstance(device, DeviceMemory)
+    if isinstance(device, DeviceMemory) and device.unrecorded:
+        actions = device.unrecorded
+        follows = " and ".join(_what_follows(actions))
+        return f" {_unrecorded(actions).capitalize()}: {follows}."
     difference = device.difference_end_bytes
-    if isinstance(device, DeviceMemory) and (actions := device.unrecorded):
-        if "alloc" in actions or {"free_requested", "free_completed"} <= {*actions}:
-            follows = ["what is told of moments before the end is not exact"]
-        else:
-            follows = list(dict.fromkeys(UNRECORDED[one] for one in actions))
-        return f" {_unrecorded(actions).capitalize()}: {' and '.join(follows)}."
     if not difference:
         return ""
-    more = "more" if difference > 0 else "less"
-    held = (
-        "its blocks hold"
-        if isinstance(device, DeviceMemory)
-        else "the last of them says"
-    )
+    direction = "more" if difference > 0 else "less"
+    beside = "its blocks hold" if is_snapshot else "the last of them says"
     return (
-        f" The file contradicts itself: its events leave {size(abs(difference))} {more} than "
-        f"{held}."
+        f" The file contradicts itself: its events leave {size(abs(difference))} {direction} than "
+        f"{beside}."
     )
+
+
+def _what_follows(actions: Sequence[str]) -> list[str]:
+    """For the figures, where events of these actions were not recorded."""
+    lacks_frees = "free_requested" in actions and "free_completed" in actions
+    if "alloc" in actions or lacks_frees:
+        return ["what is told of moments before the end is not exact"]
+    return list(dict.fromkeys(UNRECORDED[action] for action in actions))
 
 
 def _unrecorded(actions: Sequence[str]) -> str:
@@ -259,64 +291,68 @@ def _unrecorded(actions: Sequence[str]) -> str:
 
 
 def _moment(at: str, device: Totals) -> str:
-    during = f" ({printable(device.annotation)})" if device.annotation else ""
-    running = (
-        f", running {short_place(device.place)}{during}" if device.place else during
-    )
-    when = "" if at == "peak" else _when(device, device.at_index, device.at_time_us)
-    held = f"{size(device.at_allocated_bytes)} allocated"
-    return f"{MOMENTS.get(at, 'Then')}{when}{running}: {held}, by"
+    """`At the peak, running train.py:12 (forward): 1.2 GB allocated, by`."""
+    moment = MOMENTS.get(at, "Then")
+    if at != "peak":
+        moment += _when(device, device.at_index, device.at_time_us)
+    if device.place:
+        moment += f", running {short_place(device.place)}"
+    if device.annotation:
+        moment += f" ({printable(device.annotation)})"
+    return f"{moment}: {size(device.at_allocated_bytes)} allocated, by"
 
 
 def _pinned(oom: OutOfMemory, width: int) -> list[str]:
     """The segments with most of what is inactive, and what keeps them."""
     if oom.reason != "fragmented":
         return []
+    listed = oom.pinned[:MAX_PINNED]
     lines: list[str] = []
-    for one in oom.pinned[:PINNED]:
-        kept = ", ".join(map(short_place, one.holders))
-        where = f"the segment of {size(one.total_size)} at {one.address:#x}"
-        text = f"{size(one.inactive_bytes)} of {where}, kept by {kept}"
+    for segment in listed:
+        holders = ", ".join(map(short_place, segment.holders))
+        text = (
+            f"{size(segment.inactive_bytes)} of the segment of {size(segment.total_size)}"
+            f" at {segment.address:#x}, kept by {holders}"
+        )
         lines += wrap(
             text, min(width, READ), initial_indent="  ", subsequent_indent="    "
         )
-    more = oom.pinned_count - len(oom.pinned[:PINNED])
-    return [*lines, f"  and {count(more)} more"] if more else lines
+    rest = oom.pinned_count - len(listed)
+    if rest:
+        lines.append(f"  and {count(rest)} more")
+    return lines
 
 
 def _waste(device: DeviceMemory) -> str:
-    there = device.waste
-    used = f"Of {size(there.reserved_bytes)} reserved then, {size(there.active_bytes)} are in use"
-    if (
-        there.rounding_bytes is None
-        or there.split_bytes is None
-        or there.cached_bytes is None
-    ):
-        why = "blocks and segments contradict each other"
-        why = _unrecorded(device.unrecorded) if device.unrecorded else why
-        return f"{used}; the rest is not told, as {why}."
-    least, most = ("", "") if there.is_exact else ("at least ", "at most ")
+    waste = device.waste
+    used = f"Of {size(waste.reserved_bytes)} reserved then, {size(waste.active_bytes)} are in use"
+    rounding_bytes = waste.rounding_bytes
+    split_bytes = waste.split_bytes
+    cached_bytes = waste.cached_bytes
+    if rounding_bytes is None or split_bytes is None or cached_bytes is None:
+        reason = "blocks and segments contradict each other"
+        if device.unrecorded:
+            reason = _unrecorded(device.unrecorded)
+        return f"{used}; the rest is not told, as {reason}."
+    at_least = "" if waste.is_exact else "at least "
+    at_most = "" if waste.is_exact else "at most "
     return (
-        f"{used}, {least}{size(there.rounding_bytes)} rounding, {most}{size(there.split_bytes)} "
-        f"more in segments that hold something, and {size(there.cached_bytes)} in segments that "
-        "hold nothing."
+        f"{used}, {at_least}{size(rounding_bytes)} rounding, {at_most}{size(split_bytes)} more"
+        f" in segments that hold something, and {size(cached_bytes)} in segments that hold"
+        " nothing."
     )
 
 
 def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list[str]:
     rows = list(rows_of(device, by))
-    whole = device.at_allocated_bytes
+    whole_bytes = device.at_allocated_bytes
     columns = (
         Column("bytes", cell=lambda row: size(row["bytes"])),
-        Column("share", cell=lambda row: percent(row["bytes"], whole)),
-        Column(
-            "blocks",
-            spare=1,
-            cell=lambda row: count(row["blocks"]) if row["blocks"] else "",
-        ),
+        Column("share", cell=lambda row: percent(row["bytes"], whole_bytes)),
+        Column("blocks", spare=1, cell=lambda row: _count_or_blank(row["blocks"])),
         Column(by, left=True, cell=lambda row: short_place(row["holder"])),
     )
-    rest = sum(row["bytes"] for row in rows[top:]) if top else 0
-    return first_of(columns, rows, top, width, "row", share=percent(rest, whole)).split(
-        "\n"
-    )
+    left_out = rows[top:] if top else []
+    left_out_bytes = sum(row["bytes"] for row in left_out)
+    share = percent(left_out_bytes, whole_bytes)
+    return first_of(columns, rows, top, width, "row", share=share).split("\n")

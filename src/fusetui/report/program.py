@@ -17,6 +17,7 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, first_of, left_out, table_of
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
+from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
@@ -235,11 +236,8 @@ class ReplayKind(NamedTuple):
     same: list[GraphReplay]
 
     def median(self, name: str) -> str:
-        """Of an even number, the mean of the middle two, rounded down."""
-        ordered = sorted(getattr(replay, name) for replay in self.same)
-        return duration(
-            (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
-        )
+        """Of a field in ns."""
+        return duration(median([getattr(replay, name) for replay in self.same]))
 
 
 def launches_text(

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import Any
 
 import msgspec
 
-from fusetui.analysis.serving.answer import PhaseLimit, Serving
+from fusetui.analysis.serving.answer import PhaseLimit, ServerStep, Serving
 from fusetui.analysis.serving.between import Between
+from fusetui.analysis.serving.experts import Experts
+from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.limit import Limit, Loss
-from fusetui.analysis.serving.parts import Experts, Layers
 from fusetui.gpu.kernel_names import short_name
+from fusetui.gpu.roofline.inputs import NS
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, first_of, known, table_of, times
 from fusetui.trace.model.ids import LARGEST
 
-STEPS = 8  # that are listed: the outliers, then the longest
-LOSSES, DOINGS, SLOW = 5, 5, 3
-LONGEST_NAME = 400
+MAX_STEPS = 8
+"""That are listed: the outliers, then the longest."""
+
+MAX_LOSSES = 5
+MAX_ACTIVITIES = 5
+MAX_SLOW_LAYERS = 3
+MIN_LAST_COLUMN = 12
+"""Cells of the last column of the steps, before other columns are dropped."""
+
+MAX_NAME_LENGTH = 400
+"""Characters of a name that are searched."""
+
 FOLDERS = late(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
+
 PHASES = (
     Column("phase", left=True, cell=lambda phase: phase.phase),
     Column("steps", cell=lambda phase: count(phase.steps)),
@@ -38,177 +50,216 @@ STEP = (
     Column("tokens", spare=1, cell=lambda step: known(step.new_tokens, count)),
     Column("cached", spare=3, cell=lambda step: known(step.cached_tokens, count)),
     Column("captured", spare=4, cell=lambda step: known(step.captured_tokens, count)),
-    Column(
-        "launched by",
-        True,
-        cell=lambda s: s.mode if s.replays < 2 else f"{s.replays} graphs",
-    ),
+    Column("launched by", left=True, cell=lambda step: _launched_by(step)),
 )
 
 
-def serving_text(found: Serving, width: int) -> str:
+def _launched_by(step: ServerStep) -> str:
+    return step.mode if step.replays < 2 else f"{step.replays} graphs"
+
+
+def serving_text(answer: Serving, width: int) -> str:
     """At most some 40 lines."""
-    phases = table_of(PHASES, found.phases, width) if found.phases else ""
-    blocks = [phases, _steps(found, width)]
-    blocks += [_wrapped(_limit(found, one), width) for one in found.limits]
-    blocks.append(_wrapped(_between(found.between), width) if found.between else "")
-    blocks += [_wrapped([f"Cannot tell: {text}"], width) for text in found.missing]
-    return "\n\n".join(filter(None, blocks))
+    blocks = []
+    if answer.phases:
+        blocks.append(table_of(PHASES, answer.phases, width))
+    if answer.steps:
+        blocks.append(_steps(answer.steps, width))
+    for limit in answer.limits:
+        blocks.append(_wrapped(_limit(limit, answer.steps[limit.step]), width))
+    if answer.between:
+        blocks.append(_wrapped(_between(answer.between), width))
+    for missing in answer.missing:
+        blocks.append(_wrapped([f"Cannot tell: {missing}"], width))
+    return "\n\n".join(blocks)
 
 
-def serving_json(found: Serving) -> dict[str, Any]:
+def serving_json(answer: Serving) -> dict[str, Any]:
     """Integers that no double holds become doubles: such FLOP are possible."""
-    document: dict[str, Any] = msgspec.to_builtins(found)
-    for one in document["limits"]:
-        for key, value in one["limit"].items():
+    document: dict[str, Any] = msgspec.to_builtins(answer)
+    for phase in document["limits"]:
+        limit = phase["limit"]
+        for key, value in limit.items():
             if isinstance(value, int) and value > LARGEST:
-                one["limit"][key] = float(value)
+                limit[key] = float(value)
     return document
 
 
-def _steps(found: Serving, width: int) -> str:
-    order = sorted(found.steps, key=lambda step: (not step.outlier, -step.model_ns))
-    if not order:
-        return ""
-    lines = [first_of(STEP, order, STEPS, width, "step", JSON_ALL, least=12)]
-    for step in order[:STEPS]:
+def _steps(steps: Sequence[ServerStep], width: int) -> str:
+    """A table, and why outliers among its steps are long."""
+    listed = sorted(steps, key=lambda step: (not step.outlier, -step.model_ns))
+    table = first_of(
+        STEP, listed, MAX_STEPS, width, "step", JSON_ALL, least=MIN_LAST_COLUMN
+    )
+    lines = [table]
+    for step in listed[:MAX_STEPS]:
         if step.outlier:
-            because = (
-                printable("; ".join(step.because))
-                or "nothing that was recorded explains it"
-            )
-            told = f"The step from {duration(step.start_ns)} is long: {because}."
-            lines.append(_wrapped([told], width))
+            lines.append(_wrapped([_why_long(step)], width))
     return "\n".join(lines)
 
 
-def _limit(found: Serving, one: PhaseLimit) -> Iterator[str]:
-    limit, step = one.limit, found.steps[one.step]
-    article = "An" if one.phase[0] in "iu" else "A"
-    yield f"{article} {one.phase} step ({printable(step.name)}): {_verdict(limit)}"
-    yield from (f"  {line}" for line in _amounts(limit))
-    layers = (
-        _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
-    )
-    yield f"  {layers}"
-    if one.experts:
-        yield f"  {_experts(one.experts)}"
-    lost = [_loss(loss) for loss in limit.losses if loss.least_ns is not None]
-    rest = [_loss(loss) for loss in limit.losses if loss.least_ns is None]
-    if any(loss.least_ns is not None and loss.kernels for loss in limit.losses):
-        yield f"  Largest losses: {several(lost, LOSSES)}."
-        if rest:
-            yield f"  Most time of what has no known limit: {several(rest, LOSSES)}."
+def _why_long(step: ServerStep) -> str:
+    because = printable("; ".join(step.because))
+    if not because:
+        because = "nothing that was recorded explains it"
+    return f"The step from {duration(step.start_ns)} is long: {because}."
+
+
+def _limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
+    """Of the step of the median time of a phase."""
+    limit = phase.limit
+    article = "An" if phase.phase.startswith(("i", "u")) else "A"
+    yield f"{article} {phase.phase} step ({printable(step.name)}): {_verdict(limit)}"
+    for amount in _amounts(limit):
+        yield f"  {amount}"
+    if phase.layers:
+        yield f"  {_layers(phase.layers)}"
     else:
-        yield f"  Most time: {several([_loss(loss) for loss in limit.losses], LOSSES)}."
+        yield "  Layers: no sequence of kernels repeats."
+    if phase.experts:
+        yield f"  {_experts(phase.experts)}"
+    for losses in _losses(limit.losses):
+        yield f"  {losses}"
     if limit.cannot_tell:
         yield f"  Cannot tell: {'; '.join(limit.cannot_tell)}."
+
+
+def _losses(losses: Sequence[Loss]) -> Iterator[str]:
+    limited = [loss for loss in losses if loss.least_ns is not None]
+    unlimited = [loss for loss in losses if loss.least_ns is None]
+    if not any(loss.kernels for loss in limited):
+        yield f"Most time: {_listed(losses)}."
+        return
+    yield f"Largest losses: {_listed(limited)}."
+    if unlimited:
+        yield f"Most time of what has no known limit: {_listed(unlimited)}."
+
+
+def _listed(losses: Sequence[Loss]) -> str:
+    return several([_loss(loss) for loss in losses], MAX_LOSSES)
 
 
 def _verdict(limit: Limit) -> str:
     took = duration(limit.dur_ns)
     if limit.least_ns is None:
         return f"{took}; its limit is not known."
-    least, what = (
-        duration(limit.least_ns),
-        "memory" if limit.bound == "memory" else "arithmetic",
-    )
+    least = duration(limit.least_ns)
+    bound = "memory" if limit.bound == "memory" else "arithmetic"
     if limit.cannot_tell:
-        return f"{took}, at least {least} for what is known of it, by the {what}."
+        return f"{took}, at least {least} for what is known of it, by the {bound}."
     share = percent(limit.least_ns, limit.dur_ns)
-    return f"{took}, at least {least}: {share} of what the {what} allows."
+    return f"{took}, at least {least}: {share} of what the {bound} allows."
 
 
 def _amounts(limit: Limit) -> Iterator[str]:
     if limit.products:
-        computed = (
-            "" if limit.compute_ns is None else f" ({duration(limit.compute_ns)})"
+        yield (
+            f"{plural(limit.products, 'matrix product')} read"
+            f" {quantity(limit.weight_bytes, 'B')} of weights"
+            f"{_reading_time(limit.weight_bytes, limit)}{_computed(limit)}."
         )
-        flop = (
-            f" and compute {quantity(limit.flop, 'FLOP')}{computed}"
-            if limit.flop
-            else ""
-        )
-        moved, took = _read(limit.weight_bytes, limit)
-        yield f"{plural(limit.products, 'matrix product')} read {moved} of weights{took}{flop}."
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
-        source = (
-            "the shapes of attention"
-            if limit.kv_source == "attention"
-            else "config.json"
-        )
+        if limit.kv_source == "attention":
+            source = "the shapes of attention"
+        else:
+            source = "config.json"
         yield (
             f"{plural(limit.kv_tokens or 0, 'token')} of {count(limit.kv_bytes_per_token)} B of"
             f" keys and values in {plural(limit.kv_layers, 'layer')}, by {source}, are"
-            f" {''.join(_read(limit.kv_bytes, limit))}."
+            f" {quantity(limit.kv_bytes, 'B')}{_reading_time(limit.kv_bytes, limit)}."
         )
     for remark in limit.remarks:
         yield f"{remark[0].upper()}{remark[1:]}."
 
 
-def _read(moved: int, limit: Limit) -> tuple[str, str]:
-    """`15.13 GB`, ` (2.842 ms at 5.325 TB/s)`; "" if the bandwidth is not known."""
+def _computed(limit: Limit) -> str:
+    """` and compute 484.1 GFLOP (370.3 us)`; "" without FLOP."""
+    if not limit.flop:
+        return ""
+    took = ""
+    if limit.compute_ns is not None:
+        took = f" ({duration(limit.compute_ns)})"
+    return f" and compute {quantity(limit.flop, 'FLOP')}{took}"
+
+
+def _reading_time(moved_bytes: int, limit: Limit) -> str:
+    """` (2.842 ms at 5.325 TB/s)`; "" if the bandwidth is not known."""
     rate = limit.bytes_per_s
-    took = duration(int(moved * 10**9 / rate)) if rate else ""
-    return quantity(moved, "B"), f" ({took} at {quantity(rate, 'B/s')})" if rate else ""
+    if not rate:
+        return ""
+    took_ns = int(moved_bytes * NS / rate)
+    return f" ({duration(took_ns)} at {quantity(rate, 'B/s')})"
 
 
 def _layers(layers: Layers) -> str:
-    median = layers.median_ns
+    median_ns = layers.median_ns
     slow = [
-        f"layer {layer.number} is {percent(layer.dur_ns - median, median)} slower"
+        f"layer {layer.number} is {percent(layer.dur_ns - median_ns, median_ns)} slower"
         for layer in layers.slow
     ]
-    told = several(slow, SLOW) if slow else "none is 5 % slower than the median"
+    if slow:
+        slow_layers = several(slow, MAX_SLOW_LAYERS)
+    else:
+        slow_layers = "none is 5 % slower than the median"  # see MIN_EXCESS
     return (
         f"Layers by repetition (several that alternate count as one): {layers.count} of"
-        f" {layers.kernels} kernels, the median {duration(median)}; {told}."
+        f" {layers.kernels} kernels, the median {duration(median_ns)}; {slow_layers}."
         f" {plural(layers.others, 'other kernel')}: {duration(layers.others_ns)}."
     )
 
 
-def _experts(found: Experts) -> str:
-    kernel = printable(short_name(found.name))
+def _experts(experts: Experts) -> str:
+    kernel = printable(short_name(experts.name))
     return (
-        f"Experts: {plural(found.kernels, 'kernel')} take {duration(found.total_ns)},"
-        f" {percent(found.share, 1)} of all. The {found.runs} runs of {kernel} take"
-        f" {duration(found.median_ns)} at the median and {duration(found.max_ns)} at most (run"
-        f" {found.slowest}); the tokens of each expert are not recorded."
+        f"Experts: {plural(experts.kernels, 'kernel')} take {duration(experts.total_ns)},"
+        f" {percent(experts.share, 1)} of all. The {experts.runs} runs of {kernel} take"
+        f" {duration(experts.median_ns)} at the median and {duration(experts.max_ns)} at"
+        f" most (run {experts.slowest}); the tokens of each expert are not recorded."
     )
 
 
 def _loss(loss: Loss) -> str:
-    lost = duration(loss.dur_ns - (loss.least_ns or 0))
+    lost = duration(loss.lost_ns)
     if not loss.kernels:
         return f"{lost} {loss.what}"
-    known = "" if loss.least_ns is None else f" of {duration(loss.dur_ns)}"
+    whole = "" if loss.least_ns is None else f" of {duration(loss.dur_ns)}"
     what = short_name(loss.what) if loss.of == "kernel" else loss.what
-    return f"{lost}{known} in {printable(what)}"
+    return f"{lost}{whole} in {printable(what)}"
 
 
 def _between(between: Between) -> Iterator[str]:
-    parts = [
-        ("kernels", between.compute_ns),
-        ("communication", between.communication_ns),
-    ]
-    parts += [("copies", between.copy_ns), *between.idle.items()]
-    told = ", ".join(
-        f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns
-    )
-    total = duration(between.total_ns)
+    yield f"{_which_time(between)}: {', '.join(_classes(between))}."
+    for activity in between.doing[:MAX_ACTIVITIES]:
+        what = printable(FOLDERS.sub("", activity.what[:MAX_NAME_LENGTH]))
+        yield f"  {duration(activity.dur_ns)} {activity.kind}: {what}"
+
+
+def _which_time(between: Between) -> str:
     if between.median_ns is not None:
-        gaps, median = plural(between.count, "gap"), duration(between.median_ns)
-        which = (
-            f"Between passes of the model: {gaps}, the median {median}, {total} in all"
+        return (
+            f"Between passes of the model: {plural(between.count, 'gap')},"
+            f" the median {duration(between.median_ns)},"
+            f" {duration(between.total_ns)} in all"
         )
-    else:
-        sides = (between.before_ns or 0, "before"), (between.after_ns or 0, "after")
-        there = " and ".join(f"{duration(ns)} {where} it" for ns, where in sides if ns)
-        which = f"Around the pass of the model, {there} are recorded"
-    yield f"{which}: {told}."
-    for one in between.doing[:DOINGS]:
-        what = printable(FOLDERS.sub("", one.what[:LONGEST_NAME]))
-        yield f"  {duration(one.dur_ns)} {one.kind}: {what}"
+    sides = []
+    if between.before_ns:
+        sides.append(f"{duration(between.before_ns)} before it")
+    if between.after_ns:
+        sides.append(f"{duration(between.after_ns)} after it")
+    return f"Around the pass of the model, {' and '.join(sides)} are recorded"
+
+
+def _classes(between: Between) -> Iterator[str]:
+    """What the device did, with the reasons of its idle time; of each the time."""
+    times_ns = {
+        "kernels": between.compute_ns,
+        "communication": between.communication_ns,
+        "copies": between.copy_ns,
+        **between.idle,
+    }
+    for name, ns in times_ns.items():
+        if ns:
+            yield f"{name.replace('_', ' ')} {duration(ns)}"
 
 
 def _wrapped(texts: Iterable[str], width: int) -> str:

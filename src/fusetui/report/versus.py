@@ -3,8 +3,9 @@ JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,10 +19,18 @@ from fusetui.text.figures import duration, signed_duration
 from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import READ, Column, Unseen, cut, table
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 
-MOST, MOST_IN_MARKDOWN = 3, 5  # modules, and families
-LONGEST = 48
+MAX_MOVED = 3
+"""Modules, and families of kernels, in a line of text."""
+
+MAX_MOVED_IN_MARKDOWN = 5
+MAX_NAME_CELLS = 48
+PATH_PARTS = 2
+"""The innermost modules of a path, which are named."""
+
 DOUBT = f"How much runs differ by themselves is not known: no side has {FEWEST} steps."
+UNKNOWN_NAMES = "unknown names"
 
 
 class VersusDocument(msgspec.Struct, frozen=True):
@@ -36,141 +45,199 @@ class VersusDocument(msgspec.Struct, frozen=True):
     findings: tuple[Compared, ...]
 
 
-def versus_text(found: Versus, width: int) -> str:
+def versus_text(answer: Versus, width: int) -> str:
     """What changed from A to B in each class."""
-    lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
-    if not found.change:
-        return "\n".join(cut(line, width) for line in [*lines, NOTHING])
-    lines += [verdict(found)]
-    for side, why in (("A", found.a), ("B", found.b)):
-        lines += [
-            line for text in qualified(why) for line in _lines(f"{side}: {text}", width)
-        ]
-    for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        lines += _lines(_moved(title, moved, width), width)
-    figures = [Column("A"), Column("B"), Column("change")]
-    rows: list[tuple[str, ...]] = [
-        (f"{'  ' if one.name in IDLE else ''}{named(one.name)}", *_times(one))
-        for one in found.change
-    ]
-    lines += [
-        "",
-        *table([Column(found.change_of, left=True), *figures], rows, width).split("\n"),
-    ]
-    if rows := finding_rows(found.findings):
-        columns = [Column("finding", left=True), Column("", left=True), *figures]
-        lines += ["", *table(columns, rows, width).split("\n")]
-    for text in below_rows(found.findings, found.is_sure):
-        lines += _lines(printable(text), width)
+    lines = [f"A  {printable(answer.a.file)}", f"B  {printable(answer.b.file)}", ""]
+    if answer.change:
+        lines += _changes(answer, width)
+    else:
+        lines.append(NOTHING)
     return "\n".join(cut(line, width) for line in lines)
 
 
-def _lines(text: str, width: int) -> list[str]:
+def _changes(answer: Versus, width: int) -> Iterator[str]:
+    """The lines below the names of the files."""
+    yield verdict(answer)
+    for remark in _qualified_sides(answer):
+        yield from _wrapped(remark, width)
+    yield from _wrapped(_moved_most("module", answer.modules, width), width)
+    yield from _wrapped(_moved_most("kernel family", answer.families, width), width)
+    figures = [Column("A"), Column("B"), Column("change")]
+    classes = []
+    for change in answer.change:
+        indent = "  " if change.name in IDLE else ""
+        classes.append((f"{indent}{named(change.name)}", *_times(change)))
+    yield ""
+    yield from _table([Column(answer.change_of, left=True), *figures], classes, width)
+    findings = finding_rows(answer.findings)
+    if findings:
+        columns = [Column("finding", left=True), Column("", left=True), *figures]
+        yield ""
+        yield from _table(columns, findings, width)
+    for remark in below_rows(answer.findings, answer.is_sure):
+        yield from _wrapped(printable(remark), width)
+
+
+def _qualified_sides(answer: Versus) -> list[str]:
+    """What is said of work that is not in a trace, with its side."""
+    remarks = [f"A: {remark}" for remark in qualified(answer.a)]
+    remarks += [f"B: {remark}" for remark in qualified(answer.b)]
+    return remarks
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+) -> list[str]:
+    return table(columns, rows, width).split("\n")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
     return wrap(text, min(width, READ), subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _moved(title: str, moved: Sequence[Moved], width: int) -> str:
+def _moved_most(title: str, moved: Sequence[Moved], width: int) -> str:
     """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where
     nothing did."""
-    told = []
-    for one in moved[:MOST]:
-        inner = " > ".join((one.name or "unknown names").split(" > ")[-2:])
-        name = cut(printable(inner), width if isinstance(width, Unseen) else LONGEST)
-        told.append(f"{name} {duration(one.a_ns)} -> {duration(one.b_ns)}")
-    return f"By {title}: {', '.join(told)}." if moved else ""
+    if not moved:
+        return ""
+    name_cells = width if isinstance(width, Unseen) else MAX_NAME_CELLS
+    changes = []
+    for part in moved[:MAX_MOVED]:
+        path = (part.name or UNKNOWN_NAMES).split(" > ")
+        name = cut(printable(" > ".join(path[-PATH_PARTS:])), name_cells)
+        changes.append(f"{name} {duration(part.a_ns)} -> {duration(part.b_ns)}")
+    return f"By {title}: {', '.join(changes)}."
 
 
-def _times(one: Change | Moved) -> tuple[str, str, str]:
-    return duration(one.a_ns), duration(one.b_ns), signed_duration(one.b_ns - one.a_ns)
+def _times(change: Change | Moved) -> tuple[str, str, str]:
+    """The cells of both times and of their difference."""
+    difference_ns = change.b_ns - change.a_ns
+    return (
+        duration(change.a_ns),
+        duration(change.b_ns),
+        signed_duration(difference_ns),
+    )
 
 
-def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> VersusDocument:
+def versus_document(answer: Versus, traces: tuple[Trace, Trace]) -> VersusDocument:
     """The documents of two traces, and what changed."""
-    a, b = map(why_document, (found.a, found.b), traces)
-    return printed(found, VersusDocument, a=a, b=b)
+    trace_a, trace_b = traces
+    return printed(
+        answer,
+        VersusDocument,
+        a=why_document(answer.a, trace_a),
+        b=why_document(answer.b, trace_b),
+    )
 
 
-def verdict(found: Versus) -> str:
+def verdict(answer: Versus) -> str:
     """The largest change of any class or reason, of which there is at least one."""
-    parts = [one for one in found.change if one.name not in ("span", "idle")]
-    span = next(one for one in found.change if one.name == "span")
+    changes = {change.name: change for change in answer.change}
+    span = changes.pop("span")
+    changes.pop("idle", None)  # its reasons are in its place
     longer = changed(span.a_ns, span.b_ns).replace("as much", "as long")
-    text = f"B's {found.change_of} takes {longer}"
-    largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
+    text = f"B's {answer.change_of} takes {longer}"
+    largest = max(
+        changes.values(),
+        key=lambda change: abs(change.b_ns - change.a_ns),
+        default=None,
+    )
     if largest is None or largest.a_ns == largest.b_ns:
         return f"{text}: every class takes as long as before."
-    more = duration(abs(largest.b_ns - largest.a_ns))
-    way = "more" if largest.b_ns > largest.a_ns else "less"
-    return f"{text}. The largest change: {more} {way}, {named(largest.name)}."
+    difference = duration(abs(largest.b_ns - largest.a_ns))
+    direction = "more" if largest.b_ns > largest.a_ns else "less"
+    return (
+        f"{text}. The largest change: {difference} {direction}, {named(largest.name)}."
+    )
 
 
-def versus_markdown(found: Versus) -> str:
+def versus_markdown(answer: Versus) -> str:
     """What changed most, and a table of the classes of both sides."""
-    head = f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**"
-    if not found.change:
+    head = f"**{markdown(answer.a.file)} -> {markdown(answer.b.file)}**"
+    if not answer.change:
         return f"{head}: {markdown(NOTHING)}\n"
-    rows = [(markdown(named(one.name)), *_times(one)) for one in found.change]
-    lines = [f"{head}: {markdown(verdict(found))}", ""]
-    for side, why in (("A", found.a), ("B", found.b)):
-        lines += [
-            line
-            for text in qualified(why)
-            for line in (markdown(f"{side}: {text}"), "")
-        ]
-    lines += markdown_table([found.change_of, "A", "B", "change"], rows, [0])
-    for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        most = moved[:MOST_IN_MARKDOWN]
-        rows = [(markdown(one.name or "unknown names"), *_times(one)) for one in most]
-        lines += (
-            ["", *markdown_table([title, "A", "B", "change"], rows, [0])]
-            if moved
-            else []
-        )
-    if told := finding_rows(found.findings):
-        lines += [
-            "",
-            *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1]),
-        ]
-    for text in below_rows(found.findings, found.is_sure):
-        lines += ["", markdown(text)]
+    lines = [f"{head}: {markdown(verdict(answer))}", ""]
+    for remark in _qualified_sides(answer):
+        lines += [markdown(remark), ""]
+    classes = [
+        (markdown(named(change.name)), *_times(change)) for change in answer.change
+    ]
+    lines += markdown_table([answer.change_of, "A", "B", "change"], classes, [0])
+    lines += _moved_in_markdown("module", answer.modules)
+    lines += _moved_in_markdown("kernel family", answer.families)
+    findings = finding_rows(answer.findings)
+    if findings:
+        titles = ["finding", "", "A", "B", "change"]
+        lines += ["", *markdown_table(titles, findings, [0, 1])]
+    for remark in below_rows(answer.findings, answer.is_sure):
+        lines += ["", markdown(remark)]
     return "\n".join(lines) + "\n"
 
 
-def finding_rows(found: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """What differs: the rule, `gone`, `new`, `less` or `more`, the times and their
-    difference."""
-    some = any(one.per_step for one in found)
-    return [
-        (
-            one.rule if one.per_step or not some else f"{one.rule}, in all",
-            one.status
-            if one.status != "stays"
-            else "less"
-            if one.b_ns < one.a_ns
-            else "more",
-            duration(one.a_ns),
-            duration(one.b_ns),
-            signed_duration(one.b_ns - one.a_ns),
-        )
-        for one in found
-        if one.differs and one.a_ns is not None and one.b_ns is not None
+def _moved_in_markdown(title: str, moved: Sequence[Moved]) -> list[str]:
+    """A table below an empty line; nothing where nothing changed."""
+    if not moved:
+        return []
+    rows = [
+        (markdown(part.name or UNKNOWN_NAMES), *_times(part))
+        for part in moved[:MAX_MOVED_IN_MARKDOWN]
     ]
+    return ["", *markdown_table([title, "A", "B", "change"], rows, [0])]
 
 
-def below_rows(found: Sequence[Compared], is_sure: bool) -> list[str]:
+class FindingRow(NamedTuple):
+    """The cells of a finding that differs."""
+
+    rule: str
+    status: str  # gone, new, less or more
+    a: str
+    b: str
+    change: str
+
+
+def finding_rows(findings: Sequence[Compared]) -> list[FindingRow]:
+    """Those that differ and have times on both sides."""
+    some_per_step = any(finding.per_step for finding in findings)
+    rows = []
+    for finding in findings:
+        a_ns = finding.a_ns
+        b_ns = finding.b_ns
+        if not finding.differs or a_ns is None or b_ns is None:
+            continue
+        rule = finding.rule
+        if some_per_step and not finding.per_step:
+            rule += ", in all"
+        status: str = finding.status
+        if status == "stays":
+            status = "less" if b_ns < a_ns else "more"
+        rows.append(
+            FindingRow(
+                rule=rule,
+                status=status,
+                a=duration(a_ns),
+                b=duration(b_ns),
+                change=signed_duration(b_ns - a_ns),
+            )
+        )
+    return rows
+
+
+def below_rows(findings: Sequence[Compared], is_sure: bool) -> list[str]:
     """What is said below these rows: what cannot be told, `Cannot tell in B, which
     lacks launch calls (ProfilerActivity.CUDA): host-bound.`, and how sure the rows are
     (see Versus)."""
-    lacks: dict[str, list[str]] = {}
-    for one in found:
-        if one.missing:
-            side = "A" if one.a_ns is None else "B"
-            how = f" ({one.record_with})" if one.record_with else ""
-            lacks.setdefault(f"in {side}, which lacks {one.missing}{how}", []).append(
-                one.rule
-            )
-    doubts = [] if is_sure or not any(one.differs for one in found) else [DOUBT]
-    return [
-        *doubts,
-        *(f"Cannot tell {lack}: {', '.join(rules)}." for lack, rules in lacks.items()),
-    ]
+    sentences = []
+    if not is_sure and any(finding.differs for finding in findings):
+        sentences.append(DOUBT)
+    unknown = [finding for finding in findings if finding.missing]
+    for lack, of_lack in by_key(unknown, key=_lack).items():
+        rules = ", ".join(finding.rule for finding in of_lack)
+        sentences.append(f"Cannot tell {lack}: {rules}.")
+    return sentences
+
+
+def _lack(finding: Compared) -> str:
+    """`in B, which lacks launch calls (ProfilerActivity.CUDA)`."""
+    side = "A" if finding.a_ns is None else "B"
+    option = f" ({finding.record_with})" if finding.record_with else ""
+    return f"in {side}, which lacks {finding.missing}{option}"

@@ -4,9 +4,10 @@ spare."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fusetui.analysis.replay.path import Path, PathRow
 from fusetui.analysis.replay.whatif import Sweep, WhatIf
@@ -29,17 +30,25 @@ from fusetui.text.tables import Column, first_of, table_of
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.whatif import JobWhatIf, Why
 
+
+class KindOfTime(NamedTuple):
+    """A kind of time on the critical path, in words."""
+
+    limit: str  # what limits the steps where most of the time is of it
+    time: str  # what the time is
+
+
 KINDS = {
-    "host": ("the host", "what CPU threads do"),
-    "launch": ("launching", "launch calls and their latency"),
-    "kernel": ("the kernels", "kernels"),
-    "copy": ("copies", "copies and fills"),
-    "communication": ("communication", "communication"),
-    "wait": ("waiting", "waits, and switches from one GPU event to the next"),
-    "residual": ("what is not understood", "delays that nothing recorded explains"),
+    "host": KindOfTime("the host", "what CPU threads do"),
+    "launch": KindOfTime("launching", "launch calls and their latency"),
+    "kernel": KindOfTime("the kernels", "kernels"),
+    "copy": KindOfTime("copies", "copies and fills"),
+    "communication": KindOfTime("communication", "communication"),
+    "wait": KindOfTime("waiting", "waits, and switches from one GPU event to the next"),
+    "residual": KindOfTime(
+        "what is not understood", "delays that nothing recorded explains"
+    ),
 }
-"""Of each kind of time on the critical path: what limits the steps, and what the time
-is."""
 
 NAMELESS = {
     "host": "nothing was recorded",
@@ -83,94 +92,107 @@ NOTES = {
     "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
     "which may be wrong.",
 }
-WITH_THE_ANSWER = ("same_work_later",)  # notes that stand beside the times
-NOTHING = 2000  # a smaller part of the time is no change
+NOTES_WITH_THE_ANSWER = ("same_work_later",)
+"""They stand beside the times."""
+
+NOTHING = 2000
+"""A smaller part of the time is no change."""
+
+BAR_CELLS = 30
+MAX_RANKS_IN_SENTENCE = 4
 
 
-def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
+def whatif_text(answer: WhatIf, width: int, every_step: bool = False) -> str:
     """The answer, then what limits the steps; with `every_step` all steps, not only the
     median."""
-    blocks = [
-        _wrapped([*doubt(found.devices, found.residual_share), _answer(found)], width)
-    ]
-    if every_step and found.steps and found.after_ns is not None:
-        columns = (
-            Column("before", cell=lambda step: duration(step.before_ns)),
-            Column("after", cell=lambda step: duration(step.after_ns)),
-            Column("change", cell=lambda step: change(step.before_ns, step.after_ns)),
-            Column("step", True, cell=lambda step: printable(step.name)),
-        )
-        blocks.append(table_of(columns, found.steps, width))
-    if found.after_ns is not None and found.limit:
-        marks = "".join("x" if step.in_median else " " for step in found.steps).strip()
-        in_a_row = 1 if " " in marks else _counted(found)
-        limit = limit_sentence(found.limit, "Then ", in_a_row)
-        blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
-    return "\n\n".join([*blocks, *_remarks(found, width)])
+    doubts = doubt(answer.devices, answer.residual_share)
+    blocks = [_wrapped([*doubts, _answer(answer)], width)]
+    if every_step and answer.steps and answer.after_ns is not None:
+        blocks.append(table_of(STEP_COLUMNS, answer.steps, width))
+    if answer.after_ns is not None and answer.limit:
+        limit = limit_sentence(answer.limit, "Then ", _steps_on_path(answer))
+        blocks += [_wrapped([limit], width), rows_text(answer.limit, width)]
+    return "\n\n".join([*blocks, *_remarks(answer, width)])
 
 
-def _remarks(found: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
-    for note in () if isinstance(found, Path) else found.notes:
-        if note not in WITH_THE_ANSWER:
+def _steps_on_path(answer: WhatIf) -> int:
+    """Of how many steps the critical path is: all whose median is told if they follow
+    one another, else one."""
+    places = [place for place, step in enumerate(answer.steps) if step.in_median]
+    follow_one_another = not places or places[-1] - places[0] < len(places)
+    return _counted(answer) if follow_one_another else 1
+
+
+def _remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
+    notes = () if isinstance(answer, Path) else answer.notes
+    for note in notes:
+        if note not in NOTES_WITH_THE_ANSWER:
             yield _wrapped([NOTES[note]], width)
-    if found.inferred_waits:
-        calls = plural(found.inferred_waits, "waiting call")
-        told = f"Of {calls} the trace does not say what for: that was inferred from the times."
-        yield _wrapped([told], width)
-
-
-def sweep_text(found: Sweep, width: int) -> str:
-    """A row for each factor, and from where on less no longer helps."""
-    said = [*doubt(found.devices, found.residual_share)]
-    if len({point.after_ns for point in found.points}) == 1:
-        said.append("It makes no difference.")
-    elif found.points:
-        far = "It helps all the way."
-        knee = found.knee
-        said.append(
-            far
-            if knee is None
-            else f"Below x{significant(knee, 3)} it no longer helps."
+    if answer.inferred_waits:
+        calls = plural(answer.inferred_waits, "waiting call")
+        remark = (
+            f"Of {calls} the trace does not say what for: that was inferred from the"
+            " times."
         )
-    longest = max((point.after_ns for point in found.points), default=1)
+        yield _wrapped([remark], width)
+
+
+def sweep_text(sweep: Sweep, width: int) -> str:
+    """A row for each factor, and from where on less no longer helps."""
+    before = duration(sweep.before_ns)
+    head = f"{printable(sweep.change)}: {_whole(sweep.of)} takes {before} now."
+    sentences = [head, *doubt(sweep.devices, sweep.residual_share)]
+    times_ns = {point.after_ns for point in sweep.points}
+    if len(times_ns) == 1:
+        sentences.append("It makes no difference.")
+    elif sweep.knee is not None:
+        sentences.append(f"Below x{significant(sweep.knee, 3)} it no longer helps.")
+    elif sweep.points:
+        sentences.append("It helps all the way.")
+    longest_ns = max(times_ns, default=1)
     columns = (
         Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
-        Column(found.of, cell=lambda point: duration(point.after_ns)),
-        Column("change", cell=lambda point: change(found.before_ns, point.after_ns)),
-        Column("", True, cell=lambda point: "#" * round(30 * point.after_ns / longest)),
+        Column(sweep.of, cell=lambda point: duration(point.after_ns)),
+        Column("change", cell=lambda point: change(sweep.before_ns, point.after_ns)),
+        Column("", left=True, cell=lambda point: _bar(point.after_ns, longest_ns)),
     )
-    head = f"{printable(found.change)}: {_of(found.of)} takes {duration(found.before_ns)} now."
-    return "\n\n".join(
-        [_wrapped([head, *said], width), table_of(columns, found.points, width)]
-    )
+    table = table_of(columns, sweep.points, width)
+    return "\n\n".join([_wrapped(sentences, width), table])
 
 
-def path_text(found: Path, width: int) -> str:
+def _bar(ns: int, longest_ns: int) -> str:
+    return "#" * round(BAR_CELLS * ns / longest_ns)
+
+
+def path_text(path: Path, width: int) -> str:
     """The critical path, and what has time to spare."""
-    limit = "There is no critical path: the trace has no slices."
-    if found.rows:
-        limit = limit_sentence(found.rows, "")
-    said = [*doubt(found.devices, found.residual_share), limit]
-    blocks = [_wrapped(said, width), rows_text(found.rows, width)]
-    if found.slack:
-        blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
-    elif found.slack_left_out:
-        blocks.append(
-            _wrapped(["The trace is too large to tell what has time to spare."], width)
-        )
-    return "\n\n".join([*blocks, *_remarks(found, width)])
+    if path.rows:
+        limit = limit_sentence(path.rows, "")
+    else:
+        limit = "There is no critical path: the trace has no slices."
+    doubts = doubt(path.devices, path.residual_share)
+    blocks = [_wrapped([*doubts, limit], width), rows_text(path.rows, width)]
+    if path.slack:
+        blocks.append(table_of(SLACK_COLUMNS, path.slack, width))
+    elif path.slack_left_out:
+        too_large = "The trace is too large to tell what has time to spare."
+        blocks.append(_wrapped([too_large], width))
+    return "\n\n".join([*blocks, *_remarks(path, width)])
 
 
 def rows_text(rows: Sequence[PathRow], width: int) -> str:
     """The rows of a critical path."""
-    alone = {kind for kind in KINDS if sum(row.kind == kind for row in rows) == 1}
+    rows_of_kind = Counter(row.kind for row in rows)
+    alone: set[str] = {kind for kind, number in rows_of_kind.items() if number == 1}
     columns = (
         Column("time", cell=lambda row: duration(row.ns)),
         Column("share", cell=lambda row: percent(row.share, 1)),
         Column("count", spare=1, cell=lambda row: count(row.count)),
-        Column("kind", True, cell=lambda row: row.kind),
+        Column("kind", left=True, cell=lambda row: row.kind),
         Column(
-            "on the critical path", True, cell=lambda row: called(row, alone, width)
+            "on the critical path",
+            left=True,
+            cell=lambda row: called(row, alone, width),
         ),
     )
     return table_of(columns, rows, width)
@@ -182,107 +204,146 @@ def called(row: PathRow, alone: set[str], width: int) -> str:
         return kernel_label(row.what, width)
     if row.what:
         return printable(row.what)
-    return NAMELESS.get(row.kind, KINDS[row.kind][1]) if row.kind in alone else "others"
+    if row.kind not in alone:
+        return "others"
+    return NAMELESS.get(row.kind, KINDS[row.kind].time)
 
 
 def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1) -> str:
     """`Then the host limits it: 71 % of the critical path is what CPU threads do, most
     of it zoom_shift.` `steps`: of how many it is."""
-    by_kind = {kind: sum(row.ns for row in rows if row.kind == kind) for kind in KINDS}
-    kind = max(by_kind, key=lambda one: by_kind[one])
-    whole = sum(by_kind.values())
-    first, what = KINDS[kind]
-    limits = "limit it" if first.endswith("s") else "limits it"
+    ns_by_kind = dict.fromkeys(KINDS, 0)
+    for row in rows:
+        ns_by_kind[row.kind] += row.ns
+    kind = max(ns_by_kind, key=lambda kind: ns_by_kind[kind])
+    kind_ns = ns_by_kind[kind]
+    limit = KINDS[kind].limit
+    verb = "limit" if limit.endswith("s") else "limits"
+    share = percent(kind_ns, sum(ns_by_kind.values()))
+    path = "the critical path"
+    if steps > 1:
+        path += f" of {plural(steps, 'step')}"
     largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
-    is_most = largest.what and 2 * largest.ns > by_kind[kind]
-    most = f", most of it {called(largest, set(), UNKNOWN_WIDTH)}" if is_most else ""
-    path = "the critical path" + (f" of {plural(steps, 'step')}" if steps > 1 else "")
-    text = (
-        f"{then}{first} {limits}: {percent(by_kind[kind], whole)} of {path} is {what}"
-    )
+    most = ""
+    if largest.what and 2 * largest.ns > kind_ns:
+        most = f", most of it {called(largest, set(), UNKNOWN_WIDTH)}"
+    text = f"{then}{limit} {verb} it: {share} of {path} is {KINDS[kind].time}"
     return f"{text[0].upper()}{text[1:]}{most}."
 
 
-def _answer(found: WhatIf) -> str:
-    made = _made(found)
-    of, before = _of(found.of), duration(found.before_ns)
-    if found.between_ns is not None:
-        least, most = map(duration, found.between_ns)
-        times = (
-            f"{least} to {most}"
-            if least != most
-            else f"{least} at both ends of the range"
-        )
-        share = percent(found.scaled_share or 0.0, 1)
-        scaled = f"Kernels that are scaled take {share} of the critical path."
-        return f"With {made}, {of} of {before} would take {times}. {scaled}"
-    if found.scales_little:
-        share = percent(found.scaled_share or 0.0, 1)
-        known = "those whose least time is known on both devices"
-        rest = f"The rest decides how long {of} takes, and how long that takes there is not known."
+def _answer(answer: WhatIf) -> str:
+    made = _made(answer)
+    whole = _whole(answer.of)
+    if answer.between_ns is not None:
+        least_ns, most_ns = answer.between_ns
+        return _between(answer, duration(least_ns), duration(most_ns))
+    if answer.scales_little:
+        share = percent(answer.scaled_share or 0.0, 1)
         return (
-            f"Inconclusive: {made} scales only kernels, and {known} take {share} of the critical "
-            f"path. {rest}"
+            f"Inconclusive: {made} scales only kernels, and those whose least time is known on"
+            f" both devices take {share} of the critical path. The rest decides how long"
+            f" {whole} takes, and how long that takes there is not known."
         )
-    if found.after_ns is None:
+    if answer.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
-    text = _would_take(found, of, found.before_ns, found.after_ns)
-    if found.latest_ns is not None:
-        text += f" If no batch is ready earlier than recorded, it takes {duration(found.latest_ns)}."
-    for note in WITH_THE_ANSWER:
-        text += f" {NOTES[note]}" * (note in found.notes)
-    number = _counted(found)
-    if found.certainty != "bound" and number > 1 and found.after_range_ns:
-        low, high = map(duration, found.after_range_ns)
-        idle = " and those without GPU work" if number < len(found.steps) - 1 else ""
-        which = "median" if number % 2 else "lower median" if number > 2 else "shorter"
-        text += f" It is the {which} of {plural(number, 'step')}, the first{idle} left out, "
-        text += f"of which each takes {low} to {high} then."
-    return text
+    sentences = [_would_take(answer, whole, answer.before_ns, answer.after_ns)]
+    if answer.latest_ns is not None:
+        latest = duration(answer.latest_ns)
+        sentences.append(
+            f"If no batch is ready earlier than recorded, it takes {latest}."
+        )
+    for note in NOTES_WITH_THE_ANSWER:
+        if note in answer.notes:
+            sentences.append(NOTES[note])
+    if answer.certainty != "bound":
+        sentences += _median_of(answer)
+    return " ".join(sentences)
+
+
+def _between(answer: WhatIf, least: str, most: str) -> str:
+    """Of a change of which only a range is known."""
+    if least == most:
+        times = f"{least} at both ends of the range"
+    else:
+        times = f"{least} to {most}"
+    before = f"{_whole(answer.of)} of {duration(answer.before_ns)}"
+    share = percent(answer.scaled_share or 0.0, 1)
+    return (
+        f"With {_made(answer)}, {before} would take {times}."
+        f" Kernels that are scaled take {share} of the critical path."
+    )
+
+
+def _median_of(answer: WhatIf) -> Iterator[str]:
+    """Of which steps the time is the median, if they are several."""
+    number = _counted(answer)
+    if number <= 1 or not answer.after_range_ns:
+        return
+    low_ns, high_ns = answer.after_range_ns
+    if number % 2:
+        which = "median"
+    elif number > 2:
+        which = "lower median"
+    else:
+        which = "shorter"
+    without_gpu = len(answer.steps) - 1 - number
+    idle = " and those without GPU work" if without_gpu > 0 else ""
+    yield (
+        f"It is the {which} of {plural(number, 'step')}, the first{idle} left out, of which"
+        f" each takes {duration(low_ns)} to {duration(high_ns)} then."
+    )
 
 
 def _would_take(
-    found: WhatIf | JobWhatIf, of: str, before_ns: int, after_ns: int
+    answer: WhatIf | JobWhatIf, whole: str, before_ns: int, after_ns: int
 ) -> str:
-    told = worth(before_ns, after_ns)
-    how = (
-        f"at best ({told})" if found.certainty == "bound" else f"({told}), an estimate"
-    )
-    before, after = duration(before_ns), duration(after_ns)
-    return f"With {_made(found)}, {of} of {before} would take {after} {how}."
+    gain = worth(before_ns, after_ns)
+    if answer.certainty == "bound":
+        certainty = f"at best ({gain})"
+    else:
+        certainty = f"({gain}), an estimate"
+    before = duration(before_ns)
+    after = duration(after_ns)
+    return f"With {_made(answer)}, {whole} of {before} would take {after} {certainty}."
 
 
-def _made(found: WhatIf | JobWhatIf) -> str:
-    return printable(" and ".join(found.changes))
+def _made(answer: WhatIf | JobWhatIf) -> str:
+    """The changes."""
+    return printable(" and ".join(answer.changes))
 
 
-def replayed_sentence(found: WhatIf) -> str:
+def replayed_sentence(answer: WhatIf) -> str:
     """What stands above a replay that is drawn, what matters most first."""
-    before, after = found.before_ns, found.after_ns or 0
-    how = "at best" if found.certainty == "bound" else "an estimate"
-    unsure = f", {percent(found.residual_share, 1)} not understood" * found.is_doubtful
-    told = f"{duration(before)} -> {duration(after)} ({worth(before, after)}{unsure}), {how}"
-    return f"replayed, not recorded: {found.of} {told}, with {_made(found)}"
+    after_ns = answer.after_ns or 0
+    times = f"{duration(answer.before_ns)} -> {duration(after_ns)}"
+    gain = worth(answer.before_ns, after_ns)
+    if answer.is_doubtful:
+        gain += f", {percent(answer.residual_share, 1)} not understood"
+    certainty = "at best" if answer.certainty == "bound" else "an estimate"
+    return (
+        f"replayed, not recorded: {answer.of} {times} ({gain}), {certainty},"
+        f" with {_made(answer)}"
+    )
 
 
-def worth(before: int, after: int) -> str:
+def worth(before_ns: int, after_ns: int) -> str:
     """`11.8 % less`; of a change that is too small to matter, the time: `714 us less,
     next to nothing`."""
-    difference = abs(after - before)
-    if difference * NOTHING > before:
-        return change(before, after)
-    if not difference:
+    difference_ns = abs(after_ns - before_ns)
+    if difference_ns * NOTHING > before_ns:
+        return change(before_ns, after_ns)
+    if not difference_ns:
         return "no change"
-    direction = "less" if after < before else "more"
-    return f"{duration(difference)} {direction}, next to nothing"
+    direction = "less" if after_ns < before_ns else "more"
+    return f"{duration(difference_ns)} {direction}, next to nothing"
 
 
-def _counted(found: WhatIf) -> int:
+def _counted(answer: WhatIf) -> int:
     """The steps of which the median is told."""
-    return max(1, sum(step.in_median for step in found.steps))
+    return max(1, sum(step.in_median for step in answer.steps))
 
 
-def _of(of: str) -> str:
+def _whole(of: str) -> str:
     return "a step" if of == "step" else "the span"
 
 
@@ -290,18 +351,23 @@ def _wrapped(sentences: Sequence[str], width: int) -> str:
     return "\n".join(wrap(" ".join(sentences), width))
 
 
+STEP_COLUMNS = (
+    Column("before", cell=lambda step: duration(step.before_ns)),
+    Column("after", cell=lambda step: duration(step.after_ns)),
+    Column("change", cell=lambda step: change(step.before_ns, step.after_ns)),
+    Column("step", left=True, cell=lambda step: printable(step.name)),
+)
 SLACK_COLUMNS = (
     Column("to spare", cell=lambda slack: duration(slack.ns)),
-    Column("kind", True, cell=lambda slack: slack.kind),
+    Column("kind", left=True, cell=lambda slack: slack.kind),
     Column(
         "could take so much longer and not move the end",
-        True,
-        0,
-        lambda s: printable(s.what),
+        left=True,
+        cell=lambda slack: printable(slack.what),
     ),
 )
 
-WHY: dict[Why, str] = {
+WHY_UNKNOWN: dict[Why, str] = {
     "not_whole": "not all ranks of the job are given",
     "no_collectives": "no collective is common to these ranks",
     "unmatched": "not every collective could be matched",
@@ -316,50 +382,64 @@ WHY: dict[Why, str] = {
     "not_understood": "too little of the time of some ranks is understood",
     "not_replayed": "a replay of all ranks without a change does not give what was recorded",
 }
+"""Why it cannot be told what a change would be worth to a job."""
 
 
-def job_whatif_text(found: JobWhatIf, width: int, top: int) -> str:
+def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
     """The answer, then a row for each rank."""
-    blocks = [_wrapped([*_job_answer(found)], width)]
-    if found.after_ns is not None:
-        each = max(len(found.steps), 1)
+    blocks = [_wrapped([*_job_answer(answer)], width)]
+    if answer.after_ns is not None:
+        steps = max(len(answer.steps), 1)
         columns = (
             Column("rank", cell=lambda row: str(row.rank)),
             Column("last", cell=lambda row: count(row.last_before)),
             Column("then last", cell=lambda row: count(row.last_after)),
-            Column("waits", cell=lambda row: duration(row.waits_before_ns // each)),
-            Column("then waits", cell=lambda row: duration(row.waits_after_ns // each)),
+            Column("waits", cell=lambda row: duration(row.waits_before_ns // steps)),
+            Column(
+                "then waits", cell=lambda row: duration(row.waits_after_ns // steps)
+            ),
         )
-        blocks.append(first_of(columns, found.ranks, top, width, "rank"))
-        blocks += _remarks(found, width)
+        blocks.append(first_of(columns, answer.ranks, top, width, "rank"))
+        blocks += _remarks(answer, width)
     return "\n\n".join(blocks)
 
 
-def _job_answer(found: JobWhatIf) -> Iterator[str]:
-    if found.before_ns is None or found.after_ns is None:
-        told = f"What {_made(found)} would be worth to the job cannot be told"
-        yield f"{told}: {WHY[found.why_not]}."
+def _job_answer(answer: JobWhatIf) -> Iterator[str]:
+    if answer.before_ns is None or answer.after_ns is None:
+        yield (
+            f"What {_made(answer)} would be worth to the job cannot be told:"
+            f" {WHY_UNKNOWN[answer.why_not]}."
+        )
         return
-    if found.residual_share > DOUBTFUL:
-        yield f"Not understood: up to {percent(found.residual_share, 1)} of the time of a rank."
-    yield _would_take(
-        found, f"{_of(found.of)} of the job", found.before_ns, found.after_ns
-    )
-    was = max(found.ranks, key=lambda row: row.last_before)
-    then = max(found.ranks, key=lambda row: row.last_after)
-    of = count(found.collectives)
-    some = (
-        f"Rank {was.rank} arrives last in {count(was.last_before)} of {of} collectives;"
-    )
-    yield some if was.last_before else "No rank arrives last;"
-    if not then.last_after:
-        yield "then no rank does."
+    if answer.residual_share > DOUBTFUL:
+        share = percent(answer.residual_share, 1)
+        yield f"Not understood: up to {share} of the time of a rank."
+    whole = f"{_whole(answer.of)} of the job"
+    yield _would_take(answer, whole, answer.before_ns, answer.after_ns)
+    yield from _who_is_last(answer)
+    unchanged = [str(row.rank) for row in answer.ranks if not row.is_changed]
+    if unchanged and len(unchanged) < len(answer.ranks):
+        ranks = "rank is" if len(unchanged) == 1 else "ranks are"
+        yield f"Unchanged {ranks} {several(unchanged, MAX_RANKS_IN_SENTENCE)}."
+    if answer.uncertainty_ns:
+        uncertainty = duration(answer.uncertainty_ns)
+        yield f"The clocks of the hosts leave up to {uncertainty} of that open."
+
+
+def _who_is_last(answer: JobWhatIf) -> Iterator[str]:
+    """The rank that arrives last most often, before and after the change."""
+    before = max(answer.ranks, key=lambda row: row.last_before)
+    after = max(answer.ranks, key=lambda row: row.last_after)
+    if before.last_before:
+        yield (
+            f"Rank {before.rank} arrives last in {count(before.last_before)} of"
+            f" {count(answer.collectives)} collectives;"
+        )
     else:
-        who = "it still does" if then.rank == was.rank else f"rank {then.rank} does"
-        yield f"then {who}, in {count(then.last_after)}."
-    rest = [str(row.rank) for row in found.ranks if not row.is_changed]
-    if rest and len(rest) < len(found.ranks):
-        which = "rank is" if len(rest) == 1 else "ranks are"
-        yield f"Unchanged {which} {several(rest, 4)}."
-    if found.uncertainty_ns:
-        yield f"The clocks of the hosts leave up to {duration(found.uncertainty_ns)} of that open."
+        yield "No rank arrives last;"
+    if not after.last_after:
+        yield "then no rank does."
+    elif after.rank == before.rank:
+        yield f"then it still does, in {count(after.last_after)}."
+    else:
+        yield f"then rank {after.rank} does, in {count(after.last_after)}."

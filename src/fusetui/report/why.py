@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from fusetui.analysis.why.model import (
     Finding,
     Gap,
     Share,
+    ThreadAccount,
     Why,
     WhyDocument,
     considerable,
@@ -50,15 +51,24 @@ from fusetui.text.tables import (
 )
 from fusetui.trace.model.columns import Trace
 
-MOST_LINES = 25
-MOST_UNKNOWN = 3  # lines
-THREADS = 10
-GAPS = 4  # in the text
-FEW_REASONS = 2  # of idle time, where what is not understood has to be told too
-FEWEST_GAPS = 2
-MOST_GAPS = 5
-SHARES = 5  # kernels, and modules
-ALL_GAPS = 20
+MAX_LINES = 25
+MAX_LINES_OF_UNKNOWN = 3
+MAX_THREADS = 10
+MAX_GAPS = 4
+MIN_GAPS = 2
+"""Without room for so many, none are shown."""
+
+MAX_GAPS_OF_EVERYTHING = 20
+MAX_GAPS_IN_MARKDOWN = 5
+LINES_AROUND_GAPS = 2
+"""The heading of the gaps, and that of their table."""
+
+FEW_REASONS = 2
+"""Of idle time, where what is not understood has to be told too."""
+
+MAX_SHARES_IN_MARKDOWN = 5
+"""Kernels, and modules."""
+
 UNBOUNDED = 1 << 30  # lines
 TEXT_ALL = "--all prints all"
 
@@ -71,51 +81,70 @@ class GapsDocument(msgspec.Struct, frozen=True):
     gaps: tuple[Gap, ...]
 
 
-def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -> str:
-    """At most MOST_LINES lines of at most `width` columns, whatever the trace holds,
+def why_text(why: Why, width: int, below: int = 0, everything: bool = False) -> str:
+    """At most MAX_LINES lines of at most `width` columns, whatever the trace holds,
     with the lines that are printed `below`; or `everything`: all findings, each with
     what to try, and tables of kernels and modules."""
-    most = UNBOUNDED if everything else MOST_LINES - below
-    if found.devices:
-        account = account_lines(found, width)
-    else:
-        busiest = sorted(found.cpu, key=lambda one: -(one.op_ns + one.python_ns))
-        threads = first_of(THREAD_COLUMNS, busiest, THREADS, width, "thread", JSON_ALL)
-        account = threads.split("\n") if busiest else []
-    head = [printable(found.file), *folded(printable(answer(found)), width)]
-    unknown = folded(printable(not_recorded(found)), width)[:MOST_UNKNOWN]
-    paragraphs = [head, account, unknown]
-    breakdown = _breakdown(found, width, everything)
-    findings = _findings(
-        found, _room([*paragraphs, breakdown], most), width, everything
-    )
-    if _lacks_first(found, findings):
-        breakdown, findings = (
-            [],
-            _findings(found, _room(paragraphs, most), width, everything),
-        )
-    # which needs the room of reasons
-    if _lacks_first(found, findings) and doubt_text(found):
-        fewer = [head, account_lines(found, width, FEW_REASONS), unknown]
-        shown = _findings(found, _room(fewer, most), width, everything)
-        if not _lacks_first(found, shown):
-            paragraphs, findings = fewer, shown
-    paragraphs[2:2] = [breakdown, findings]
-    room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
-    gaps = listed(found)[: room - 2]
-    if room >= FEWEST_GAPS + 2 and gaps:
-        paragraphs.insert(4, ["longest gaps", *gaps_table(gaps, width).split("\n")])
-    lines = "\n\n".join(
-        "\n".join(paragraph) for paragraph in paragraphs if paragraph
-    ).split("\n")
+    most = UNBOUNDED if everything else MAX_LINES - below
+    paragraphs = _paragraphs(why, most, width, everything)
+    max_gaps = MAX_GAPS_OF_EVERYTHING if everything else MAX_GAPS
+    room = _room(paragraphs, most) - 1 - LINES_AROUND_GAPS
+    gaps = listed(why)[: min(room, max_gaps)] if room >= MIN_GAPS else ()
+    if gaps:
+        of_gaps = ["longest gaps", *gaps_table(gaps, width).split("\n")]
+        *others, unknown = paragraphs
+        paragraphs = [*others, of_gaps, unknown]
+    texts = ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
+    lines = "\n\n".join(texts).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])
 
 
-def _lacks_first(found: Why, lines: Sequence[str]) -> bool:
-    """Whether the first finding is not among these lines."""
-    return bool(considerable(found)) and not any(
-        line.startswith("1. ") for line in lines
+def _paragraphs(
+    why: Why, most: int, width: int, everything: bool
+) -> list[Sequence[str]]:
+    """The answer, the account, the breakdown, the findings, and what was not recorded;
+    each as lines. Where they are more than there is room for, first the breakdown makes
+    room for the first finding, then reasons in the account."""
+
+    def findings_beside(*paragraphs: Sequence[str]) -> list[str]:
+        return _findings(why, _room(paragraphs, most), width, everything)
+
+    head = [printable(why.file), *folded(printable(answer(why)), width)]
+    account = _account_lines(why, width)
+    breakdown = _breakdown(why, width, everything)
+    unknown = folded(printable(not_recorded(why)), width)[:MAX_LINES_OF_UNKNOWN]
+    findings = findings_beside(head, account, unknown, breakdown)
+    if not _lacks_first(why, findings):
+        return [head, account, breakdown, findings, unknown]
+    findings = findings_beside(head, account, unknown)
+    if _lacks_first(why, findings) and doubt_text(why):
+        shorter_account = account_lines(why, width, FEW_REASONS)
+        more_findings = findings_beside(head, shorter_account, unknown)
+        if not _lacks_first(why, more_findings):
+            return [head, shorter_account, [], more_findings, unknown]
+    return [head, account, [], findings, unknown]
+
+
+def _account_lines(why: Why, width: int) -> list[str]:
+    """Of the devices, or of the busiest threads where there are none."""
+    if why.devices:
+        return account_lines(why, width)
+    if not why.cpu:
+        return []
+    busiest_first = sorted(
+        why.cpu, key=lambda thread: -(thread.op_ns + thread.python_ns)
     )
+    threads = first_of(
+        THREAD_COLUMNS, busiest_first, MAX_THREADS, width, "thread", JSON_ALL
+    )
+    return threads.split("\n")
+
+
+def _lacks_first(why: Why, lines: Sequence[str]) -> bool:
+    """Whether the first finding is not among these lines."""
+    if not considerable(why):
+        return False
+    return not any(line.startswith("1. ") for line in lines)
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
@@ -123,195 +152,259 @@ def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
     return most - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
+def _time_or_blank(ns: int) -> str:
+    return duration(ns) if ns else ""
+
+
+def _share_of_main_reason(gap: Gap) -> str:
+    return percent(gap.idle.get(main_reason(gap), 0), gap.dur_ns)
+
+
 THREAD_COLUMNS = (
-    Column("ops", cell=lambda one: duration(one.op_ns) if one.op_ns else ""),
-    Column("Python", cell=lambda one: duration(one.python_ns) if one.python_ns else ""),
-    Column("waiting", cell=lambda one: duration(one.wait_ns) if one.wait_ns else ""),
-    Column(
-        "nothing", cell=lambda one: duration(one.nothing_ns) if one.nothing_ns else ""
-    ),
-    Column("of", cell=lambda one: duration(one.span_ns)),
-    Column("thread", left=True, cell=lambda one: printable(one.label)),
+    Column("ops", cell=lambda thread: _time_or_blank(thread.op_ns)),
+    Column("Python", cell=lambda thread: _time_or_blank(thread.python_ns)),
+    Column("waiting", cell=lambda thread: _time_or_blank(thread.wait_ns)),
+    Column("nothing", cell=lambda thread: _time_or_blank(thread.nothing_ns)),
+    Column("of", cell=lambda thread: duration(thread.span_ns)),
+    Column("thread", left=True, cell=lambda thread: printable(thread.label)),
 )
-GAP_COLUMNS = (
-    Column("idle for", cell=lambda gap: duration(gap.dur_ns)),
-    Column("from", spare=2, cell=lambda gap: duration(gap.start_ns)),
-    Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device))),
-    Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short),
-    Column(
-        "of it",
-        spare=4,
-        cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns),
-    ),
-    Column("drained by", True, 1, lambda gap: printable(gap.drained_by or "")),
-    Column("while", left=True, cell=lambda gap: printable(covered_by(gap))),
+IDLE_FOR = Column("idle for", cell=lambda gap: duration(gap.dur_ns))
+FROM = Column("from", spare=2, cell=lambda gap: duration(gap.start_ns))
+GPU = Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device)))
+MOSTLY = Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short)
+OF_IT = Column("of it", spare=4, cell=_share_of_main_reason)
+DRAINED_BY = Column(
+    "drained by", left=True, spare=1, cell=lambda gap: printable(gap.drained_by or "")
 )
+WHILE = Column("while", left=True, cell=lambda gap: printable(covered_by(gap)))
+
+GAP_COLUMNS = (IDLE_FOR, FROM, GPU, MOSTLY, OF_IT, DRAINED_BY, WHILE)
+GAP_COLUMNS_IN_MARKDOWN = (IDLE_FOR, FROM, MOSTLY, WHILE)
 
 
-def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
+def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
     """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
-    if not everything or not (found.breakdown or found.cpu_work):
-        return folded(printable(breakdown_text(found, width)), width)
+    if not everything or not (why.breakdown or why.cpu_work):
+        return folded(printable(breakdown_text(why, width)), width)
     lines: list[str] = []
-    of = "CPU time" if found.cpu_work else "GPU time"
-    for what, parts, whole in breakdown_parts(found):
-        columns = [*map(Column, (of, "share", "count")), Column(what, left=True)]
-        lines += ["", *table(columns, _shares(parts, whole), width).split("\n")]
-    return lines[1:]
-
-
-def _shares(parts: Sequence[Share], whole: int) -> list[tuple[str, str, str, str]]:
-    return [
-        (duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in parts
-    ]
-
-
-def _findings(found: Why, room: int, width: int, everything: bool = False) -> list[str]:
-    """As many as there is room for, the first one with what to try. Of this remedy and
-    the ceiling, what leaves no room for the first finding is left out. With
-    `everything` all of them, each with what to try."""
-    told = " ".join(filter(None, (ceiling_text(found), replayed_text(found))))
-    unsure = folded(doubt_text(found), width)
-    ceiling = [*folded(told, width), *unsure]
-    if everything:
-        lines = _fitting(found, ceiling, len(found.findings), room, width)[0]
-        return [*lines, *_negligible(found, width)]
-    for above, remedy in ((ceiling, 1), (ceiling, 0), (unsure, 1), (unsure, 0)):
-        lines, shown = _fitting(found, above, remedy, room, width)
-        if shown or not considerable(found):
-            return _with_left_out(found, lines, room)
-    # No worth is told without the doubt about it.
-    return _fitting(found, [], 0, 1 if unsure else room, width)[0]
-
-
-def _fitting(
-    found: Why, above: Sequence[str], remedies: int, room: int, width: int
-) -> tuple[list[str], int]:
-    """The findings that fit below these lines, the first `remedies` with what to try,
-    and how many they are."""
-    lines, findings = [*above], considerable(found)
-    for number, one in enumerate(findings, 1):
-        text = _claim(found, one, number <= remedies)
-        more = folded(printable(f"{number}. {text}"), width, "   ")
-        rest = len(findings) - number
-        if len(lines) + len(more) > room - bool(rest):
-            return [*lines, *left_out(rest + 1, "finding", TEXT_ALL)], number - 1
-        lines += more
-    return lines, len(findings)
-
-
-def _negligible(found: Why, width: int) -> list[str]:
-    """The findings below the floor, under a heading of their own."""
-    some = negligible(found)
-    lines = ["", NEGLIGIBLE_HEADING] if some else []
-    for number, one in enumerate(some, len(considerable(found)) + 1):
-        lines += folded(printable(f"{number}. {_claim(found, one)}"), width, "   ")
+    for part in breakdown_parts(why):
+        if lines:
+            lines.append("")
+        columns = [
+            Column(_title_of_time(why)),
+            Column("share"),
+            Column("count"),
+            Column(part.by, left=True),
+        ]
+        rows = [
+            (*_share_cells(share, part.whole_ns), share.name) for share in part.shares
+        ]
+        lines += table(columns, rows, width).split("\n")
     return lines
 
 
-def _with_left_out(found: Why, lines: list[str], room: int) -> list[str]:
+def _title_of_time(why: Why) -> str:
+    return "CPU time" if why.cpu_work else "GPU time"
+
+
+def _share_cells(share: Share, whole_ns: int) -> tuple[str, str, str]:
+    """Its time, its part of the whole, and how many it is."""
+    return duration(share.ns), percent(share.ns, whole_ns), count(share.count)
+
+
+class _FittingFindings(NamedTuple):
+    """Lines, and how many findings are in them."""
+
+    lines: list[str]
+    shown: int
+
+
+def _findings(why: Why, room: int, width: int, everything: bool) -> list[str]:
+    """As many as there is room for, the first one with what to try. Of this remedy and
+    the ceiling, what leaves no room for the first finding is left out. With
+    `everything` all of them, each with what to try."""
+    summaries = (ceiling_text(why), replayed_text(why))
+    doubts = folded(doubt_text(why), width)
+    above = [*folded(" ".join(filter(None, summaries)), width), *doubts]
+    if everything:
+        fitting = _fitting(why, above, len(why.findings), room, width)
+        return [*fitting.lines, *_negligible(why, width)]
+    for lines_above in (above, doubts):
+        for remedies in (1, 0):
+            fitting = _fitting(why, lines_above, remedies, room, width)
+            if fitting.shown or not considerable(why):
+                return _with_left_out(why, fitting.lines, room)
+    # No worth is told without the doubt about it.
+    return _fitting(why, [], 0, 1 if doubts else room, width).lines
+
+
+def _fitting(
+    why: Why, above: Sequence[str], remedies: int, room: int, width: int
+) -> _FittingFindings:
+    """The findings that fit below these lines, the first `remedies` with what to
+    try."""
+    lines = [*above]
+    findings = considerable(why)
+    for number, finding in enumerate(findings, 1):
+        text = _claim(why, finding, with_remedy=number <= remedies)
+        claim = folded(printable(f"{number}. {text}"), width, "   ")
+        left = len(findings) - number
+        lines_of_left = 1 if left else 0
+        if len(lines) + len(claim) + lines_of_left > room:
+            lines += left_out(left + 1, "finding", TEXT_ALL)
+            return _FittingFindings(lines=lines, shown=number - 1)
+        lines += claim
+    return _FittingFindings(lines=lines, shown=len(findings))
+
+
+def _negligible(why: Why, width: int) -> list[str]:
+    """The findings below the floor, under a heading of their own."""
+    findings = negligible(why)
+    if not findings:
+        return []
+    lines = ["", NEGLIGIBLE_HEADING]
+    for number, finding in enumerate(findings, len(considerable(why)) + 1):
+        text = f"{number}. {_claim(why, finding)}"
+        lines += folded(printable(text), width, "   ")
+    return lines
+
+
+def _with_left_out(why: Why, lines: list[str], room: int) -> list[str]:
     """With how many negligible findings are not shown, if there is room for one more
     line."""
-    some = negligible(found)
-    if not some or len(lines) >= room:
+    findings = negligible(why)
+    if not findings or len(lines) >= room:
         return lines
-    return [*lines, f"({plural(len(some), 'negligible finding')} left out; {TEXT_ALL})"]
+    number = plural(len(findings), "negligible finding")
+    return [*lines, f"({number} left out; {TEXT_ALL})"]
 
 
-def _claim(found: Why, one: Finding, tried: bool = True) -> str:
+def _claim(why: Why, finding: Finding, with_remedy: bool = True) -> str:
     """With its worth, and what to try."""
-    parts = (
-        one.text,
-        worth_text(found, one),
-        f"Try: {one.try_}" if tried and one.try_ else "",
-    )
-    return " ".join(filter(None, parts))
+    sentences = [finding.text, worth_text(why, finding)]
+    if with_remedy and finding.try_:
+        sentences.append(f"Try: {finding.try_}")
+    return " ".join(filter(None, sentences))
 
 
-def gaps_text(found: Why, most: int | None, width: int) -> str:
+def gaps_text(why: Why, most: int | None, width: int) -> str:
     """The first `most` gaps (None: all that are listed), and how many more there
     are."""
-    if not found.gaps:
-        return "No GPU was idle." if found.devices else "no GPU events in this trace"
-    shown = found.gaps[:most]
-    text, rest = gaps_table(shown, width), found.gaps_count - len(shown)
-    if not rest:
+    if not why.gaps:
+        return "No GPU was idle." if why.devices else "no GPU events in this trace"
+    shown = why.gaps[:most]
+    text = gaps_table(shown, width)
+    left = why.gaps_count - len(shown)
+    if not left:
         return text
-    idle = sum(one.idle_ns for one in found.devices)
-    share = percent(sum(gap.dur_ns for gap in shown), idle)
-    return f"{text}\n... and {plural(rest, 'more gap')}; these are {share} (--all shows all)"
+    shown_ns = sum(gap.dur_ns for gap in shown)
+    idle_ns = sum(device.idle_ns for device in why.devices)
+    return (
+        f"{text}\n... and {plural(left, 'more gap')}; these are"
+        f" {percent(shown_ns, idle_ns)} (--all shows all)"
+    )
 
 
 def gaps_table(gaps: Sequence[Gap], width: int) -> str:
     """A table without the column of the GPU if there is only one."""
-    is_one = len({printable(str(gap.device)) for gap in gaps}) == 1
-    columns = [column for column in GAP_COLUMNS if column.title != "GPU" or not is_one]
+    devices = {printable(str(gap.device)) for gap in gaps}
+    columns = [
+        column for column in GAP_COLUMNS if column is not GPU or len(devices) != 1
+    ]
     return table_of(columns, gaps, width)
 
 
-def why_markdown(found: Why, everything: bool = False) -> str:
+def why_markdown(why: Why, everything: bool = False) -> str:
     """The answer, the account, the ceiling, the findings and the longest gaps; with
     `everything` also the negligible findings."""
-    lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
-    lines += [*_account(found), ""]
-    of = "CPU time" if found.cpu_work else "GPU time"
-    for what, parts, whole in (
-        breakdown_parts(found) if found.cpu_work or is_limit(found) else ()
-    ):
-        rows = [
-            [markdown(name), *figures]
-            for *figures, name in _shares(parts[:SHARES], whole)
-        ]
-        lines += [*markdown_table([what, of, "share", "count"], rows, [0]), ""]
-    for text in filter(
-        None, (ceiling_text(found), replayed_text(found), doubt_text(found))
-    ):
-        lines += [markdown(text), ""]
-    findings = considerable(found)
-    lines += [
-        f"{n}. {markdown(_claim(found, one))}" for n, one in enumerate(findings, 1)
-    ]
-    lines += [""] if findings else []
-    if everything and (some := negligible(found)):
+    lines = [f"**{markdown(why.file)}**: {markdown(answer(why))}", ""]
+    lines += [*_account_in_markdown(why), ""]
+    if why.cpu_work or is_limit(why):
+        lines += _breakdown_in_markdown(why)
+    for sentence in (ceiling_text(why), replayed_text(why), doubt_text(why)):
+        if sentence:
+            lines += [markdown(sentence), ""]
+    findings = considerable(why)
+    if findings:
+        lines += [*_numbered_in_markdown(why, findings, 1), ""]
+    negligible_findings = negligible(why)
+    if everything and negligible_findings:
         lines += [f"{NEGLIGIBLE_HEADING.capitalize()}:", ""]
-        numbered = enumerate(some, len(findings) + 1)
-        lines += [f"{n}. {markdown(_claim(found, one))}" for n, one in numbered]
-        lines += [""]
-    if gaps := listed(found)[:MOST_GAPS]:
-        columns = [GAP_COLUMNS[n] for n in (0, 1, 3, 6)]
-        rows = [[markdown(column.cell(gap)) for column in columns] for gap in gaps]
-        lines += [
-            *markdown_table([column.title for column in columns], rows, [2, 3]),
-            "",
+        first_number = len(findings) + 1
+        lines += _numbered_in_markdown(why, negligible_findings, first_number)
+        lines.append("")
+    gaps = listed(why)[:MAX_GAPS_IN_MARKDOWN]
+    if gaps:
+        lines += [*_gaps_in_markdown(gaps), ""]
+    lines.append(markdown(not_recorded(why)))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _numbered_in_markdown(
+    why: Why, findings: Sequence[Finding], first_number: int
+) -> Iterator[str]:
+    for number, finding in enumerate(findings, first_number):
+        yield f"{number}. {markdown(_claim(why, finding))}"
+
+
+def _breakdown_in_markdown(why: Why) -> Iterator[str]:
+    """The lines of its tables, each with an empty one."""
+    for part in breakdown_parts(why):
+        titles = [part.by, _title_of_time(why), "share", "count"]
+        rows = [
+            [markdown(share.name), *_share_cells(share, part.whole_ns)]
+            for share in part.shares[:MAX_SHARES_IN_MARKDOWN]
         ]
-    return "\n".join([*lines, markdown(not_recorded(found))]).rstrip() + "\n"
+        yield from markdown_table(titles, rows, [0])
+        yield ""
 
 
-def _account(found: Why) -> list[str]:
+def _gaps_in_markdown(gaps: Sequence[Gap]) -> list[str]:
+    titles = [column.title for column in GAP_COLUMNS_IN_MARKDOWN]
+    rows = [
+        [markdown(column.cell(gap)) for column in GAP_COLUMNS_IN_MARKDOWN]
+        for gap in gaps
+    ]
+    return markdown_table(titles, rows, [2, 3])
+
+
+def _account_in_markdown(why: Why) -> list[str]:
     """Of the devices, or of the threads where there are none."""
-    if not found.devices:
-        figures = (
-            (t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu
-        )
-        rows = [[markdown(label), *map(duration, times)] for label, *times in figures]
-        return markdown_table(
-            ["thread", "ops", "Python", "waiting", "nothing"], rows, [0]
-        )
-    rows, titles = [], [markdown(device_text(found))]
-    for title, _ in account_columns(found):
-        titles += [title, "share"]
-    for text, both in account_rows(found):
-        shares = (
-            (duration(ns), percent(ns, span)) if ns else ("", "") for ns, span in both
-        )
-        rows.append([markdown(text), *chain.from_iterable(shares)])
+    if not why.devices:
+        return _threads_in_markdown(why.cpu)
+    titles = [markdown(device_text(why))]
+    for column in account_columns(why):
+        titles += [column.title, "share"]
+    rows = []
+    for row in account_rows(why):
+        cells = [markdown(row.text)]
+        for part in row.shares:
+            if part.ns:
+                cells += [duration(part.ns), percent(part.ns, part.whole_ns)]
+            else:
+                cells += ["", ""]
+        rows.append(cells)
     return markdown_table(titles, rows, [0])
 
 
-def why_document(found: Why, trace: Trace) -> WhyDocument:
+def _threads_in_markdown(threads: Sequence[ThreadAccount]) -> list[str]:
+    titles = ["thread", "ops", "Python", "waiting", "nothing"]
+    rows = []
+    for thread in threads:
+        times_ns = (
+            thread.op_ns,
+            thread.python_ns,
+            thread.wait_ns,
+            thread.nothing_ns,
+        )
+        rows.append([markdown(thread.label), *map(duration, times_ns)])
+    return markdown_table(titles, rows, [0])
+
+
+def why_document(why: Why, trace: Trace) -> WhyDocument:
     """Evidence is given as indices in traceEvents."""
-    findings = tuple(
-        replace(one, evidence=tuple(trace.order[list(one.evidence)].tolist()))
-        for one in found.findings
-    )
-    return printed(replace(found, findings=findings), WhyDocument)
+    findings = []
+    for finding in why.findings:
+        evidence = trace.order[list(finding.evidence)].tolist()
+        findings.append(replace(finding, evidence=tuple(evidence)))
+    return printed(replace(why, findings=tuple(findings)), WhyDocument)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from fusetui.analysis.why.model import CLASSES as PARTS
 from fusetui.analysis.why.model import (
@@ -12,7 +12,6 @@ from fusetui.analysis.why.model import (
     LISTED_DEVICE,
     NEGLIGIBLE_SHARE,
     Gap,
-    Share,
     Unknown,
     Why,
     median_step,
@@ -20,9 +19,9 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.report.cpu_words import cpu_parts, cpu_text
+from fusetui.report.cpu_words import BreakdownPart, cpu_parts, cpu_text
 from fusetui.text.cutting import clip, joined
-from fusetui.text.cutting import width as cells
+from fusetui.text.cutting import width as cells_of
 from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -47,6 +46,8 @@ SHORT_CLASSES: Final = {
 """The same where there is less room."""
 
 REASON_ROWS = 4
+"""Reasons of idle time that are listed, unless a caller says otherwise."""
+
 NEGLIGIBLE_HEADING = (
     f"negligible findings, each below {percent(NEGLIGIBLE_SHARE, 1)} of the time"
 )
@@ -54,12 +55,14 @@ LISTED_NS = 1_000
 """Shorter gaps are not listed beside findings: some profilers leave 1 ns between any
 two events."""
 
-TOLD_COMM = 0.05
-"""From this share of the span on, the answer tells the exposed communication, which is
+MIN_COMM_SHARE = 0.05
+"""From this share of the span on, the answer names the exposed communication, which is
 not idle but computes nothing."""
-UNLIKE = 0.25
+
+UNLIKE_SHARE = 0.25
 """From this difference between the shares of idle time on, step and span tell different
 stories."""
+
 BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
@@ -70,120 +73,150 @@ HOLES = "holes"  # with a finding of this rule, work of the window is missing
 PATH = late(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
 Sums = Counter[str]
+"""Times of devices together (ns) by class, reason of idle time and what is hidden: see
+totals."""
 
 
-def answer(found: Why) -> str:
+def answer(why: Why) -> str:
     """The first sentence: how long, how busy, and the main reason for being idle."""
-    if not found.devices:
-        threads = plural(len(found.cpu), "CPU thread")
-        if found.ends_early:
-            return f"The file ends before any GPU event: this is what {threads} did."
-        name, events = found.accelerator
-        if events and not name:
-            ranges = plural(events, "range")
-            return (
-                f"No GPU events were recorded, only {ranges} of CUPTI's counters: this is what "
-                f"{threads} did."
-            )
-        if events:
-            return (
-                f"The account is of GPUs, and the trace has {plural(events, 'event')} of {name} "
-                f"instead: this is what {threads} did."
-            )
-        return f"No GPU events were recorded: this is what {threads} did."
-    what, sums = headline(found)
-    parts = (
-        what,
-        _busy(found, sums),
-        _idle(sums, len(found.devices)),
-        _other_story(found, sums),
+    if not why.devices:
+        return _without_devices(why)
+    head = headline(why)
+    sentences = (
+        head.text,
+        _busy(why, head.sums),
+        _idle(head.sums, len(why.devices)),
+        _other_story(why, head.sums),
     )
-    return " ".join(part for part in parts if part)
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _other_story(found: Why, sums: Sums) -> str:
+def _without_devices(why: Why) -> str:
+    threads = plural(len(why.cpu), "CPU thread")
+    name, events = why.accelerator
+    if why.ends_early:
+        reason = "The file ends before any GPU event"
+    elif events and not name:
+        ranges = plural(events, "range")
+        reason = f"No GPU events were recorded, only {ranges} of CUPTI's counters"
+    elif events:
+        of_accelerator = f"{plural(events, 'event')} of {name}"
+        reason = f"The account is of GPUs, and the trace has {of_accelerator} instead"
+    else:
+        reason = "No GPU events were recorded"
+    return f"{reason}: this is what {threads} did."
+
+
+def _other_story(why: Why, sums: Sums) -> str:
     """That the median step is not what the span is like, and where the difference
     lies."""
-    whole = _unlike(found, sums)
-    if not whole:
+    whole = _unlike(why, sums)
+    if whole is None:
         return ""
-    span, idle = whole["span"], whole["idle"]
-    steps, gpus = found.steps, len(found.devices)
-    text = f"{'Its span' if gpus == 1 else 'Their spans'} of {duration(span)} "
-    text += "is" if gpus == 1 else "are"
-    if sums["idle"] * span > idle * sums["span"]:
-        return f"{text} {percent(span - idle, span)} busy, though."
-    text += f" {percent(idle, span)} idle, though"
-    longest = max(steps, key=lambda step: sum(one.idle_ns for one in step.devices))
-    waits, lasts = (
-        sum(one.idle_ns for one in longest.devices),
-        sum(one.dur_ns for one in steps),
-    )
-    if 2 * waits > idle:
-        return f"{text}: {printable(longest.name)} alone is idle for {duration(waits)}."
-    if 2 * lasts * gpus < span:
-        return f"{text}: the {count(len(steps))} steps take only {duration(lasts)}."
+    span_ns = whole["span"]
+    idle_ns = whole["idle"]
+    devices = len(why.devices)
+    spans = "Its span" if devices == 1 else "Their spans"
+    verb = "is" if devices == 1 else "are"
+    text = f"{spans} of {duration(span_ns)} {verb}"
+    if sums["idle"] * span_ns > idle_ns * sums["span"]:
+        return f"{text} {percent(span_ns - idle_ns, span_ns)} busy, though."
+    text += f" {percent(idle_ns, span_ns)} idle, though"
+    idle_of_steps = [
+        sum(device.idle_ns for device in step.devices) for step in why.steps
+    ]
+    longest_idle_ns = max(idle_of_steps)
+    if 2 * longest_idle_ns > idle_ns:
+        step = why.steps[idle_of_steps.index(longest_idle_ns)]
+        idle = duration(longest_idle_ns)
+        return f"{text}: {printable(step.name)} alone is idle for {idle}."
+    steps_ns = sum(step.dur_ns for step in why.steps)
+    if 2 * steps_ns * devices < span_ns:
+        steps = count(len(why.steps))
+        return f"{text}: the {steps} steps take only {duration(steps_ns)}."
     return f"{text}."
 
 
-def _unlike(found: Why, sums: Sums) -> Sums | None:
+def _unlike(why: Why, sums: Sums) -> Sums | None:
     """The account of the span, if the share of idle time in the median step is far from
     that."""
-    whole = totals(found.devices)
-    if (
-        not steps_tell(found)
-        or cut_off(found)
-        or len(found.steps) < 2
-        or not whole["span"]
-    ):
+    whole = totals(why.devices)
+    has_steps = steps_tell(why) and len(why.steps) >= 2
+    if not has_steps or cut_off(why) or not whole["span"]:
         return None
-    shares = [one["idle"] / one["span"] for one in (sums, whole)]
-    return whole if abs(shares[0] - shares[1]) >= UNLIKE else None
+    difference = abs(_idle_share(sums) - _idle_share(whole))
+    return whole if difference >= UNLIKE_SHARE else None
 
 
-def brief_answer(found: Why, with_reason: bool = True) -> str:
+def _idle_share(sums: Sums) -> float:
+    return sums["idle"] / sums["span"]
+
+
+def brief_answer(why: Why, with_reason: bool = True) -> str:
     """The same in fewer words, for a small screen, also without the reason for being
     idle."""
-    if not found.devices:
-        return answer(found)
-    what, sums = headline(found)
-    busy, idle = sums["span"] - sums["idle"], sums["idle"]
-    works = "the GPU is" if len(found.devices) == 1 else "the GPUs are"
-    longer = f" busy for at least {duration(busy)}"
-    least = "at least " if unrecorded(found) else ""
-    works += longer if cut_off(found) else f" {least}{percent(busy, sums['span'])} busy"
-    ns, where = max((sums[name], reason.where) for name, reason in IDLE.items())
-    most = "all" if ns == idle else duration(ns)
-    rest = f", {duration(idle)} idle" if ns else ""
-    rest += f", {most} of it {where}" if ns and with_reason else ""
-    if whole := _unlike(found, sums):
-        rest += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
-    return f"{what.removesuffix('.')}: {works}{rest}."
+    if not why.devices:
+        return answer(why)
+    head = headline(why)
+    sums = head.sums
+    busy_ns = sums["span"] - sums["idle"]
+    gpus = "the GPU is" if len(why.devices) == 1 else "the GPUs are"
+    if cut_off(why):
+        text = f"{gpus} busy for at least {duration(busy_ns)}"
+    else:
+        least = "at least " if unrecorded(why) else ""
+        text = f"{gpus} {least}{percent(busy_ns, sums['span'])} busy"
+    reason = _largest_reason(sums)
+    if sums[reason]:
+        text += f", {duration(sums['idle'])} idle"
+        if with_reason:
+            text += f", {_part_of_idle(sums, reason)} of it {IDLE[reason].where}"
+    whole = _unlike(why, sums)
+    if whole is not None:
+        text += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
+    return f"{head.text.removesuffix('.')}: {text}."
 
 
-def headline(found: Why) -> tuple[str, Sums]:
+class Headline(NamedTuple):
     """What the figures of the answer are about, and their sums over all devices."""
-    if steps_tell(found):
-        step = median_step(found.steps)
-        return f"{duration(step.dur_ns)} a step{_of(found)}.", totals(step.devices)
-    sums = totals(found.devices)
-    if found.about:
-        return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
-    spans = "GPU's span is" if len(found.devices) == 1 else "GPUs' spans add up to"
-    return f"The {spans} {duration(sums['span'])}.", sums
+
+    text: str
+    sums: Sums
 
 
-def _of(found: Why) -> str:
+def headline(why: Why) -> Headline:
+    """Of the median step if steps tell, else of the span."""
+    if steps_tell(why):
+        step = median_step(why.steps)
+        text = f"{duration(step.dur_ns)} a step{_which_step(why)}."
+        return Headline(text=text, sums=totals(step.devices))
+    sums = totals(why.devices)
+    if why.about:
+        text = f"{why.about}: {duration(why.devices[0].span_ns)}."
+    elif len(why.devices) == 1:
+        text = f"The GPU's span is {duration(sums['span'])}."
+    else:
+        text = f"The GPUs' spans add up to {duration(sums['span'])}."
+    return Headline(text=text, sums=sums)
+
+
+def _which_step(why: Why) -> str:
     """Which of the steps the median step is, and what they are if no annotation is
     around them; of an even number, no mean of two is a step."""
-    ran, steps = len(working(found.steps)), len(found.steps)
-    by = found.steps_by or ""
-    each = f", each {printable(by)}" if by.startswith(UP_TO) else ""
+    steps = len(why.steps)
+    ran = len(working(why.steps))
     if steps == 1:
         return ""
+    by = why.steps_by or ""
+    each = f", each {printable(by)}" if by.startswith(UP_TO) else ""
     if ran == 1:
         return f" (the only one of {count(steps)} in which a GPU ran{each})"
-    which = "median" if ran % 2 else "lower median" if ran > 2 else "shorter"
+    if ran % 2:
+        which = "median"
+    elif ran > 2:
+        which = "lower median"
+    else:
+        which = "shorter"
     if ran == steps:
         return f" (the {which} of {count(steps)}{each})"
     return (
@@ -191,133 +224,71 @@ def _of(found: Why) -> str:
     )
 
 
-def cut_off(found: Why) -> list[str]:
+def cut_off(why: Why) -> list[str]:
     """What is said of a span that probably begins with the end of work from before the
     window."""
     return [
-        one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely
+        finding.text
+        for finding in why.findings
+        if finding.rule == CUT_OFF and finding.why_likely
     ]
 
 
-def unrecorded(found: Why) -> list[str]:
+def unrecorded(why: Why) -> list[str]:
     """What is said of work of the window that is not in the trace."""
-    return [one.text for one in found.findings if one.rule == HOLES]
+    return [finding.text for finding in why.findings if finding.rule == HOLES]
 
 
-def qualified(found: Why) -> list[str]:
+def qualified(why: Why) -> list[str]:
     """What is said of work that ran and is not in the trace, wherever."""
-    return [*cut_off(found), *unrecorded(found)]
+    return [*cut_off(why), *unrecorded(why)]
 
 
-def _busy(found: Why, sums: Sums) -> str:
-    busy, gpus = sums["span"] - sums["idle"], len(found.devices)
-    who = "The GPU is busy" if gpus == 1 else f"The {count(gpus)} GPUs are busy"
-    if cut_off(found):
-        return f"{who} for {duration(busy)} of it, and longer with work from before the window."
-    share = percent(busy, sums["span"])
-    works = f"{who} {share} of {'the step' if steps_tell(found) else 'it'}"
-    if unrecorded(found):
-        works = (
-            works.replace(share, f"at least {share}")
-            + ", as some work was not recorded"
+def _busy(why: Why, sums: Sums) -> str:
+    busy_ns = sums["span"] - sums["idle"]
+    is_one = len(why.devices) == 1
+    gpus = "The GPU is" if is_one else f"The {count(len(why.devices))} GPUs are"
+    if cut_off(why):
+        return (
+            f"{gpus} busy for {duration(busy_ns)} of it, and longer with work from before the"
+            " window."
         )
-    if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
-        return f"{works}."
-    what = (
-        "it communicates and computes" if gpus == 1 else "they communicate and compute"
-    )
-    return f"{works}; for {duration(sums['exposed_comm'])} of that {what} nothing."
-
-
-def _idle(sums: Sums, gpus: int) -> str:
-    ns, name = max((sums[name], name) for name in IDLE)
-    if not ns:
-        never = "It is never idle." if gpus == 1 else "They are never idle."
-        return never if sums["span"] else ""
-    most = "all" if ns == sums["idle"] else duration(ns)
-    idle = duration(sums["idle"])
-    who = f"{idle} is idle" if gpus == 1 else f"Together they are idle for {idle}"
-    return f"{who}, {most} of it {IDLE[name].while_}."
-
-
-def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
-    """Classes and at most so many reasons, of the median step and of the span."""
-    columns = account_columns(found)
-
-    def known(names: Iterable[str]) -> list[str]:
-        return [name for name in names if any(sums[name] for _, sums in columns)]
-
-    reasons = sorted(known(IDLE), key=lambda name: [-sums[name] for _, sums in columns])
-    shown, rest = reasons[:most], reasons[most:]
-    rows = [_row(CLASSES[name], [name], columns) for name in known(PARTS)]
-    rows += [_row(f"  {IDLE[name].sentence}", [name], columns) for name in shown]
-    if rest:
-        rows.append(_row(f"  {plural(len(rest), 'other reason')}", rest, columns))
-    rows += [_row(HIDDEN[name], [name], columns) for name in known(HIDDEN)]
-    titles = [device_text(found)]
-    for title, sums in columns:
-        titles += [f"{title} {unit_of([sums['span']]).name}", "share"]
-    # The labels are cut, so that no figure has to be.
-    every = [titles, *rows]
-    figures = sum(
-        max(len(row[n]) for row in every) + len(GAP) for n in range(1, len(titles))
-    )
-    first, *lines = ([clip(row[0], max(1, width - figures)), *row[1:]] for row in every)
-    headed = [Column(title, left=not n) for n, title in enumerate(first)]
-    return table(headed, lines, width).split("\n")
-
-
-def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Classes, reasons and what is hidden in words, the largest reason first; of each
-    its time and the whole (ns) in every one of `account_columns`."""
-    columns = account_columns(found)
-    main = columns[0][1]
-    names = {name: CLASSES[name] for name in PARTS}
-    reasons = sorted(IDLE, key=lambda name: -main[name])
-    names |= {name: f"idle, {IDLE[name].sentence}" for name in reasons} | HIDDEN
-    return [
-        (text, [(sums[name], sums["span"]) for _, sums in columns])
-        for name, text in names.items()
-        if any(sums[name] for _, sums in columns)
-    ]
-
-
-def account_line(found: Why, most: int) -> str:
-    """The same in one line of so many cells: no class is left out to make room for a
-    reason."""
-    for names in (CLASSES, SHORT_CLASSES):
-        classes = _classes(found, names)
-        for parts in (_with_reasons(found, classes), classes):
-            if cells(BETWEEN.join(parts[: len(classes)])) <= most:
-                return joined(parts, most, BETWEEN)
-    return joined([classes[0], classes[-1], *classes[1:-1]], most, BETWEEN)
-
-
-def account_parts(found: Why) -> list[str]:
-    """Each class with its share, then the main reasons of the idle time."""
-    return _with_reasons(found, _classes(found, CLASSES))
-
-
-def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
-    _, sums = headline(found)
-    return [
-        f"{names[name]} {duration(sums[name])}, {percent(sums[name], sums['span'])}"
-        for name in PARTS
-        if sums[name]
-    ]
-
-
-def _with_reasons(found: Why, classes: list[str]) -> list[str]:
-    _, sums = headline(found)
-    reasons = sorted(
-        (name for name in IDLE if sums[name]), key=lambda name: -sums[name]
-    )
-    shown = [
-        f"{IDLE[name].short} {duration(sums[name])}" for name in reasons[:REASON_ROWS]
-    ]
+    share = percent(busy_ns, sums["span"])
+    whole = "the step" if steps_tell(why) else "it"
+    if unrecorded(why):
+        text = f"{gpus} busy at least {share} of {whole}, as some work was not recorded"
+    else:
+        text = f"{gpus} busy {share} of {whole}"
+    if sums["exposed_comm"] < MIN_COMM_SHARE * sums["span"]:
+        return f"{text}."
+    if is_one:
+        communicates = "it communicates and computes"
+    else:
+        communicates = "they communicate and compute"
     return (
-        [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
+        f"{text}; for {duration(sums['exposed_comm'])} of that {communicates} nothing."
     )
+
+
+def _idle(sums: Sums, devices: int) -> str:
+    reason = _largest_reason(sums)
+    if not sums[reason]:
+        never = "It is never idle." if devices == 1 else "They are never idle."
+        return never if sums["span"] else ""
+    idle = duration(sums["idle"])
+    text = f"{idle} is idle" if devices == 1 else f"Together they are idle for {idle}"
+    return f"{text}, {_part_of_idle(sums, reason)} of it {IDLE[reason].while_}."
+
+
+def _largest_reason(sums: Sums) -> str:
+    """The key of the reason of idle time with the most time, which may be 0."""
+    return max(IDLE, key=lambda name: (sums[name], name))
+
+
+def _part_of_idle(sums: Sums, reason: str) -> str:
+    if sums[reason] == sums["idle"]:
+        return "all"
+    return duration(sums[reason])
 
 
 HIDDEN = {
@@ -326,71 +297,201 @@ HIDDEN = {
 }
 
 
-def device_text(found: Why) -> str:
-    """The name of the one device, or how many there are."""
-    if len(found.devices) != 1:
-        return f"{count(len(found.devices))} GPUs together"
-    one = found.devices[0]
-    return printable(f"{device_label(one.device)} {one.name}".rstrip())
+class AccountColumn(NamedTuple):
+    """What an account is of: the median step, the span, or what was asked about."""
+
+    title: str
+    sums: Sums
 
 
-def account_columns(found: Why) -> list[tuple[str, Sums]]:
-    """What the account is told of, and its sums: the median step, if steps tell, and
-    the span."""
-    if found.about:
-        return [("time", totals(found.devices))]
-    whole = ("span", totals(found.devices))
-    if not steps_tell(found):
-        return [whole]
-    return [("step", totals(median_step(found.steps).devices)), whole]
+class AccountRow(NamedTuple):
+    """One class, reason or what is hidden, in words; `shares` are those of the
+    columns."""
+
+    text: str
+    shares: tuple[TimeShare, ...]
 
 
-def _row(
-    text: str, names: Sequence[str], columns: Sequence[tuple[str, Sums]]
+class TimeShare(NamedTuple):
+    """A part of a time; both in ns."""
+
+    ns: int
+    whole_ns: int
+
+
+def account_columns(why: Why) -> list[AccountColumn]:
+    """The median step, if steps tell, and the span; or only what was asked about."""
+    of_devices = totals(why.devices)
+    if why.about:
+        return [AccountColumn(title="time", sums=of_devices)]
+    span = AccountColumn(title="span", sums=of_devices)
+    if not steps_tell(why):
+        return [span]
+    of_step = totals(median_step(why.steps).devices)
+    return [AccountColumn(title="step", sums=of_step), span]
+
+
+def account_lines(why: Why, width: int, most: int = REASON_ROWS) -> list[str]:
+    """Classes and at most so many reasons, of the median step and of the span."""
+    columns = account_columns(why)
+    titles = [device_text(why)]
+    for column in columns:
+        titles += [f"{column.title} {unit_of([column.sums['span']]).name}", "share"]
+    rows = [*_account_cells(columns, most)]
+    # The labels are cut, so that no figure has to be.
+    _, *figures = zip(titles, *rows, strict=True)
+    figures_width = sum(max(map(len, cells)) + len(GAP) for cells in figures)
+    label_width = max(1, width - figures_width)
+    for cells in (titles, *rows):
+        cells[0] = clip(cells[0], label_width)
+    label, *of_figures = titles
+    drawn = [Column(label, left=True), *map(Column, of_figures)]
+    return table(drawn, rows, width).split("\n")
+
+
+def _account_cells(columns: Sequence[AccountColumn], most: int) -> Iterator[list[str]]:
+    """The cells of each row, with at most so many reasons: those without time are left
+    out."""
+    for name in _with_time(PARTS, columns):
+        yield _cells(CLASSES[name], [name], columns)
+    reasons = _with_time(IDLE, columns)
+    reasons.sort(key=lambda name: [-column.sums[name] for column in columns])
+    for name in reasons[:most]:
+        yield _cells(f"  {IDLE[name].sentence}", [name], columns)
+    others = reasons[most:]
+    if others:
+        yield _cells(f"  {plural(len(others), 'other reason')}", others, columns)
+    for name in _with_time(HIDDEN, columns):
+        yield _cells(HIDDEN[name], [name], columns)
+
+
+def _with_time(names: Iterable[str], columns: Sequence[AccountColumn]) -> list[str]:
+    """Those that take time in any column."""
+    return [name for name in names if any(column.sums[name] for column in columns)]
+
+
+def _cells(
+    text: str, names: Sequence[str], columns: Sequence[AccountColumn]
 ) -> list[str]:
     """The time of these classes or reasons together, in each column."""
     cells = [text]
-    for _, sums in columns:
-        ns, unit = sum(sums[name] for name in names), unit_of([sums["span"]])
-        cells += [unit.text(ns), percent(ns, sums["span"])] if ns else ["", ""]
+    for column in columns:
+        ns = sum(column.sums[name] for name in names)
+        if ns:
+            span_ns = column.sums["span"]
+            cells += [unit_of([span_ns]).text(ns), percent(ns, span_ns)]
+        else:
+            cells += ["", ""]
     return cells
 
 
-def ceiling_text(found: Why) -> str:
+def account_rows(why: Why) -> list[AccountRow]:
+    """Classes, reasons and what is hidden, the largest reason first."""
+    columns = account_columns(why)
+    main, *_ = columns
+    texts = {name: CLASSES[name] for name in PARTS}
+    for name in sorted(IDLE, key=lambda name: -main.sums[name]):
+        texts[name] = f"idle, {IDLE[name].sentence}"
+    texts |= HIDDEN
+    rows = []
+    for name in _with_time(texts, columns):
+        shares = [
+            TimeShare(ns=column.sums[name], whole_ns=column.sums["span"])
+            for column in columns
+        ]
+        rows.append(AccountRow(text=texts[name], shares=tuple(shares)))
+    return rows
+
+
+def account_line(why: Why, most: int) -> str:
+    """The same in one line of so many cells: no class is left out to make room for a
+    reason."""
+    sums = headline(why).sums
+    for names in (CLASSES, SHORT_CLASSES):
+        classes = _classes(sums, names)
+        for parts in (_with_reasons(sums, classes), classes):
+            if cells_of(BETWEEN.join(parts[: len(classes)])) <= most:
+                return joined(parts, most, BETWEEN)
+    *before, idle = classes
+    return joined([*before[:1], idle, *before[1:]], most, BETWEEN)
+
+
+def account_parts(why: Why) -> list[str]:
+    """Each class with its share, then the main reasons of the idle time."""
+    sums = headline(why).sums
+    return _with_reasons(sums, _classes(sums, CLASSES))
+
+
+def _classes(sums: Sums, names: Mapping[str, str]) -> list[str]:
+    return [
+        f"{names[name]} {duration(sums[name])}, {percent(sums[name], sums['span'])}"
+        for name in PARTS
+        if sums[name]
+    ]
+
+
+def _with_reasons(sums: Sums, classes: list[str]) -> list[str]:
+    """With the main reasons after the idle time, the last of the classes."""
+    names = sorted((name for name in IDLE if sums[name]), key=lambda name: -sums[name])
+    if not names:
+        return classes
+    main, *others = [
+        f"{IDLE[name].short} {duration(sums[name])}" for name in names[:REASON_ROWS]
+    ]
+    *before, idle = classes
+    return [*before, f"{idle}: {main}", *others]
+
+
+def device_text(why: Why) -> str:
+    """The name of the one device, or how many there are."""
+    if len(why.devices) != 1:
+        return f"{count(len(why.devices))} GPUs together"
+    (device,) = why.devices
+    return printable(f"{device_label(device.device)} {device.name}".rstrip())
+
+
+def ceiling_text(why: Why) -> str:
     """What better kernels could save, for the kernels for which that is known; else
     ""."""
-    known = found.ceiling
-    if not known or not known.known_ns:
+    ceiling = why.ceiling
+    if not ceiling or not ceiling.known_ns:
         return ""
+    kernels_ns = ceiling.known_ns + ceiling.unknown_ns
     return (
-        f"Better kernels of the same precision could save an estimated "
-        f"{duration(known.at_stake_ns)} of the {duration(known.known_ns)} whose work is known "
-        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time), "
-        f"and {duration(known.at_most_ns)} at most, by the rates of the data sheet."
+        "Better kernels of the same precision could save an estimated "
+        f"{duration(ceiling.at_stake_ns)} of the {duration(ceiling.known_ns)} whose work is known "
+        f"({percent(ceiling.known_ns, kernels_ns)} of the kernels' time), "
+        f"and {duration(ceiling.at_most_ns)} at most, by the rates of the data sheet."
     )
 
 
-def not_recorded(found: Why) -> str:
+def not_recorded(why: Why) -> str:
     """What was not recorded, and the option that records it, and whether the device is
     unknown, in one line; else "".
 
     `Not recorded: input shapes (record_shapes=True), memory events
     (profile_memory=True).`
     """
-    by = by_key(
-        (one for one in found.cannot_tell if one.record_with),
-        lambda one: one.record_with,
-    )
-    lacks = [
-        f"{', '.join({one.missing: 0 for one in own})} ({how})"
-        for how, own in by.items()
-    ]
-    between = "; " if any(", " in text for text in lacks) else ", "
-    where = " in what was read" if found.ends_early else ""
-    told = [f"Not recorded{where}: {between.join(lacks)}."] if lacks else []
-    if Unknown("ceiling", LISTED_DEVICE, "") in found.cannot_tell:
-        told.append("The table of peaks does not have this device.")
-    return " ".join(told)
+    sentences = []
+    lacks = _lacks(why.cannot_tell)
+    if lacks:
+        between = "; " if any(", " in lack for lack in lacks) else ", "
+        where = " in what was read" if why.ends_early else ""
+        sentences.append(f"Not recorded{where}: {between.join(lacks)}.")
+    if Unknown("ceiling", LISTED_DEVICE, "") in why.cannot_tell:
+        sentences.append("The table of peaks does not have this device.")
+    return " ".join(sentences)
+
+
+def _lacks(unknown: Iterable[Unknown]) -> list[str]:
+    """What is missing, each once, by the option that records it."""
+    can_be_recorded = [lack for lack in unknown if lack.record_with]
+    by_option = by_key(can_be_recorded, key=lambda lack: lack.record_with)
+    lacks = []
+    for option, of_option in by_option.items():
+        missing = dict.fromkeys(lack.missing for lack in of_option)
+        lacks.append(f"{', '.join(missing)} ({option})")
+    return lacks
 
 
 def covered_by(gap: Gap) -> str:
@@ -400,9 +501,9 @@ def covered_by(gap: Gap) -> str:
     return ", ".join(filter(None, layers)) or f"before {gap.next}"
 
 
-def listed(found: Why) -> Sequence[Gap]:
+def listed(why: Why) -> Sequence[Gap]:
     """The longest gaps that are worth a line."""
-    return [gap for gap in found.gaps if gap.dur_ns >= LISTED_NS]
+    return [gap for gap in why.gaps if gap.dur_ns >= LISTED_NS]
 
 
 def named(name: str) -> str:
@@ -410,45 +511,59 @@ def named(name: str) -> str:
     return CLASSES[name] if name in CLASSES else IDLE[name].sentence
 
 
-TOLD = 3  # in a sentence
-LONGEST_TOLD = 48
-BUSY = 0.8  # from this share of the time asked about on, the GPU itself is the limit
+MAX_NAMES = 3  # of a breakdown in a sentence
+MAX_NAME_CELLS = 48
+BUSY_SHARE = 0.8
+"""From this share of the time asked about on, the GPU itself is the limit."""
 
 
-def is_limit(found: Why) -> bool:
+def is_limit(why: Why) -> bool:
     """Whether the GPU is busy for most of what the answer is about."""
-    _, sums = headline(found)
-    return (
-        bool(found.devices) and sums["span"] - sums["idle"] >= BUSY * sums["span"] > 0
-    )
+    if not why.devices:
+        return False
+    sums = headline(why).sums
+    busy_ns = sums["span"] - sums["idle"]
+    return busy_ns >= BUSY_SHARE * sums["span"] > 0
 
 
-def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
-    """By what the time is divided, its parts, and the time that their shares are of."""
-    if (work := found.cpu_work) is not None:
-        return [(what, shares, work.whole_ns) for what, shares in cpu_parts(work)]
-    if (known := found.breakdown) is None:
+def breakdown_parts(why: Why) -> list[BreakdownPart]:
+    """Those that are not empty: of GPU time, or of CPU time if no GPU event was
+    recorded."""
+    if why.cpu_work is not None:
+        return cpu_parts(why.cpu_work)
+    if why.breakdown is None:
         return []
-    by_kernel = ("kernel", known.kernels, known.kernels_ns)
-    by_module = ("module or annotation", known.modules, known.modules_ns)
-    return [part for part in (by_kernel, by_module) if part[1]]
+    parts = (
+        BreakdownPart(
+            by="kernel",
+            shares=why.breakdown.kernels,
+            whole_ns=why.breakdown.kernels_ns,
+        ),
+        BreakdownPart(
+            by="module or annotation",
+            shares=why.breakdown.modules,
+            whole_ns=why.breakdown.modules_ns,
+        ),
+    )
+    return [part for part in parts if part.shares]
 
 
-def breakdown_text(found: Why, width: int = 0) -> str:
+def breakdown_text(why: Why, width: int = 0) -> str:
     """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %,
     ...`; "" where the GPU is not the limit. Names are cut, unless nobody sees that."""
-    longest = width if isinstance(width, Unseen) else LONGEST_TOLD
-    if found.cpu_work is not None:
-        return cpu_text(found.cpu_work, longest)
-    if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
+    name_cells = width if isinstance(width, Unseen) else MAX_NAME_CELLS
+    if why.cpu_work is not None:
+        return cpu_text(why.cpu_work, name_cells)
+    if why.breakdown is None or not why.breakdown.kernels or not is_limit(why):
         return ""
-    told = []
-    for what, some, whole in breakdown_parts(found):
-        parts = (
-            f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD]
-        )
-        told.append(f"by {what}: {', '.join(parts)}")
-    return f"GPU time {'; '.join(told)}."
+    texts = []
+    for part in breakdown_parts(why):
+        shares = [
+            f"{cut(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
+            for share in part.shares[:MAX_NAMES]
+        ]
+        texts.append(f"by {part.by}: {', '.join(shares)}")
+    return f"GPU time {'; '.join(texts)}."
 
 
 def main_reason(gap: Gap) -> str:

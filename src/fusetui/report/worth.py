@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from fusetui.analysis.why.model import (
     DOUBTFUL,
@@ -19,9 +18,17 @@ from fusetui.analysis.why.model import (
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.trace.model.ids import device_label
 
-MORE = 1.5  # times what is at stake
+EXCESS_FACTOR = 1.5
+"""From so many times what is at stake on, the worth needs a reason."""
+
 ZERO = "nothing"
-NEARLY = 0.01  # of what the headline tells: as much
+NEARLY = 0.01
+"""Lengths that differ by no more than this share of the headline's are as long."""
+
+MAX_DOUBTS = 3
+"""Devices, and the time after a change, of which a sentence says how much is not
+understood."""
+
 CONDITIONS = {
     "own_time": " if the CPU took no time between its calls",
     "one_worker": " if one worker process loaded the batches ahead, each as fast as now",
@@ -49,33 +56,44 @@ NONE = {
 """Why none has."""
 
 
-def worth_text(found: Why, one: Finding) -> str:
+def worth_text(why: Why, finding: Finding) -> str:
     """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or
     nothing; first of which other finding it is a part."""
-    wholes = (
-        n for n, other in enumerate(found.findings, 1) if other.rule == one.part_of
-    )
-    part = "".join(f"Part of finding {n}. " for n in islice(wholes, 1))
-    if one.at_stake_ns is None:
-        return part + WITHOUT.get(one.worth_note or "", "")
-    steps = len(found.steps) if found.worth_of == "step" else 1
-    ns = duration(one.at_stake_ns)
-    stake = f"At stake {ns}{' in all' if steps > 1 else ''}"
-    if one.worth_ns is None and one.worth_steps is None:
-        is_told = any(f" {ns}{end}" in f" {one.text}" for end in " .,;:")
-        why = WITHOUT.get(one.worth_note or "", "")
-        return f"{part}{'' if is_told else f'{stake}. '}{why}".rstrip()
-    return f"{part}{stake}, {worth_part(found, one)}{_excess(one, steps)}."
+    part = _part_text(why, finding)
+    without = WITHOUT.get(finding.worth_note or "", "")
+    if finding.at_stake_ns is None:
+        return part + without
+    steps = len(why.steps) if why.worth_of == "step" else 1
+    at_stake = duration(finding.at_stake_ns)
+    stake = f"At stake {at_stake}{' in all' if steps > 1 else ''}"
+    if finding.worth_ns is None and finding.worth_steps is None:
+        if not _says(finding.text, at_stake):
+            part += f"{stake}. "
+        return f"{part}{without}".rstrip()
+    return f"{part}{stake}, {worth_part(why, finding)}{_excess(finding, steps)}."
 
 
-def _excess(one: Finding, steps: int) -> str:
+def _part_text(why: Why, finding: Finding) -> str:
+    for number, whole in enumerate(why.findings, 1):
+        if whole.rule == finding.part_of:
+            return f"Part of finding {number}. "
+    return ""
+
+
+def _says(text: str, time: str) -> bool:
+    """Whether a time is in a text, as a word."""
+    return any(f" {time}{end}" in f" {text}" for end in " .,;:")
+
+
+def _excess(finding: Finding, steps: int) -> str:
     """Why a worth exceeds what is at stake in as many steps; blank where it does
     not."""
-    worth_in_all = (one.worth_ns or 0) * steps
-    at_stake = one.at_stake_ns or 0
-    if one.worth_note == "own_time" and worth_in_all > MORE * at_stake:
+    worth_in_all_ns = (finding.worth_ns or 0) * steps
+    at_stake_ns = finding.at_stake_ns or 0
+    is_of_own_time = finding.worth_note == "own_time"
+    if is_of_own_time and worth_in_all_ns > EXCESS_FACTOR * at_stake_ns:
         return ", as what else it does would then run beside the GPU"
-    if one.rule == "drained-by-sync" and worth_in_all > at_stake:
+    if finding.rule == "drained-by-sync" and worth_in_all_ns > at_stake_ns:
         return (
             ", as launch latency, waits for other launches and the time that these calls take to "
             "return would then be hidden too"
@@ -83,49 +101,61 @@ def _excess(one: Finding, steps: int) -> str:
     return ""
 
 
+def worth_part(why: Why, finding: Finding) -> str:
+    """`worth 402 ms of the step (33 %)`, of a finding that has one."""
+    if finding.worth_steps is not None:
+        return _worth_of_some(finding.worth_steps)
+    figure = worth_figure(finding)
+    if figure == ZERO:
+        return "worth nothing: other work limits the time"
+    most = "at most " if finding.worth_note in ("at_most", "no_batch_waits") else ""
+    condition = CONDITIONS.get(finding.worth_note or "", "")
+    share = percent(finding.worth_share or 0.0, 1)
+    return f"worth {most}{figure} {_whole(why)} ({share}){condition}"
+
+
+def _worth_of_some(some: SomeSteps) -> str:
+    """`worth 9 ms together in 2 of 8 steps, and nothing in most others`."""
+    together = " together" if some.steps > 1 else ""
+    others = "most others" if 2 * some.steps < some.of else "the median step"
+    return (
+        f"worth {duration(some.saved_ns)}{together} in {count(some.steps)} of "
+        f"{plural(some.of, 'step')}, and nothing in {others}{_longer(some)}"
+    )
+
+
 def _longer(some: SomeSteps) -> str:
     """`; 1 step becomes 6.8 ms longer, which leaves 4.3 ms`; blank where none does."""
     if not some.longer:
         return ""
-    steps, becomes = plural(some.longer, "step"), "becomes"
-    together = ""
-    if some.longer > 1:
-        becomes, together = "become", " together"
-    lost, left = duration(some.lost_ns), duration(some.net_ns)
-    return f"; {steps} {becomes} {lost} longer{together}, which leaves {left}"
+    lost = duration(some.lost_ns)
+    left = duration(some.net_ns)
+    if some.longer == 1:
+        change = f"1 step becomes {lost} longer"
+    else:
+        change = f"{plural(some.longer, 'step')} become {lost} longer together"
+    return f"; {change}, which leaves {left}"
 
 
-def worth_part(found: Why, one: Finding) -> str:
-    """`worth 402 ms of the step (33 %)`, of a finding that has one."""
-    if some := one.worth_steps:
-        together = " together" if some.steps > 1 else ""
-        others = "most others" if 2 * some.steps < some.of else "the median step"
-        return (
-            f"worth {duration(some.saved_ns)}{together} in {count(some.steps)} of "
-            f"{plural(some.of, 'step')}, and nothing in {others}{_longer(some)}"
-        )
-    if (figure := worth_figure(one)) == ZERO:
-        return "worth nothing: other work limits the time"
-    # What it is of, by its length unless the headline tells just that.
-    before, is_step, tells = (
-        found.worth_before_ns or 0,
-        found.worth_of == "step",
-        steps_tell(found),
-    )
-    told = median_step(found.steps).dur_ns if tells else totals(found.devices)["span"]
-    whole = "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
-    if is_step != tells or abs(before - told) > NEARLY * told:
-        length = duration(before)
-        # The headline's is from begin to end; of the only step no other ended before.
-        ends = " from end to end" if tells and len(found.steps) > 1 else ""
-        whole = (
-            f"of a step of {length}{ends}"
-            if is_step
-            else f"of the {length} from the first to the last GPU event"
-        )
-    most = "at most " if one.worth_note in ("at_most", "no_batch_waits") else ""
-    condition = CONDITIONS.get(one.worth_note or "", "")
-    return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){condition}"
+def _whole(why: Why) -> str:
+    """What a worth is of: with its length unless the headline tells just that."""
+    before_ns = why.worth_before_ns or 0
+    is_of_step = why.worth_of == "step"
+    is_headline_of_step = steps_tell(why)
+    if is_headline_of_step:
+        headline_ns = median_step(why.steps).dur_ns
+    else:
+        headline_ns = totals(why.devices)["span"]
+    is_as_long = abs(before_ns - headline_ns) <= NEARLY * headline_ns
+    if is_of_step == is_headline_of_step and is_as_long:
+        if is_of_step and len(why.steps) > 1:
+            return "a step"
+        return f"of the {why.worth_of}"
+    if not is_of_step:
+        return f"of the {duration(before_ns)} from the first to the last GPU event"
+    # The headline's is from begin to end; of the only step no other ended before.
+    ends = " from end to end" if is_headline_of_step and len(why.steps) > 1 else ""
+    return f"of a step of {duration(before_ns)}{ends}"
 
 
 def doubt(
@@ -134,40 +164,45 @@ def doubt(
     """What is not understood, where that is much."""
     if share <= DOUBTFUL:
         return
-    shares = [(one.residual_share, device_label(one.device)) for one in devices]
-    told = [
-        f"{percent(n, 1)} of the time of {device}"
-        for n, device in shares
-        if n > DOUBTFUL
-    ]
-    if share > max((n for n, _ in shares), default=0.0):
-        told.append(f"{percent(share, 1)} of the time after {then}")
-    yield f"Not understood: {several(told, 3)}. Nothing recorded explains these delays."
+    parts = []
+    for device in devices:
+        if device.residual_share > DOUBTFUL:
+            of_device = percent(device.residual_share, 1)
+            parts.append(f"{of_device} of the time of {device_label(device.device)}")
+    if share > max((device.residual_share for device in devices), default=0.0):
+        parts.append(f"{percent(share, 1)} of the time after {then}")
+    not_understood = several(parts, MAX_DOUBTS)
+    yield f"Not understood: {not_understood}. Nothing recorded explains these delays."
 
 
-def doubt_text(found: Why) -> str:
+def doubt_text(why: Why) -> str:
     """The same of all replays that findings rest on; blank where all is understood."""
-    return " ".join(doubt(found.residuals, found.residual_share or 0.0, "a change"))
+    return " ".join(doubt(why.residuals, why.residual_share or 0.0, "a change"))
 
 
-def worth_figure(one: Finding) -> str:
+def worth_figure(finding: Finding) -> str:
     """The time alone; blank where there is none."""
-    if one.worth_ns is None:
+    if finding.worth_ns is None:
         return ""
-    return duration(one.worth_ns) if (one.worth_share or 0.0) * NOTHING > 1 else ZERO
+    if (finding.worth_share or 0.0) * NOTHING <= 1:
+        return ZERO
+    return duration(finding.worth_ns)
 
 
-def replayed_text(found: Why) -> str:
+def replayed_text(why: Why) -> str:
     """What the first findings are worth together, or why none has a worth; blank for
     nothing."""
-    for one in found.findings:
-        if one.worth_note in NONE:
-            return NONE[one.worth_note]
-    if (both := found.together) is None:
+    for finding in why.findings:
+        if finding.worth_note in NONE:
+            return NONE[finding.worth_note]
+    together = why.together
+    if together is None:
         return ""
-    which = f"first {both.findings} findings" if both.findings > 1 else "first finding"
-    if any(one.worth_ns is None for one in found.findings[: both.findings]):
+    number = together.findings
+    which = f"first {number} findings" if number > 1 else "first finding"
+    if any(finding.worth_ns is None for finding in why.findings[:number]):
         which += " that can be replayed"
-    times = f"{duration(both.before_ns)} would take {duration(both.after_ns)}"
-    whole = "a step" if found.worth_of == "step" else "the span"
-    return f"With the {which} mended, {whole} of {times}."
+    whole = "a step" if why.worth_of == "step" else "the span"
+    before = duration(together.before_ns)
+    after = duration(together.after_ns)
+    return f"With the {which} mended, {whole} of {before} would take {after}."

@@ -3,7 +3,7 @@ where anybody sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from html import escape
 
 from fusetui.tables.table import ColumnTable, TableColumn
@@ -14,22 +14,32 @@ from fusetui.text.tables import TOP_ALL, Unseen, left_out
 from fusetui.text.tables import Column as Drawn
 from fusetui.text.tables import table as aligned
 
-ROWS, WIDTH = 10, 100  # of a repr
+REPR_ROWS = 10
+REPR_WIDTH = 100
+
 DIGITS = 4
-ORDER = {"file": 0, "short": 1}  # of texts
-LONGEST = 40  # cells of a text in the middle of a line
+FIRST_TEXTS = ("file", "short")
+"""Texts that stand before others."""
+
+MAX_TEXT_CELLS = 40
+"""Of a text that is not in the last column."""
 
 
 def drawn(table: ColumnTable) -> str:
     """Its size, and the first rows of the columns that a person sees first."""
-    more = left_out(len(table) - ROWS, "row", "")
-    shown = lines(seen_first(table.top(ROWS)), WIDTH)
-    said = [printable(sentence) for sentence in table.left_out]
-    return "\n".join([_head(table), shown, *(m[:-3] for m in more), *said])
+    shown = seen_first(table.top(REPR_ROWS))
+    texts = [_head(table), lines(shown, REPR_WIDTH)]
+    rest = len(table) - REPR_ROWS
+    if rest > 0:
+        texts.append(f"... and {plural(rest, 'more row')}")
+    texts += [printable(sentence) for sentence in table.left_out]
+    return "\n".join(texts)
 
 
 def _head(table: ColumnTable) -> str:
-    return f"{table.name}: {plural(len(table), 'row')}, {plural(len(table.columns), 'column')}"
+    rows = plural(len(table), "row")
+    columns = plural(len(table.columns), "column")
+    return f"{table.name}: {rows}, {columns}"
 
 
 def listed(table: ColumnTable, most: int, width: int) -> str:
@@ -38,41 +48,59 @@ def listed(table: ColumnTable, most: int, width: int) -> str:
     if not len(table):
         return f"no {table.name}"
     shown = table.top(most) if most else table
-    return "\n".join(
-        [lines(shown, width), *left_out(len(table) - len(shown), "row", TOP_ALL)]
-    )
+    rest = left_out(len(table) - len(shown), "row", TOP_ALL)
+    return "\n".join([lines(shown, width), *rest])
 
 
 def seen_first(table: ColumnTable) -> ColumnTable:
     """The columns that a person sees without asking: figures, then texts."""
     chosen = [column for column in table.columns if column.name in table.first]
-    chosen.sort(key=lambda column: (column.kind == "text", ORDER.get(column.name, 2)))
+    chosen.sort(key=_order)
     return table.select(column.name for column in chosen)
+
+
+def _order(column: TableColumn) -> tuple[bool, int]:
+    if column.name in FIRST_TEXTS:
+        place = FIRST_TEXTS.index(column.name)
+    else:
+        place = len(FIRST_TEXTS)
+    return column.kind == "text", place
 
 
 def lines(table: ColumnTable, width: int) -> str:
     """All rows, below the names of the columns without units. Where space is short and
     somebody looks, the last column is cut, and columns are left out from the right, but
-    for the first text."""
+    for the first one and the first text (and the one after it, if that is the file)."""
     is_unseen = isinstance(width, Unseen)
-    longest = None if is_unseen else LONGEST
-    cells = [texts(column, longest) for column in table.columns[:-1]]
-    cells += [texts(column, None) for column in table.columns[-1:]]
-    texts_at = [n for n, column in enumerate(table.columns) if column.kind == "text"]
-    kept = (
-        {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]}
-        if texts_at
-        else {0}
-    )
-    columns = [
-        Drawn(
-            without_unit(column.name),
-            column.kind == "text",
-            0 if number in kept else number,
+    kept = _kept_columns(table)
+    columns = []
+    cells = []
+    for number, column in enumerate(table.columns):
+        columns.append(
+            Drawn(
+                without_unit(column.name),
+                left=column.kind == "text",
+                spare=0 if number in kept else number,
+            )
         )
-        for number, column in enumerate(table.columns)
+        is_last = number == len(table.columns) - 1
+        text_cells = None if is_unseen or is_last else MAX_TEXT_CELLS
+        cells.append(texts(column, text_cells))
+    rows = [*zip(*cells, strict=True)]
+    return aligned(columns, rows, None if is_unseen else width)
+
+
+def _kept_columns(table: ColumnTable) -> set[int]:
+    """The numbers of those that are never left out."""
+    of_texts = [
+        number for number, column in enumerate(table.columns) if column.kind == "text"
     ]
-    return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
+    if not of_texts:
+        return {0}
+    first_text, *others = of_texts
+    if table.names[first_text] == "file":
+        return {0, first_text, *others[:1]}
+    return {0, first_text}
 
 
 def without_unit(name: str) -> str:
@@ -80,12 +108,12 @@ def without_unit(name: str) -> str:
     return name.removesuffix("_ns")
 
 
-def texts(column: TableColumn, longest: int | None = None) -> list[str]:
-    """Its values for people; "" for none."""
-    return [_text(column, value, longest) for value in column.to_list()]
+def texts(column: TableColumn, most: int | None = None) -> list[str]:
+    """Its values for people, each text in at most so many cells; "" for none."""
+    return [_text(column, value, most) for value in column.to_list()]
 
 
-def _text(column: TableColumn, value: object, longest: int | None) -> str:
+def _text(column: TableColumn, value: object, most: int | None) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -93,34 +121,39 @@ def _text(column: TableColumn, value: object, longest: int | None) -> str:
     if isinstance(value, int):
         return duration(value) if column.name.endswith("_ns") else count(value)
     if isinstance(value, float):
-        return (
-            percent(value, 1)
-            if column.name.startswith("share")
-            else significant(value, DIGITS)
-        )
-    shown = printable(str(value))
-    return shown if longest is None else middle_clip(shown, longest)
+        if column.name.startswith("share"):
+            return percent(value, 1)
+        return significant(value, DIGITS)
+    text = printable(str(value))
+    return text if most is None else middle_clip(text, most)
 
 
-def table_html(table: ColumnTable, most: int = ROWS) -> str:
+def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     """The same as HTML, for notebooks: no scripts, and whatever a name holds is
     text."""
     shown = seen_first(table.top(most))
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
-
-    def line(tag: str, values: Iterable[str]) -> str:
-        row = "".join(
-            f'<{tag} style="text-align: {side}">{escape(printable(value))}</{tag}>'
-            for side, value in zip(sides, values, strict=True)
-        )
-        return f"<tr>{row}</tr>"
-
+    titles = [without_unit(name) for name in shown.names]
     rows = zip(*(texts(column) for column in shown.columns), strict=True)
-    said = "".join(
-        f"<p>{escape(printable(sentence))}</p>" for sentence in table.left_out
+    body = "".join(_html_row("td", row, sides) for row in rows)
+    left_out_of_it = "".join(
+        f"<p>{_as_html(sentence)}</p>" for sentence in table.left_out
     )
     return (
-        f"<table><caption>{escape(printable(_head(table)))}</caption>"
-        f"<thead>{line('th', map(without_unit, shown.names))}</thead>"
-        f"<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>{said}"
+        f"<table><caption>{_as_html(_head(table))}</caption>"
+        f"<thead>{_html_row('th', titles, sides)}</thead>"
+        f"<tbody>{body}</tbody></table>{left_out_of_it}"
     )
+
+
+def _html_row(tag: str, values: Sequence[str], sides: Sequence[str]) -> str:
+    """`sides`: to which side each cell is aligned."""
+    cells = [
+        f'<{tag} style="text-align: {side}">{_as_html(value)}</{tag}>'
+        for side, value in zip(sides, values, strict=True)
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _as_html(text: str) -> str:
+    return escape(printable(text))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fusetui import Error
-from fusetui.tables.table import AT_ONCE, ColumnTable, Kind, TableColumn
+from fusetui.tables.table import ROWS_AT_ONCE, ColumnTable, Kind, TableColumn
 from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.trace.new_file import new_file
 
@@ -65,9 +65,9 @@ def _rows(
 ) -> Iterator[str]:
     """The lines of many rows at once; each distinct text is quoted once."""
     quoted = [[*map(quote, column.texts or ())] for column in table.columns]
-    for begin in range(0, len(table), AT_ONCE):
+    for begin in range(0, len(table), ROWS_AT_ONCE):
         values = [
-            _values(column.take(slice(begin, begin + AT_ONCE)), texts, missing)
+            _values(column.take(slice(begin, begin + ROWS_AT_ONCE)), texts, missing)
             for column, texts in zip(table.columns, quoted, strict=True)
         ]
         yield "".join(map(line, zip(*values, strict=True)))
@@ -183,7 +183,7 @@ def to_pandas(table: ColumnTable) -> Any:
     def values(column: TableColumn) -> Any:
         if column.kind == "text":
             texts = pandas.Series([*(column.texts or ()), None], dtype=text).array
-            return texts.take(np.where(column.there, column.values, len(texts) - 1))
+            return texts.take(np.where(column.has_value, column.values, len(texts) - 1))
         if column.known is None:
             return column.values
         if column.kind == "float":

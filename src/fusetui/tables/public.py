@@ -141,7 +141,7 @@ def renamed(table: str, column: str, file: Spec) -> str:
 
 def _below(name: str, parts: Sequence[TableColumn]) -> TableColumn:
     always = all(part.known is None for part in parts)
-    known = None if always else np.concatenate([part.there for part in parts])
+    known = None if always else np.concatenate([part.has_value for part in parts])
     if parts[0].texts is None:
         return TableColumn(
             name, np.concatenate([part.values for part in parts]), None, known

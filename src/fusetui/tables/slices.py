@@ -16,90 +16,106 @@ from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 
 KINDS = tuple(role.name.lower() for role in Role)
+"""What a slice is called, by the number of its role."""
+
+FROM_KERNEL_NAME: dict[str, Callable[[KernelName], str | None]] = {
+    "short": lambda decoded: decoded.short,
+    "family": lambda decoded: decoded.family,
+    "kernel_op": lambda decoded: decoded.op,
+    "dtype": lambda decoded: FROM_NAME["dtype"](decoded) or None,
+    "collective": lambda decoded: decoded.collective,
+}
+"""Columns that the names of GPU events fill."""
 
 
 def slices(trace: Trace, first: frozenset[str]) -> Table:
     """`parent` and `launch` are rows of this table; `first`: as in Table."""
     length = trace.recorded()
-    track, name = trace.track[:length], trace.name[:length]
-    launch, op = trace.launch[:length], trace.op[:length]
-    gpu = np.zeros(length, dtype=np.bool_)
-    gpu[trace.gpu_rows] = True
-    on_gpu = np.array(
+    track = trace.track[:length]
+    launch = trace.launch[:length]
+    op = trace.op[:length]
+    is_gpu_event = np.zeros(length, dtype=np.bool_)
+    is_gpu_event[trace.gpu_rows] = True
+    is_gpu_track = np.array(
         [lane.layer in GPU_LAYERS for lane in trace.tracks], dtype=np.bool_
-    )[track]
-    host, device = np.where(on_gpu, -1, track), np.where(on_gpu, track, -1)
-    steps = steps_of(trace)
-    step = steps.at(trace.start[np.where(launch >= 0, launch, np.arange(length))])
-    step = np.where(gpu & (launch < 0), -1, step)
+    )
+    on_gpu = is_gpu_track[track]
+    host_track = np.where(on_gpu, -1, track)
+    gpu_track = np.where(on_gpu, track, -1)
+    pids = [str(lane.pid) for lane in trace.tracks]
+    tids = [str(lane.tid) for lane in trace.tracks]
     columns = (
         TableColumn("row", np.arange(length, dtype=np.int64)),
-        _text("name", name, trace.names),
-        _text("category", trace.cat[:length], trace.categories),
-        _text("kind", trace.role[:length], KINDS),
+        _texts("name", trace.name[:length], trace.names),
+        _texts("category", trace.cat[:length], trace.categories),
+        _texts("kind", trace.role[:length], KINDS),
         TableColumn("start_ns", trace.start[:length] - trace.begin_ns),
         TableColumn("dur_ns", trace.dur[:length]),
-        _text("lane", track, [lane.label for lane in trace.tracks]),
-        _some("process", host, [str(lane.pid) for lane in trace.tracks]),
-        _some("thread", host, [str(lane.tid) for lane in trace.tracks]),
-        _some("device", device, [str(lane.pid) for lane in trace.tracks]),
-        _some("stream", device, [str(lane.tid) for lane in trace.tracks]),
-        _number("depth", trace.depth[:length]),
-        _row("parent", trace.parent[:length]),
-        _row("correlation", trace.correlation[:length]),
-        _row("launch", launch),
-        _some("op", np.where(op >= 0, trace.name[op], -1), trace.names),
-        _number(
-            "step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0
-        ),
-        *_decoded(trace, np.where(gpu, name, -1)),
+        _texts("lane", track, [lane.label for lane in trace.tracks]),
+        _optional_texts("process", host_track, pids),
+        _optional_texts("thread", host_track, tids),
+        _optional_texts("device", gpu_track, pids),
+        _optional_texts("stream", gpu_track, tids),
+        _numbers("depth", trace.depth[:length]),
+        _optional_rows("parent", trace.parent[:length]),
+        _optional_rows("correlation", trace.correlation[:length]),
+        _optional_rows("launch", launch),
+        _optional_texts("op", np.where(op >= 0, trace.name[op], -1), trace.names),
+        _steps(trace, is_gpu_event),
+        *_decoded(trace, is_gpu_event),
     )
     return Table("slices", columns, first)
 
 
-def _decoded(trace: Trace, names: Values) -> list[TableColumn]:
+def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
+    """The number of the step during which each slice begins, or the launch of a GPU
+    event; of one without a launch none is known."""
+    steps = steps_of(trace)
+    rows = np.arange(len(is_gpu_event))
+    launch = trace.launch[: len(rows)]
+    has_launch = launch >= 0
+    place = steps.at(trace.start[np.where(has_launch, launch, rows)])
+    known = (place >= 0) & (has_launch | ~is_gpu_event)
+    numbers = np.array([*steps.numbers, -1], dtype=np.int64)  # the last of no step
+    return _numbers("step", numbers[np.where(known, place, -1)], known)
+
+
+def _decoded(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
     """What the names of GPU events say; every name is decoded once."""
-    used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    used[names] = True
-    found = [
-        decode(name) if use else None
-        for name, use in zip(trace.names, used, strict=False)
+    names = np.where(is_gpu_event, trace.name[: len(is_gpu_event)], -1)
+    is_used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    is_used[names] = True
+    decoded_names = [
+        decode(name) if used else None
+        for name, used in zip(trace.names, is_used[:-1].tolist(), strict=True)
     ]
     columns = []
-    for field, text in SAYS.items():
-        said = [text(one) if one else None for one in found]
-        numbers = {
-            one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))
-        }
-        of_name = np.array([*(numbers.get(one, -1) if one else -1 for one in said), -1])
-        columns.append(_some(field, of_name[names], [*numbers]))
+    for column, text_of in FROM_KERNEL_NAME.items():
+        numbers: dict[str, int] = {}  # by text
+        of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
+        for number, decoded in enumerate(decoded_names):
+            text = text_of(decoded) if decoded is not None else None
+            if text:
+                of_name[number] = numbers.setdefault(text, len(numbers))
+        columns.append(_optional_texts(column, of_name[names], list(numbers)))
     return columns
 
 
-SAYS: dict[str, Callable[[KernelName], str | None]] = {
-    "short": lambda found: found.short,
-    "family": lambda found: found.family,
-    "kernel_op": lambda found: found.op,
-    "dtype": lambda found: FROM_NAME["dtype"](found) or None,
-    "collective": lambda found: found.collective,
-}
+def _numbers(name: str, values: Values, known: Flags | None = None) -> TableColumn:
+    return TableColumn(name, values.astype(np.int64), texts=None, known=known)
 
 
-def _number(name: str, values: Values, known: Flags | None = None) -> TableColumn:
-    return TableColumn(name, values.astype(np.int64), None, known)
-
-
-def _row(name: str, values: Values) -> TableColumn:
+def _optional_rows(name: str, values: Values) -> TableColumn:
     """Numbers of which those below 0 stand for none."""
-    return _number(name, np.maximum(values, -1), values >= 0)
+    return _numbers(name, np.maximum(values, -1), known=values >= 0)
 
 
-def _text(name: str, values: Values, texts: Sequence[str]) -> TableColumn:
-    return TableColumn(name, values.astype(np.int32), tuple(texts))
+def _texts(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
+    return TableColumn(name, numbers.astype(np.int32), tuple(texts))
 
 
-def _some(name: str, values: Values, texts: Sequence[str]) -> TableColumn:
+def _optional_texts(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
     """The texts with these numbers, of which those below 0 stand for none."""
-    known = values >= 0
-    numbers = np.where(known, values, len(texts)).astype(np.int32)
-    return TableColumn(name, numbers, (*texts, ""), known)
+    known = numbers >= 0
+    with_blank = np.where(known, numbers, len(texts)).astype(np.int32)
+    return TableColumn(name, with_blank, (*texts, ""), known)

@@ -27,53 +27,84 @@ if TYPE_CHECKING:
 
 Specs = tuple[Spec, ...]
 FILE = Spec(
-    "file", "text", "the trace, as it was named; where several were given", False, True
+    name="file",
+    kind="text",
+    meaning="the trace, as it was named; where several were given",
+    first=True,
 )
 BY: Final = {
     "shape": ("name", "op", "inputs"),
-    **{by: (by,) for by in ("name", "op", "module", "family", "stream", "step")},
+    "name": ("name",),
+    "op": ("op",),
+    "module": ("module",),
+    "family": ("family",),
+    "stream": ("stream",),
+    "step": ("step",),
 }
 """What identifies a group of kernels, by what they are grouped by."""
 
 
 def columns_of(table: str, by: str = "name") -> Specs:
     """The columns of a table; `by`: what kernels or ops are grouped by."""
-    parts: tuple[str, ...] = (table,)
+    specs: list[Spec] = []
+    for section in _sections_of(table, by):
+        specs += _sections()[section]
+    if table == "gaps":
+        specs += _idle_specs("dur_ns", optional=False)
+    elif table == "ranks":
+        specs += _idle_specs("idle_ns", optional=True)
+    return tuple(specs)
+
+
+def _sections_of(table: str, by: str) -> list[str]:
+    """The parts of columns.txt that a table has."""
     if table == "kernels":
-        parts = (*BY[by], "spread", "work", *(["decoded"] if "name" in BY[by] else []))
-    elif table == "ops":
-        parts = ("name", *(["inputs"] if by == "shape" else []), "spread", "of_ops")
-    found = [spec for part in parts for spec in _sections()[part]]
-    if whole := {"gaps": "dur_ns", "ranks": "idle_ns"}.get(table):
-        found += [
-            Spec(
-                f"idle_{name}_ns",
-                "int",
-                f"of {whole}: {reason.sentence}",
-                table == "ranks",
-            )
-            for name, reason in IDLE.items()
-        ]
-    return tuple(found)
+        sections = [*BY[by], "spread", "work"]
+        return [*sections, "decoded"] if "name" in BY[by] else sections
+    if table == "ops":
+        names = ["name", "inputs"] if by == "shape" else ["name"]
+        return [*names, "spread", "of_ops"]
+    return [table]
+
+
+def _idle_specs(whole: str, *, optional: bool) -> list[Spec]:
+    """Of the columns of each reason of idle time, which is a part of `whole`."""
+    return [
+        Spec(
+            name=f"idle_{reason}_ns",
+            kind="int",
+            meaning=f"of {whole}: {words.sentence}",
+            optional=optional,
+        )
+        for reason, words in IDLE.items()
+    ]
 
 
 @cache
 def _sections() -> dict[str, Specs]:
     """The parts of columns.txt by name."""
     text = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8")
-    kinds: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
+    _, *sections = text.split("\n[")
+    specs_by_name = {}
+    for section in sections:
+        name, lines = section.split("]\n", 1)
+        specs_by_name[name] = tuple(_spec(line) for line in lines.strip().splitlines())
+    return specs_by_name
 
-    def spec(line: str) -> Spec:
-        name, kind, meaning = line.split(maxsplit=2)
-        known = kinds[kind.rstrip("?")]
-        return Spec(
-            name.rstrip("*"), known, meaning, kind.endswith("?"), name.endswith("*")
-        )
 
-    sections = (section.split("]\n", 1) for section in text.split("\n[")[1:])
-    return {
-        name: tuple(map(spec, lines.strip().splitlines())) for name, lines in sections
-    }
+KINDS: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
+
+
+def _spec(line: str) -> Spec:
+    """A line of columns.txt: `name* kind? meaning`, see Spec for `*` and `?`."""
+    name, kind, meaning = line.split(maxsplit=2)
+    return Spec(
+        name=name.rstrip("*"),
+        kind=KINDS[kind.rstrip("?")],
+        meaning=meaning,
+        optional=kind.endswith("?"),
+        first=name.endswith("*"),
+    )
 
 
 Records = list[dict[str, Any]]
@@ -96,20 +127,20 @@ class TableRequest(msgspec.Struct, frozen=True):
     part: Selection = Selection()  # of gaps
 
 
-def made(name: str, trace: Trace, asked: TableRequest | None = None) -> Table:
+def made(name: str, trace: Trace, request: TableRequest | None = None) -> Table:
     """One of TABLES. Raises NotThere if a part was asked for that is not in the
     trace."""
     if name == "slices":
         from fusetui.tables.slices import slices
 
-        return slices(
-            trace, frozenset(spec.name for spec in columns_of(name) if spec.first)
-        )
-    chosen = asked or TableRequest()
-    answer = MAKERS[name](trace, chosen)
+        first = frozenset(spec.name for spec in columns_of(name) if spec.first)
+        return slices(trace, first)
+    request = request or TableRequest()
+    columns = columns_of(name, request.by)
+    answer = MAKERS[name](trace, request)
     if not isinstance(answer, PartialRecords):
-        return table_of(name, columns_of(name, chosen.by), answer)
-    table = table_of(name, columns_of(name, chosen.by), answer.records)
+        return table_of(name, columns, answer)
+    table = table_of(name, columns, answer.records)
     return msgspec.structs.replace(table, left_out=answer.left_out)
 
 
@@ -118,118 +149,135 @@ def ranks_table(answer: JobAnswer) -> Table:
     records = []
     for row in answer.ranks:
         record = {**msgspec.structs.asdict(row), "memory_peak": row.memory_peak_bytes}
-        if (worst := row.worst_wait) is not None:
-            record |= {"wait_name": worst.name, "wait_start_ns": worst.start_ns}
-            record |= {"wait_ns": worst.wait_ns, "wait_rank": worst.for_rank}
+        worst_wait = row.worst_wait
+        if worst_wait is not None:
+            record["wait_name"] = worst_wait.name
+            record["wait_start_ns"] = worst_wait.start_ns
+            record["wait_ns"] = worst_wait.wait_ns
+            record["wait_rank"] = worst_wait.for_rank
         if row.idle_ns is not None:
-            record |= {f"idle_{name}_ns": row.idle.get(name, 0) for name in IDLE}
+            record |= _idle_columns(row.idle)
         records.append(record)
     return table_of("ranks", columns_of("ranks"), records)
 
 
-def _kernels(trace: Trace, asked: TableRequest) -> Records:
+def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
+    """A column for each reason, of the times (ns) of those that have any."""
+    return {f"idle_{reason}_ns": idle.get(reason, 0) for reason in IDLE}
+
+
+def _kernels(trace: Trace, request: TableRequest) -> Records:
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
     from fusetui.report.groups import kernels_json
 
-    groups = kernel_groups(trace, jobs(trace, given=dict(asked.peaks)), asked.by)
-    rows = _plain(kernels_json(groups, asked.by, ()).kernels)
+    kernel_jobs = jobs(trace, given=dict(request.peaks))
+    groups = kernel_groups(trace, kernel_jobs, request.by)
+    rows = _plain(kernels_json(groups, request.by, ()).kernels)
     for row in rows:
         decoded = row.pop("decoded", None) or {}
-        row |= {
-            key: row.get(key, value) for key, value in decoded.items() if key != "op"
-        }
+        kernel_op = decoded.pop("op", None)
+        for key, value in decoded.items():
+            row.setdefault(key, value)
         if "name" in row:
-            row |= {"short": row.get("short") or short_name(row["name"])}
-            row["kernel_op"] = decoded.get("op")
+            row["short"] = row.get("short") or short_name(row["name"])
+            row["kernel_op"] = kernel_op
     return rows
 
 
-def _ops(trace: Trace, asked: TableRequest) -> Records:
+def _ops(trace: Trace, request: TableRequest) -> Records:
     from fusetui.analysis.questions.groups import op_groups
 
-    return [{"captured": False, **row} for row in _plain(op_groups(trace, asked.by))]
+    return [{"captured": False, **row} for row in _plain(op_groups(trace, request.by))]
 
 
-def _modules(trace: Trace, asked: TableRequest) -> PartialRecords:
+def _modules(trace: Trace, request: TableRequest) -> PartialRecords:
     from fusetui.report.program import outside_modules
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
 
-    times = module_times(origins(trace), asked.expand)
+    times = module_times(origins(trace), request.expand)
     return PartialRecords(
         records=_plain(times.modules), left_out=outside_modules(times)
     )
 
 
-def _lines(trace: Trace, asked: TableRequest) -> PartialRecords:
+def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
     from fusetui.analysis.why.causes import idle_causes
     from fusetui.report.program import outside_functions
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
     causes = idle_causes(trace)
-    times = function_times(origins(trace), asked.file, causes, asked.by == "line")
+    by_line = request.by == "line"
+    times = function_times(origins(trace), request.file, causes, by_line)
     return PartialRecords(
         records=_plain(times.functions), left_out=outside_functions(times)
     )
 
 
-def _gaps(trace: Trace, asked: TableRequest) -> Records:
+def _gaps(trace: Trace, request: TableRequest) -> Records:
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
-    found = accounted(trace, msgspec.structs.replace(asked.part, all_gaps=True))
-    return [
-        {
-            **msgspec.structs.asdict(gap),
-            "device": str(gap.device),
-            "mostly": main_reason(gap),
-            **{f"idle_{name}_ns": gap.idle.get(name, 0) for name in IDLE},
-            "row": event,
-            "launch": _row(launch),
-        }
-        for gap, (event, launch) in zip(found.gaps, found.gap_rows, strict=True)
-    ]
+    why = accounted(trace, msgspec.structs.replace(request.part, all_gaps=True))
+    records = []
+    for gap, (event, launch) in zip(why.gaps, why.gap_rows, strict=True):
+        records.append(
+            {
+                **msgspec.structs.asdict(gap),
+                "device": str(gap.device),
+                "mostly": main_reason(gap),
+                **_idle_columns(gap.idle),
+                "row": event,
+                "launch": _known(launch),
+            }
+        )
+    return records
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.launches import thread_launches
 
-    return [
-        {
-            "process": str(one.process),
-            "thread": str(one.thread),
-            **msgspec.structs.asdict(call),
-        }
-        for one in thread_launches(trace)
-        for call in one.calls
-    ]
+    records = []
+    for thread in thread_launches(trace):
+        for calls in thread.calls:
+            records.append(
+                {
+                    "process": str(thread.process),
+                    "thread": str(thread.thread),
+                    **msgspec.structs.asdict(calls),
+                }
+            )
+    return records
 
 
 def _collectives(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.collectives import collectives_of
 
-    found = collectives_of(trace)
-    each = zip(found.told, found.rows.tolist(), found.issued.tolist(), strict=True)
-    return [
-        {
-            "collective": told.name,
-            "process_group": told.group.name,
-            "group_size": told.group.size or None,
-            "dtype": told.dtype or None,
-            "bytes": _row(told.bytes),
-            "sequence": _row(told.sequence),
-            "peer": _row(told.peer),
-            "issued_ns": issued - trace.begin_ns,
-            "start_ns": int(trace.start[row]) - trace.begin_ns,
-            "dur_ns": int(trace.dur[row]),
-            "kernel": trace.name_of(row),
-            "row": row,
-        }
-        for told, row, issued in each
-    ]
+    collectives = collectives_of(trace)
+    rows = collectives.rows.tolist()
+    issued = collectives.issued.tolist()
+    records = []
+    for collective, row, issued_ns in zip(collectives.told, rows, issued, strict=True):
+        records.append(
+            {
+                "collective": collective.name,
+                "process_group": collective.group.name,
+                "group_size": collective.group.size or None,
+                "dtype": collective.dtype or None,
+                "bytes": _known(collective.bytes),
+                "sequence": _known(collective.sequence),
+                "peer": _known(collective.peer),
+                "issued_ns": issued_ns - trace.begin_ns,
+                "start_ns": int(trace.start[row]) - trace.begin_ns,
+                "dur_ns": int(trace.dur[row]),
+                "kernel": trace.name_of(row),
+                "row": row,
+            }
+        )
+    return records
 
 
 def _findings(trace: Trace, _: TableRequest) -> Records:
@@ -237,11 +285,11 @@ def _findings(trace: Trace, _: TableRequest) -> Records:
 
     return [
         {
-            **msgspec.structs.asdict(one),
-            "remedy": one.try_,
-            "evidence_rows": [*one.evidence],
+            **msgspec.structs.asdict(finding),
+            "remedy": finding.try_,
+            "evidence_rows": [*finding.evidence],
         }
-        for one in why(trace, Selection()).findings
+        for finding in why(trace, Selection()).findings
     ]
 
 
@@ -249,16 +297,19 @@ def _steps(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 
-    rows = zip(steps_of(trace).numbers, _plain(summary(trace).steps), strict=True)
-    return [{"number": number, **row} for number, row in rows]
+    numbers = steps_of(trace).numbers
+    steps = _plain(summary(trace).steps)
+    return [
+        {"number": number, **step} for number, step in zip(numbers, steps, strict=True)
+    ]
 
 
 def _plain(records: object) -> Records:
-    found: Records = msgspec.to_builtins(records)
-    return found
+    plain: Records = msgspec.to_builtins(records)
+    return plain
 
 
-def _row(number: int) -> int | None:
+def _known(number: int) -> int | None:
     """-1 stands for none."""
     return number if number >= 0 else None
 

@@ -21,8 +21,12 @@ DTYPES: dict[Kind, type[np.generic]] = {
     "float": np.float64,
     "bool": np.bool_,
 }
-LARGEST = 2**63
-AT_ONCE = 10_000  # rows that are taken apart at once
+MAX_INT = 2**63
+"""A column holds integers below it, from its negative on."""
+
+MAX_FLOAT = 1e308
+ROWS_AT_ONCE = 10_000
+"""So many rows become objects of Python at once."""
 
 
 class NoColumn(Error, KeyError):  # noqa: N818
@@ -59,14 +63,17 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
     def kind(self) -> Kind:
         if self.texts is not None:
             return "text"
-        return next(
-            kind for kind, dtype in DTYPES.items() if self.values.dtype == dtype
-        )
+        for kind, dtype in DTYPES.items():
+            if self.values.dtype == dtype:
+                return kind
+        raise TypeError(f"{self.name} has values of the type {self.values.dtype}.")
 
     @property
-    def there(self) -> Flags:
+    def has_value(self) -> Flags:
         """Which rows have a value."""
-        return np.ones(len(self), dtype=np.bool_) if self.known is None else self.known
+        if self.known is None:
+            return np.ones(len(self), dtype=np.bool_)
+        return self.known
 
     def take(self, rows: Rows | slice) -> TableColumn:
         """Some rows, in this order."""
@@ -75,16 +82,15 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
 
     def to_list(self) -> list[Any]:
         """Each value as Python has it, None for none."""
-        found: list[Any] = self.values.tolist()
+        values: list[Any] = self.values.tolist()
         if self.texts is not None:
-            found = [self.texts[number] for number in found]
-        if self.known is not None:
-            is_known = self.known.tolist()
-            found = [
-                value if there else None
-                for value, there in zip(found, is_known, strict=True)
-            ]
-        return found
+            values = [self.texts[number] for number in values]
+        if self.known is None:
+            return values
+        return [
+            value if is_known else None
+            for value, is_known in zip(values, self.known.tolist(), strict=True)
+        ]
 
     def to_numpy(self) -> NDArray[Any]:
         """Numbers as they are, a masked array where some may be missing; of texts an
@@ -92,11 +98,9 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
         if self.texts is None and self.known is None:
             return self.values
         if self.texts is None:
-            return np.ma.MaskedArray(self.values, ~self.there)
-        found = np.array([*self.texts, None], dtype=object)[
-            np.where(self.there, self.values, -1)
-        ]
-        return np.asarray(found)
+            return np.ma.MaskedArray(self.values, ~self.has_value)
+        texts = np.array([*self.texts, None], dtype=object)  # the last for no value
+        return np.asarray(texts[np.where(self.has_value, self.values, -1)])
 
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
@@ -114,13 +118,12 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Each row, by the names of the columns."""
-        for begin in range(0, len(self), AT_ONCE):
-            part = slice(begin, begin + AT_ONCE)
-            lists = [column.take(part).to_list() for column in self.columns]
-            yield from (
-                dict(zip(self.names, row, strict=True))
-                for row in zip(*lists, strict=True)
-            )
+        names = self.names
+        for begin in range(0, len(self), ROWS_AT_ONCE):
+            part = slice(begin, begin + ROWS_AT_ONCE)
+            columns = [column.take(part).to_list() for column in self.columns]
+            for row in zip(*columns, strict=True):
+                yield dict(zip(names, row, strict=True))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,32 +133,34 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
     def column(self, name: str) -> TableColumn:
         """The column of this name, which may be without its unit (`dur`). Raises
         NoColumn."""
-        for called in (name, f"{name}_ns"):
+        for full_name in (name, f"{name}_ns"):
             for column in self.columns:
-                if column.name == called:
+                if column.name == full_name:
                     return column
         if name == "file":
             raise NoColumn(
                 f"{self.name} has no column file: only rows of several traces have one."
             )
-        near = get_close_matches(name, self.names, 1)
-        known = (
-            f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
-        )
-        raise NoColumn(f"{self.name} has no column {name}{known}")
+        hint = f", only {', '.join(self.names)}."
+        for similar in get_close_matches(name, self.names, n=1):
+            hint = f": did you mean {similar}?"
+        raise NoColumn(f"{self.name} has no column {name}{hint}")
 
     def select(self, names: str | Iterable[str], *more: str) -> Self:
         """These columns, in this order, each once: `select("name")`, `select("name",
         "count")` or `select(["name", "count"])`. Raises NoColumn."""
-        asked = (names, *more) if isinstance(names, str) else (*names, *more)
-        columns = tuple(map(self.column, dict.fromkeys(asked)))
-        return replace(self, columns=columns, first=frozenset(c.name for c in columns))
+        chosen = (names, *more) if isinstance(names, str) else (*names, *more)
+        columns = tuple(self.column(name) for name in dict.fromkeys(chosen))
+        return replace(
+            self,
+            columns=columns,
+            first=frozenset(column.name for column in columns),
+        )
 
     def take(self, rows: Rows | slice) -> Self:
         """Some rows, in this order."""
-        return replace(
-            self, columns=tuple(column.take(rows) for column in self.columns)
-        )
+        columns = tuple(column.take(rows) for column in self.columns)
+        return replace(self, columns=columns)
 
     def top(self, number: int) -> Self:
         """The first rows. Raises ValueError for a negative number."""
@@ -167,32 +172,46 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         """By one column, texts from a to z and others from the largest on, unless
         `descending` says otherwise; rows without a value last. Raises NoColumn."""
         column = self.column(name)
-        down = column.kind != "text" if descending is None else descending
-        rows, ranks = np.arange(len(column)), column.values
-        if (texts := column.texts) is not None:  # their places in the alphabet
-            places = np.argsort(sorted(range(len(texts)), key=texts.__getitem__))
-            ranks = places[column.values]
-        order = np.argsort(ranks, kind="stable")
-        if down:  # equal ones stay in their order
-            order = rows[::-1][np.argsort(ranks[::-1], kind="stable")][::-1]
-        there = column.there[order]
-        return self.take(np.concatenate([order[there], rows[~column.there]]))
+        is_down = column.kind != "text" if descending is None else descending
+        values = column.values
+        if column.texts is not None:
+            values = _places_in_alphabet(column.texts)[values]
+        if is_down:  # equal ones stay in their order
+            ascending_backwards = np.argsort(values[::-1], kind="stable")[::-1]
+            order = len(values) - 1 - ascending_backwards
+        else:
+            order = np.argsort(values, kind="stable")
+        with_value = order[column.has_value[order]]
+        without_value = np.flatnonzero(~column.has_value)
+        return self.take(np.concatenate([with_value, without_value]))
+
+
+def _places_in_alphabet(texts: Sequence[str]) -> Rows:
+    """At which place each text stands; shape [texts]."""
+    sorted_numbers = sorted(range(len(texts)), key=texts.__getitem__)
+    return np.argsort(sorted_numbers)
 
 
 def column_of(spec: Spec, values: Sequence[Any]) -> TableColumn:
     """None stands for none, as does a number that the type cannot hold."""
-    numbers: dict[str, int] = {}
+    texts: tuple[str, ...] | None = None
     if spec.kind == "text":
-        of_text = [numbers.setdefault(_text(value), len(numbers)) for value in values]
-        array: Values = np.array(of_text, dtype=np.int32)
+        of_rows = [_text(value) for value in values]
+        texts = tuple(dict.fromkeys(of_rows))
+        numbers = {text: number for number, text in enumerate(texts)}
+        array: Values = np.array([numbers[text] for text in of_rows], dtype=np.int32)
     else:
         fit = FIT[spec.kind]
         values = [None if value is None else fit(value) for value in values]
         array = np.array([value or 0 for value in values], dtype=DTYPES[spec.kind])
     known = np.array([value is not None for value in values], dtype=np.bool_)
-    is_always_there = not spec.optional and known.all()
-    texts = tuple(numbers) if spec.kind == "text" else None
-    return TableColumn(spec.name, array, texts, None if is_always_there else known)
+    is_always_known = not spec.optional and known.all()
+    return TableColumn(
+        name=spec.name,
+        values=array,
+        texts=texts,
+        known=None if is_always_known else known,
+    )
 
 
 def _text(value: object) -> str:
@@ -202,7 +221,8 @@ def _text(value: object) -> str:
 
 
 FIT: dict[Kind, Callable[[Any], float | None]] = {
-    "int": lambda value: int(value) if -LARGEST <= value < LARGEST else None,
-    "float": lambda value: float(value) if abs(value) < 1e308 else None,
+    "int": lambda value: int(value) if -MAX_INT <= value < MAX_INT else None,
+    "float": lambda value: float(value) if abs(value) < MAX_FLOAT else None,
     "bool": bool,
 }
+"""The value as the column holds it, None if it cannot."""

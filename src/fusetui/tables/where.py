@@ -50,30 +50,33 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
 
 
 def _holds(table: ColumnTable, part: Written) -> Flags:
-    flags: Flags
-    if pattern := pattern_of(part):
-        flags = _any(
-            table, lambda column: _of_texts(column, partial(matching, pattern.text))
-        )
+    pattern = pattern_of(part)
+    if pattern:
+        matches = partial(matching, pattern.text)
+        flags = _any(table, partial(_of_texts, test=matches))
     elif not part.field:
         word = Word("", part.text.strip('"') or part.text)
         flags = _any(table, partial(_contains, word=word))
-    elif part.sign in COMPARED:
-        return _compared(_columns(table, part.field)[0], part)
     else:
-        flags = np.logical_or.reduce(
-            [_is(one, part) for one in _columns(table, part.field)]
-        )
-    return flags ^ (part.excluded ^ (part.sign == "!="))
+        first_column, *more_columns = _columns(table, part.field)
+        if part.sign in COMPARED:
+            return _compared(first_column, part)
+        flags = _is(first_column, part)
+        for column in more_columns:
+            flags = flags | _is(column, part)
+    is_negated = part.excluded ^ (part.sign == "!=")
+    return flags ^ is_negated
 
 
 def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
     """Those that a field stands for, at least one."""
-    names = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
-    names = (
-        names or [name for name in FIRST_OF.get(field, ()) if name in table.names][:1]
-    )
-    return [table.column(name) for name in names or [field]]
+    any_of = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
+    if any_of:
+        return [table.column(name) for name in any_of]
+    for name in FIRST_OF.get(field, ()):
+        if name in table.names:
+            return [table.column(name)]
+    return [table.column(field)]  # without its unit, or there is none
 
 
 def _compared(column: TableColumn, part: Written) -> Flags:
@@ -85,7 +88,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
         )
     bound = bound_of(part, _number(column, part))
     flags = column.values > bound.value if bound.above else column.values < bound.value
-    return ((flags ^ bound.excluded ^ part.excluded) & column.there) ^ part.excluded
+    return ((flags ^ bound.excluded ^ part.excluded) & column.has_value) ^ part.excluded
 
 
 def _is(column: TableColumn, part: Written) -> Flags:
@@ -97,26 +100,24 @@ def _is(column: TableColumn, part: Written) -> Flags:
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
-        return np.equal(column.values, part.value == "true") & column.there
-    return np.equal(column.values, _number(column, part)) & column.there
+        return np.equal(column.values, part.value == "true") & column.has_value
+    return np.equal(column.values, _number(column, part)) & column.has_value
 
 
 def _number(column: TableColumn, part: Written) -> float:
     """A number; of a column in ns also a time with its unit. Raises WrongQuery."""
-    ns = parse_time(part.value) if column.name.endswith("_ns") else None
+    is_time = column.name.endswith("_ns")
+    ns = parse_time(part.value) if is_time else None
     try:
         value = float(part.value) if ns is None else ns
     except ValueError:
         value = math.nan
     if math.isfinite(value):
         return int(value) if value == int(value) else value
-    example = (
-        "50us"
-        if column.name.endswith("_ns")
-        else "0.5"
-        if column.kind == "float"
-        else "10"
-    )
+    if is_time:
+        example = "50us"
+    else:
+        example = "0.5" if column.kind == "float" else "10"
     raise WrongQuery(f"{part.field} is followed by a number: {part.field} > {example}")
 
 
@@ -130,14 +131,14 @@ def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> 
     """The rows whose text passes; each text is tested once."""
     if not len(column):
         return np.zeros(0, dtype=np.bool_)
-    flags: Flags = test(column.texts or ())[column.values] & column.there
+    flags: Flags = test(column.texts or ())[column.values] & column.has_value
     return flags
 
 
 def _any(table: ColumnTable, test: Callable[[TableColumn], Flags]) -> Flags:
     """The rows of which some text passes."""
-    found = np.zeros(len(table), dtype=np.bool_)
+    passes = np.zeros(len(table), dtype=np.bool_)
     for column in table.columns:
         if column.kind == "text":
-            found |= test(column)
-    return found
+            passes |= test(column)
+    return passes

@@ -20,7 +20,7 @@ from tests.analysis.servers import (
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving
-from fusetui.analysis.serving.parts import repetition
+from fusetui.analysis.serving.layers import Repetition, repetition
 from fusetui.trace import Trace, open_trace
 
 SERVER = Server()
@@ -235,18 +235,18 @@ def test_layers_in_the_order_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("names", "expected"),
     [
-        ([0, 1, 2, 1, 2, 1, 2, 3], (1, 2, 3)),
-        ([1, 1, 2, 1, 1, 2, 1, 1, 2], (0, 3, 3)),
-        ([1, 1, 1, 1], (0, 1, 4)),
+        ([0, 1, 2, 1, 2, 1, 2, 3], Repetition(first=1, period=2, count=3)),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 2], Repetition(first=0, period=3, count=3)),
+        ([1, 1, 1, 1], Repetition(first=0, period=1, count=4)),
         ([1, 2, 3, 4], None),
         ([1, 2, 1, 2, 3, 4, 5, 6], None),
         ([], None),
     ],
 )
-def test_repetition(names: list[int], found: tuple[int, int, int] | None) -> None:
-    assert repetition(np.array(names, dtype=np.int64)) == found
+def test_repetition(names: list[int], expected: Repetition | None) -> None:
+    assert repetition(np.array(names, dtype=np.int64)) == expected
 
 
 def test_the_bubble_adds_up(tmp_path: Path) -> None:

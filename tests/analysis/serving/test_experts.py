@@ -10,7 +10,7 @@ from tests.analysis.servers import GEMM, call, cpu, gpu, opened
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving
-from fusetui.analysis.serving.parts import experts_of
+from fusetui.analysis.serving.experts import experts_of
 from fusetui.trace import Trace, open_trace
 
 Event = dict[str, Any]

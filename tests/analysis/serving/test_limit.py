@@ -14,8 +14,10 @@ from fusetui.analysis.graphs.captures import replays
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase
 from fusetui.analysis.serving.config import NoConfig, config_of, read_config
-from fusetui.analysis.serving.limit import Limit, cache_of, limit_of
+from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of
+from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
+from fusetui.analysis.serving.products import WeightShape
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
 
@@ -28,7 +30,7 @@ CONFIG = {
     "torch_dtype": "bfloat16",
 }
 """Of Qwen3-8B."""
-QKV = (4096, (32 + 2 * 8) * 128)
+QKV = WeightShape(k=4096, n=(32 + 2 * 8) * 128)
 K, N, BATCH = 16384, 32768, 32
 MI300_BYTES_PER_S = 5325 * 10**9
 MI300_BF16 = 1307.4e12
@@ -106,7 +108,9 @@ def test_a_cache_without_room_for_the_tokens_is_not_one(tmp_path: Path) -> None:
     assert (found.kv_bytes, len(found.cannot_tell)) == (None, 1)
 
 
-def cache_by(tmp_path: Path, shapes: list[tuple[int, int]], **changed: Any) -> Any:
+def cache_by(
+    tmp_path: Path, shapes: list[WeightShape], **changed: Any
+) -> KeysAndValues:
     trace = opened(tmp_path / "a.json", mm(1))
     return cache_of(trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed}))
 
@@ -118,12 +122,12 @@ def test_keys_and_values_by_the_configuration(tmp_path: Path) -> None:
 
 
 def test_heads_divided_over_ranks(tmp_path: Path) -> None:
-    found = cache_by(tmp_path, [(4096, (8 + 2 * 2) * 128)])
+    found = cache_by(tmp_path, [WeightShape(k=4096, n=(8 + 2 * 2) * 128)])
     assert found.bytes_per_token == 147_456 // 4
 
 
 def test_a_configuration_of_another_model(tmp_path: Path) -> None:
-    found = cache_by(tmp_path, [(5120, 7168)])
+    found = cache_by(tmp_path, [WeightShape(k=5120, n=7168)])
     assert found.bytes_per_token is None
     assert "it is of another model" in found.missing
     # 32 heads of queries and 2 x 8 of keys and values

@@ -67,7 +67,7 @@ kind."""
 LONGEST: Final = 60  # characters of a name in a message
 
 
-class Fit(msgspec.Struct, frozen=True):
+class CaptureMatch(msgspec.Struct, frozen=True):
     """How a replay agrees with a capture."""
 
     problem: str = ""  # why it does not; "" if it does
@@ -89,7 +89,7 @@ def kernels_alone(
     return replace(nodes, rows=rows), replace(capture, calls=calls, kernels=texts)
 
 
-def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
+def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> CaptureMatch:
     """Compares each node with its call, or if there are more of one than of the other,
     each kernel with its launch. `there` is the trace of the capture."""
     if len(nodes) != len(capture):
@@ -101,11 +101,13 @@ def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
         problem = (
             f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
         )
-        return Fit(problem, min(len(nodes), len(capture)))
+        return CaptureMatch(problem, min(len(nodes), len(capture)))
     return _compared(trace, nodes, capture, there)
 
 
-def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
+def _compared(
+    trace: Trace, nodes: Nodes, capture: Capture, there: Trace
+) -> CaptureMatch:
     by_name, confirmed = True, 0
     rows, calls = nodes.rows.tolist(), capture.calls.tolist()
     for at, (row, call, kernel) in enumerate(
@@ -120,22 +122,22 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
             name, wanted = (
                 clip(n, LONGEST, "...") for n in (trace.name_of(row), wanted)
             )
-            return Fit(
+            return CaptureMatch(
                 f"node {at + 1} is {name}, and the capture has {wanted}{more}", at
             )
         by_name &= named
         confirmed += agrees is True
     if not by_name and confirmed * SHARE < len(rows):
-        return Fit(
+        return CaptureMatch(
             "the capture does not name its kernels, and too few are of a known kind", 0
         )
     forks = capture.forks and not nodes.numbered
     if forks and not by_name:
-        return Fit(
+        return CaptureMatch(
             "the capture uses several streams, whose order on the device is not recorded",
             0,
         )
-    return Fit(by_name=by_name, forks=forks)
+    return CaptureMatch(by_name=by_name, forks=forks)
 
 
 def _agree(
@@ -226,7 +228,7 @@ def choose(
 
 def _of_step(
     count: int,
-    matching: Mapping[int, Fit],
+    matching: Mapping[int, CaptureMatch],
     sizes: Sequence[CaptureSize],
     asked: CaptureSize,
 ) -> list[Chosen]:
@@ -251,7 +253,9 @@ def _of_step(
 
 
 def _comparable(
-    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
+    matching: Mapping[int, CaptureMatch],
+    sizes: Sequence[CaptureSize],
+    asked: CaptureSize,
 ) -> tuple[list[int | None], int | None]:
     """The sizes and the batch in tokens, if they are known of all that match, else in
     requests."""
@@ -266,7 +270,7 @@ def _comparable(
 
 
 def _size(
-    matching: Mapping[int, Fit], sizes: Sequence[int | None], batch: int | None
+    matching: Mapping[int, CaptureMatch], sizes: Sequence[int | None], batch: int | None
 ) -> tuple[int | None, str]:
     """The size of the captures that a step of this batch replays, or why none fits."""
     known = {sizes[n] for n in matching}
@@ -292,7 +296,7 @@ def _refusal(
     trace: Trace,
     there: Trace,
     nodes: Nodes,
-    fits: Sequence[Fit],
+    fits: Sequence[CaptureMatch],
     captures: Sequence[Capture],
 ) -> str:
     """Where the capture that agrees longest differs first."""

@@ -83,7 +83,7 @@ class Graphs(msgspec.Struct, frozen=True):
     kernels: tuple[bytes, ...] = ()
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ScannedFile(msgspec.Struct, frozen=True):
     """What is known of a file in that state; None: it was not looked at, or not
     searched."""
 
@@ -107,14 +107,14 @@ class File(msgspec.Struct, frozen=True):
 class Index(msgspec.Struct, frozen=True):
     """The record of a folder, by the names of its files."""
 
-    files: dict[str, Seen]
+    files: dict[str, ScannedFile]
 
 
 def _looked_at(
     files: Sequence[File],
     field: Literal["pids", "graphs"],
     look: Callable[[File], object],
-) -> list[Seen]:
+) -> list[ScannedFile]:
     """What is known of each file; `look` finds what is not, or None. Of a file that has
     changed nothing is known. The records in which anything is new are written."""
     records = {
@@ -123,11 +123,11 @@ def _looked_at(
     }
     loaded = {of: record and record.load(Index) for of, record in records.items()}
     known = {folder: found.files if found else {} for folder, found in loaded.items()}
-    found, changed = list[Seen](), set[str]()
+    found, changed = list[ScannedFile](), set[str]()
     for file in files:
         seen = known[file.folder].get(file.name)
         if seen is None or seen.state != file.state:
-            seen = Seen(file.state)
+            seen = ScannedFile(file.state)
         if getattr(seen, field) is None and (new := look(file)) is not None:
             seen = known[file.folder][file.name] = replace(seen, **{field: new})
             changed.add(file.folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import median_low
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +22,7 @@ from fusetui.analysis.memory.findings import MemoryFinding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
 from fusetui.analysis.memory.layout import Waste, layout, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
+from fusetui.trace.model.quantiles import lower_median
 from fusetui.trace.snapshot.columns import Snapshot
 
 AT = ("peak", "end", "oom")
@@ -334,7 +334,7 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     ]
     if not ranks:
         return ()
-    median = median_low([rank.peak_allocated_bytes for rank in ranks])
+    median = lower_median([rank.peak_allocated_bytes for rank in ranks])
     ranks = [
         replace(rank, from_median_bytes=rank.peak_allocated_bytes - median)
         for rank in ranks

@@ -20,6 +20,7 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.quantiles import median
 
 OWNER = r"GPU (\d{1,9})(?: .{0,40})?"
 CLOCK, POWER = "SM clock", "power"
@@ -74,7 +75,7 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _until(self) -> Int64s:
         """Until when each value holds; shape [values]."""
         time = self.counter.time
-        usual = int(np.median(np.diff(time))) if len(time) > 1 else 0
+        usual = median(np.diff(time)) if len(time) > 1 else 0
         holds = min(STALE * max(usual, 1), LONGEST_NS)
         found: Int64s = np.minimum(
             np.append(time[1:], np.iinfo(np.int64).max), time + holds

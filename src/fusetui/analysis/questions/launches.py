@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
-from fusetui.analysis.questions.totals import Groups, grouped, percentile
+from fusetui.analysis.questions.totals import Groups, grouped
 from fusetui.text.patterns import LONGEST_NAME, late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -27,6 +27,7 @@ from fusetui.trace.model.ids import Id, device_label, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.quantiles import percentiles_of_runs
 
 if TYPE_CHECKING:
     from fusetui.trace.layout.counters import Counter
@@ -52,7 +53,7 @@ class Calls(msgspec.Struct, frozen=True):
     count: int
     total_ns: int
     mean_ns: int  # rounded down
-    p99_ns: int  # percentiles as in `spread.Spread`
+    p99_ns: int  # see trace/model/quantiles.py
     max_ns: int
     share: float | None  # of the thread's time
     events: int  # GPU events that they launched
@@ -174,8 +175,10 @@ def _figures(
     within it."""
     dur = trace.dur[rows]
     count, total = np.diff(groups.begins), groups.sums(dur)
+    ascending = dur[groups.order]
     most = [
-        percentile(dur[groups.order], groups.begins[:-1], count, n) for n in (99, 100)
+        percentiles_of_runs(ascending, groups.begins[:-1], count, percent)
+        for percent in (99, 100)
     ]
     shares = [ns / span_ns if span_ns else None for ns in total.tolist()]
     columns = (of.tolist() for of in (count, total, total // count, *most))

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import percentiles_of_runs
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of at least one duration in nanoseconds, rounded down to integers.
-    Percentiles are interpolated between the two nearest durations, as with numpy's
-    "linear" method; the median of an even count is the mean of the middle two."""
+    The median and the percentiles are those of trace/model/quantiles.py."""
 
     count: int
     total_ns: int
@@ -86,20 +86,8 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
         "mean_ns": total // np.maximum(count, 1),
     }
     for field, percent in percentiles.items():
-        columns[field] = percentile(sorted_dur, first, count, percent)
+        columns[field] = percentiles_of_runs(sorted_dur, first, count, percent)
     return columns
-
-
-def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
-    """The percentile of each run of sorted durations, `count` of them from `first`
-    on."""
-    if not len(count):
-        return dur
-    place, part = np.divmod((count - 1) * percent, 100)
-    low = first + place
-    high = np.minimum(low + 1, first + count - 1)
-    found: Int64s = dur[low] + (dur[high] - dur[low]) * part // 100
-    return found
 
 
 class KernelTotal(Spread, frozen=True):

@@ -37,13 +37,13 @@ from fusetui.analysis.replay.whatif import (
     StepEffect,
     differs,
     is_certain,
-    median,
 )
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import once
+from fusetui.trace.model.quantiles import lower_median
 
 ALL_WAIT = SYNCHRONOUS | {"all_to_all"}
 OF_ONE = re.compile(r"\s*(\d+)\s*:(.+)", re.DOTALL)
@@ -217,7 +217,9 @@ def _answer(
     )
     bounds = all(isinstance(each.change, Unsynced) for each in asked)
     never_waits = "loader_never_waits" in notes
-    is_open = not never_waits and differs(median(new[counted]), median(latest[counted]))
+    is_open = not never_waits and differs(
+        lower_median(new[counted]), lower_median(latest[counted])
+    )
     certain = all(part.is_certain for part in parts) and not max(shares)
     uncertainty = round(_uncertainty(facts))
     (was, waited), (then, waits) = (
@@ -234,8 +236,8 @@ def _answer(
     return msgspec.structs.replace(
         nothing,
         steps=tuple(StepEffect(*one) for one in steps),
-        before_ns=median(old[counted]),
-        after_ns=median(new[counted]),
+        before_ns=lower_median(old[counted]),
+        after_ns=lower_median(new[counted]),
         ranks=tuple(ranks),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
         uncertainty_ns=uncertainty,

@@ -39,6 +39,7 @@ from fusetui.trace.model.arrays import Flags, Floats, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover
+from fusetui.trace.model.quantiles import median
 
 ASSUMED_GRAPH_LAUNCH_NS = 10_000
 """What a call that launches a graph takes, if the trace has none."""
@@ -167,7 +168,7 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
     trace = draft.trace
     graph_launches_ns = trace.dur[graph_calls(trace)]
     if len(graph_launches_ns):
-        launch_ns = int(np.median(graph_launches_ns))
+        launch_ns = median(graph_launches_ns)
     else:
         launch_ns = ASSUMED_GRAPH_LAUNCH_NS
         draft.notes.append("graph_launch_assumed")

@@ -40,6 +40,7 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import upper_median
 
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not
@@ -334,7 +335,7 @@ def _lay_items(
 
 
 def _switches(items: Items, latency: Int64s) -> Int64s:
-    """The usual switch of each stream (ns): the median from the end of an item to the
+    """The usual switch of each stream (ns): the upper median from the end of an item to the
     start of the next one, of those that had been launched long enough before and start
     soon."""
     switches = np.zeros(len(items.streams), dtype=np.int64)
@@ -344,9 +345,9 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
         start = items.start[first:stop][1:]
         was_ready = ready[first:stop][1:] <= end_before
         gap_ns = (start - end_before)[was_ready]
-        gap_ns = np.sort(gap_ns[gap_ns <= MAX_SWITCH_NS])
+        gap_ns = gap_ns[gap_ns <= MAX_SWITCH_NS]
         if len(gap_ns):
-            switches[stream] = max(0, gap_ns[len(gap_ns) // 2])
+            switches[stream] = max(0, upper_median(gap_ns))
     return switches
 
 

@@ -34,6 +34,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import once
+from fusetui.trace.model.quantiles import lower_median
 
 UNKNOWN = 0.20
 """Above this share that is not understood there is no answer; see DOUBTFUL."""
@@ -139,9 +140,9 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
     before = np.diff(recorded_bounds)
     after = np.diff(replayed.bounds)
-    before_ns = median(before[places])
-    after_ns = median(after[places])
-    latest_ns = median(np.diff(replayed.late_bounds)[places])
+    before_ns = lower_median(before[places])
+    after_ns = lower_median(after[places])
+    latest_ns = lower_median(np.diff(replayed.late_bounds)[places])
 
     devices = residuals_of(trace)
     recorded_route = route_to(graph, graph.recorded)
@@ -158,7 +159,9 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         scaled_share = _scaled_share(trace, graph, parsed, replayed, other_end)
         if is_understood and scaled_share >= MIN_SCALED_SHARE:
             other_bounds = (other_end.bounds, other_end.late_bounds)
-            other_ns = [median(np.diff(bounds)[places]) for bounds in other_bounds]
+            other_ns = [
+                lower_median(np.diff(bounds)[places]) for bounds in other_bounds
+            ]
             between_ns = (
                 min(after_ns, latest_ns, *other_ns),
                 max(after_ns, latest_ns, *other_ns),
@@ -309,11 +312,6 @@ def told_steps(trace: Trace, by: str | None = None) -> Rows:
         places = np.arange(len(steps))
     behind_first = places[places > 0]
     return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
-
-
-def median(lengths: Int64s) -> int:
-    """The shorter one of the middle two."""
-    return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
 def _limit(trace: Trace, replayed: _Replayed, places: Rows) -> tuple[PathRow, ...]:

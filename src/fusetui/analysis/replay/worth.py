@@ -27,7 +27,6 @@ from fusetui.analysis.replay.whatif import (
     events_unknown,
     is_certain,
     leaves_waits_out,
-    median,
     told_steps,
 )
 from fusetui.analysis.why.model import (
@@ -50,6 +49,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
 from fusetui.trace.model.memo import once
+from fusetui.trace.model.quantiles import lower_median
 
 MAX_REPLAYED_NODES = 6_000_000
 """For all findings of a trace together, unless their gains are asked for: about 2 s."""
@@ -97,7 +97,7 @@ def with_worth(
         unknown_shares.append(after.unknown_share)
 
     steps = len(steps_of(trace, by))
-    usual_ns = median(before.lengths)
+    usual_ns = lower_median(before.lengths)
     ranks = [
         _rank(
             finding,
@@ -168,8 +168,8 @@ def _result(
 
 
 def _combined(before: ReplayResult, after: ReplayResult, findings: int) -> Together:
-    before_ns = median(before.lengths)
-    after_ns = median(after.lengths)
+    before_ns = lower_median(before.lengths)
+    after_ns = lower_median(after.lengths)
     return Together(findings, before_ns, after_ns, before_ns - after_ns)
 
 
@@ -223,9 +223,9 @@ def _with_gain(
 
     Where that is next to nothing, the answer may be that nothing is known, or that few
     steps gain."""
-    usual_ns = median(before.lengths)
+    usual_ns = lower_median(before.lengths)
     mean_gain_ns = int((before.lengths - after.lengths).mean())
-    gain_ns = max(0, usual_ns - median(after.lengths))
+    gain_ns = max(0, usual_ns - lower_median(after.lengths))
     some_steps = _some_steps(before, after)
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
     if gain_ns * NOTHING <= usual_ns or few_steps_gain:
@@ -239,7 +239,9 @@ def _with_gain(
         trace, before.unknown_share, after.unknown_share
     ):
         note = None
-    if note is None and differs(median(after.lengths), median(after.latest)):
+    if note is None and differs(
+        lower_median(after.lengths), lower_median(after.latest)
+    ):
         note = "at_most"
     return replace(
         finding,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,8 +22,13 @@ from fusetui.analysis.why.idle_time import told_of
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import lower_median
 
 HOST = "host_"
+"""How reasons of idle time begin that are what the CPU did."""
+
+HOST_SYNC = "host_sync"
+
 KINDS = (
     ("detokenizing", r"detoken|tokeniz"),
     ("sampling", r"sampl|logits|argmax|top_?k|top_?p"),
@@ -32,14 +38,19 @@ KINDS = (
 )
 """What the CPU does, by the words of the servers' own functions; the first that
 fits."""
-LONGEST_NAME = 400
+
+WAITING = "waiting"
+OTHER = "other"
+
+MAX_NAME_LENGTH = 400
+"""Characters of a name that are searched."""
 
 
-class Doing(msgspec.Struct, frozen=True):
+class GapActivity(msgspec.Struct, frozen=True):
     """What covered most of the time before a launch, added up over gaps."""
 
     what: str  # the function, else the op or the annotation
-    kind: str  # one of KINDS, waiting, or other
+    kind: str  # one of KINDS, WAITING, or OTHER
     dur_ns: int
 
 
@@ -49,7 +60,7 @@ class Between(msgspec.Struct, frozen=True):
 
     count: int  # 0: around a single pass
     total_ns: int
-    median_ns: int | None  # of an even count the lower one
+    median_ns: int | None  # the lower median
     before_ns: int | None  # a single pass, and after it
     after_ns: int | None
     compute_ns: int  # kernels between the passes: sampling, preparation of inputs
@@ -57,85 +68,151 @@ class Between(msgspec.Struct, frozen=True):
     copy_ns: int
     idle_ns: int
     idle: dict[str, int]
-    doing: tuple[Doing, ...]  # the largest first; adds up to the host's part of idle
+    # the largest first; adds up to the host's part of idle
+    doing: tuple[GapActivity, ...]
+
+
+class _Windows(NamedTuple):
+    """Intervals in ns of the file, in order; arrays of shape [windows]."""
+
+    begin: Int64s
+    end: Int64s
+
+    @property
+    def dur(self) -> Int64s:
+        return self.end - self.begin
 
 
 def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between | None:
     """The time between these passes on a device; None if there is none."""
-    own = [step for step in steps if len(step.model)]
-    own = [step for step in own if trace.track_of(int(step.model[0])).pid == device.pid]
-    if len(own) == 1:
-        return _around(trace, own[0], device)
-    parts = sorted(
-        (interval_of(trace, step.model) for step in own), key=lambda part: part.begin_ns
+    on_device = []
+    for step in steps:
+        if len(step.model) and trace.track_of(int(step.model[0])).pid == device.pid:
+            on_device.append(step)
+    if len(on_device) == 1:
+        (only_step,) = on_device
+        return _around(trace, only_step, device)
+    windows = _windows_between(trace, on_device)
+    count = len(windows.begin)
+    if not count:
+        return None
+    return _between(
+        device,
+        windows,
+        count=count,
+        median_ns=lower_median(windows.dur),
+        before_ns=None,
+        after_ns=None,
     )
-    begin = np.maximum.accumulate(
-        np.array([part.end_ns for part in parts], dtype=np.int64)
-    )[:-1]
-    end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
-    begin, end = begin[end > begin], end[end > begin]
-    return _between(device, begin, end, len(begin)) if len(begin) else None
+
+
+def _windows_between(trace: Trace, steps: Sequence[Pass]) -> _Windows:
+    """From the end of all passes before to the start of the next one, where that is
+    later."""
+    passes = [interval_of(trace, step.model) for step in steps]
+    passes.sort(key=lambda interval: interval.begin_ns)
+    ends = np.array([interval.end_ns for interval in passes], dtype=np.int64)
+    begins = np.array([interval.begin_ns for interval in passes], dtype=np.int64)
+    ended = np.maximum.accumulate(ends)[:-1]
+    begins_next = begins[1:]
+    is_apart = begins_next > ended
+    return _Windows(begin=ended[is_apart], end=begins_next[is_apart])
 
 
 def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
     """What is recorded of the time around a single pass; None if its step did nothing
     else."""
+    process = trace.process_of_track[trace.track[step.rows]]
+    on_device = process == trace.process_of_track[trace.track[step.model[0]]]
+    whole = interval_of(trace, step.rows[on_device])
     model = interval_of(trace, step.model)
-    own = trace.process_of_track[trace.track[step.rows]]
-    rows = step.rows[own == trace.process_of_track[trace.track[step.model[0]]]]
-    whole = interval_of(trace, rows)
-    begin = np.array([whole.begin_ns, model.end_ns])
-    end = np.array([model.begin_ns, whole.end_ns])
-    return _between(device, begin, end) if (end > begin).any() else None
+    windows = _Windows(
+        begin=np.array([whole.begin_ns, model.end_ns]),
+        end=np.array([model.begin_ns, whole.end_ns]),
+    )
+    if not (windows.dur > 0).any():
+        return None
+    return _between(
+        device,
+        windows,
+        count=0,
+        median_ns=None,
+        before_ns=model.begin_ns - whole.begin_ns,
+        after_ns=whole.end_ns - model.end_ns,
+    )
 
 
-def _between(device: Device, begin: Int64s, end: Int64s, count: int = 0) -> Between:
-    """The account of these windows; without a count they are those before and after one
-    pass."""
-    accounts, each = device.over(begin, end), end - begin
+def _between(
+    device: Device,
+    windows: _Windows,
+    *,
+    count: int,
+    median_ns: int | None,
+    before_ns: int | None,
+    after_ns: int | None,
+) -> Between:
+    """The account of these windows, with the figures that are those of `Between`."""
+    accounts = device.over(windows.begin, windows.end)
     idle: Counter[str] = Counter()
     for account in accounts:
         idle.update(account.idle)
     return Between(
         count=count,
-        total_ns=int(each.sum()),
-        median_ns=int(np.sort(each)[(count - 1) // 2]) if count else None,
-        before_ns=None if count else int(each[0]),
-        after_ns=None if count else int(each[1]),
-        compute_ns=sum(one.compute_ns for one in accounts),
-        communication_ns=sum(one.exposed_comm_ns for one in accounts),
-        copy_ns=sum(one.exposed_copy_ns for one in accounts),
-        idle_ns=sum(one.idle_ns for one in accounts),
-        idle=dict(sorted(idle.items(), key=lambda item: -item[1])),
-        doing=_doing(device, begin, end),
+        total_ns=int(windows.dur.sum()),
+        median_ns=median_ns,
+        before_ns=before_ns,
+        after_ns=after_ns,
+        compute_ns=sum(account.compute_ns for account in accounts),
+        communication_ns=sum(account.exposed_comm_ns for account in accounts),
+        copy_ns=sum(account.exposed_copy_ns for account in accounts),
+        idle_ns=sum(account.idle_ns for account in accounts),
+        idle=dict(idle.most_common()),
+        doing=_activities(device, windows),
     )
 
 
-def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
+def _activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
     """By the innermost thing that covered most of each gap in these windows."""
-    line, places = device.line, device.places
-    gaps = line.gaps.only(places)
-    at = np.searchsorted(begin, gaps.begin, side="right") - 1
-    inside = np.flatnonzero((at >= 0) & (gaps.end <= end[at]))
-    found: Counter[tuple[str, str]] = Counter()
-    for gap in told_of(line, line.gaps, line.reasons, inside + places.start):
-        sync = gap.idle.get("host_sync", 0)
-        rest = (
-            sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST)) - sync
-        )
+    total_ns: Counter[tuple[str, str]] = Counter()  # by what and kind
+    for gap in _gaps_in(device, windows):
         what = gap.frame or gap.op or gap.annotation or "nothing recorded"
-        if rest:
-            found[what, _kind(gap)] += rest
-        if sync:
-            found[gap.drained_by or what, "waiting"] += sync
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Doing(what, kind, ns) for (what, kind), ns in ordered)
+        waited_ns = gap.idle.get(HOST_SYNC, 0)
+        worked_ns = _host_ns(gap) - waited_ns
+        if worked_ns:
+            total_ns[what, _kind(gap)] += worked_ns
+        if waited_ns:
+            total_ns[gap.drained_by or what, WAITING] += waited_ns
+    activities = [
+        GapActivity(what=what, kind=kind, dur_ns=ns)
+        for (what, kind), ns in total_ns.items()
+    ]
+    activities.sort(
+        key=lambda activity: (-activity.dur_ns, activity.what, activity.kind)
+    )
+    return tuple(activities)
+
+
+def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
+    """The gaps of a device that lie in these windows."""
+    line = device.line
+    places = device.places
+    gaps = line.gaps.only(places)
+    window = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
+    is_inside = (window >= 0) & (gaps.end <= windows.end[window])
+    places_inside = np.flatnonzero(is_inside) + places.start
+    return told_of(line, line.gaps, line.reasons, places_inside)
+
+
+def _host_ns(gap: Gap) -> int:
+    return sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST))
 
 
 def _kind(gap: Gap) -> str:
     """By the frame, else by the op, else by the annotation."""
-    for text in (gap.frame, gap.op, gap.annotation):
+    for name in (gap.frame, gap.op, gap.annotation):
+        if name is None:
+            continue
         for kind, pattern in KINDS:
-            if text and re.search(pattern, text[:LONGEST_NAME], re.IGNORECASE):
+            if re.search(pattern, name[:MAX_NAME_LENGTH], re.IGNORECASE):
                 return kind
-    return "other"
+    return OTHER

@@ -16,22 +16,34 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.analysis.questions.process_groups import world_size
 from fusetui.analysis.questions.server_steps import Requested
-from fusetui.analysis.serving.parts import Layers, Product, Products
+from fusetui.analysis.serving.layers import Layers
+from fusetui.analysis.serving.products import Product, Products, WeightShape
 from fusetui.gpu.dtypes import ELEMENT_BYTES
 from fusetui.trace.model.columns import Trace
 
-LARGEST = 1 << 22  # bytes
-DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+MAX_CONFIG_BYTES = 1 << 22
+MAX_SIZE = 1 << 31
+"""Of anything in a configuration: a number that is not below it is none."""
+
+DTYPES = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+}
 """Types as configurations name them."""
+
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """`model_type` of decoders with layers of attention and a gated MLP: seven matrices,
 all dense."""
-# products of a layer: of 7 matrices, q, k and v may be one, and gate and up
-FUSED = (4, 5, 6, 7)
+
+PRODUCTS_OF_LAYER = (4, 5, 6, 7)
+"""Of the seven matrices, q, k and v may be one, and gate and up."""
+
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 
@@ -63,123 +75,178 @@ class ModelConfig(msgspec.Struct, frozen=True):
 def read_config(path: str) -> ModelConfig:
     """The configuration of a model; that of the text model, if it has several. Raises
     NoConfig."""
+    document = _json_of(path)
+    text_model = document
+    if isinstance(document, dict):
+        text_model = document.get("text_config", document)
+    if not isinstance(text_model, dict) or not config_of(text_model).layers:
+        raise NoConfig(
+            f"{path} has no num_hidden_layers: it is not the config.json of a model."
+        )
+    return config_of({**document, **text_model})
+
+
+def _json_of(path: str) -> Any:
+    """The document in a file. Raises NoConfig."""
+    file = Path(path)
     try:
-        file = Path(path)
-        if file.stat().st_size > LARGEST:
+        if file.stat().st_size > MAX_CONFIG_BYTES:
             raise NoConfig(f"{path} is too large to be the configuration of a model.")
-        found = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise NoConfig(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise NoConfig(f"{path} is not JSON.") from None
-    text = found.get("text_config", found) if isinstance(found, dict) else None
-    if not isinstance(text, dict) or not config_of(text).layers:
-        raise NoConfig(
-            f"{path} has no num_hidden_layers: it is not the config.json of a model."
-        )
-    return config_of({**found, **text})
 
 
 def config_of(keys: Mapping[str, Any]) -> ModelConfig:
     """What these keys of a document say."""
-
-    def number(key: str) -> int:
-        value = keys.get(key)
-        return value if type(value) is int and 0 < value < 1 << 31 else 0
-
-    def text(value: Any) -> str:
-        return value if isinstance(value, str) else ""
-
-    layers, hidden, heads = map(
-        number, ("num_hidden_layers", "hidden_size", "num_attention_heads")
-    )
-    kinds = keys.get("layer_types")
-    windowed = keys.get("sliding_window") and keys.get("use_sliding_window", True)
-    full = 0 if windowed else layers
+    layers = _size(keys, "num_hidden_layers")
+    hidden = _size(keys, "hidden_size")
+    heads = _size(keys, "num_attention_heads")
     return ModelConfig(
-        architecture=text(keys.get("model_type")),
+        architecture=_text(keys.get("model_type")),
         layers=layers,
-        full_layers=kinds.count("full_attention") if isinstance(kinds, list) else full,
+        full_layers=_full_layers(keys, layers),
         hidden=hidden,
-        inner=number("intermediate_size"),
+        inner=_size(keys, "intermediate_size"),
         heads=heads,
-        kv_heads=number("num_key_value_heads") or heads,
-        depth=number("head_dim") or hidden // max(heads, 1),
-        vocabulary=number("vocab_size"),
-        type_name=text(keys.get("dtype", keys.get("torch_dtype"))),
+        kv_heads=_size(keys, "num_key_value_heads") or heads,
+        depth=_size(keys, "head_dim") or hidden // max(heads, 1),
+        vocabulary=_size(keys, "vocab_size"),
+        type_name=_text(keys.get("dtype", keys.get("torch_dtype"))),
         is_quantized=keys.get("quantization_config") is not None,
-        is_latent=number("kv_lora_rank") > 0,
+        is_latent=_size(keys, "kv_lora_rank") > 0,
     )
+
+
+def _size(keys: Mapping[str, Any], key: str) -> int:
+    """0 if it is not there, or no size."""
+    value = keys.get(key)
+    return value if type(value) is int and 0 < value < MAX_SIZE else 0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _full_layers(keys: Mapping[str, Any], layers: int) -> int:
+    """How many of the layers attend to all tokens."""
+    kinds = keys.get("layer_types")
+    if isinstance(kinds, list):
+        return kinds.count("full_attention")
+    has_window = keys.get("sliding_window") and keys.get("use_sliding_window", True)
+    return 0 if has_window else layers
+
+
+class ConfiguredProducts(msgspec.Struct, frozen=True):
+    """The products of a pass as a configuration tells them. If it does not, they are as
+    they were, and `missing` says why."""
+
+    products: Products
+    remark: str = ""
+    missing: str = ""
 
 
 def by_configuration(
     trace: Trace,
-    found: Products,
+    products: Products,
     layers: Layers | None,
     model: ModelConfig,
-    asked: Requested,
-) -> tuple[Products, str]:
+    requested: Requested,
+) -> ConfiguredProducts:
     """The products of a pass with the weights that the configuration gives them, if it
-    can, and a remark about that; otherwise as they were found, and why. Without the
-    tokens that were asked for no FLOP are known."""
-    if missing := _other_model(trace, found, layers, model):
-        return found, missing
-    heads, hidden = model.heads * model.depth, model.hidden
-    matrices = [
-        (hidden, heads + 2 * model.kv_heads * model.depth),
-        (heads, hidden),
-        (hidden, 2 * model.inner),
-        (model.inner, hidden),
+    can. Without the tokens that were asked for no FLOP are known."""
+    missing = _why_not(trace, products, layers, model)
+    if missing:
+        return ConfiguredProducts(products=products, missing=missing)
+    of_layer = _matrices_of_layer(model)
+    of_vocabulary = WeightShape(k=model.hidden, n=model.vocabulary)
+    configured = []
+    for shape in of_layer * model.layers:
+        configured.append(_product(model, requested, requested.new_tokens, shape))
+    shapes = set(of_layer)
+    if products.unknown % model.layers:  # it ran as well
+        configured.append(_product(model, requested, requested.batch, of_vocabulary))
+        shapes.add(of_vocabulary)
+    return ConfiguredProducts(
+        products=replace(
+            products,
+            known=products.unknown,
+            each=tuple(configured),
+            shapes=tuple(sorted(shapes)),
+            unknown=0,
+            source="config",
+        ),
+        remark=(
+            f"the weights are those of the configuration ({model.architecture}), whose"
+            f" {model.layers} layers have as many products as ran; the trace itself"
+            " does not tell their shapes"
+        ),
+    )
+
+
+def _matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
+    """Those with one input as one: q, k and v, and gate and up."""
+    width = model.heads * model.depth
+    kv_width = model.kv_heads * model.depth
+    return [
+        WeightShape(k=model.hidden, n=width + 2 * kv_width),
+        WeightShape(k=width, n=model.hidden),
+        WeightShape(k=model.hidden, n=2 * model.inner),
+        WeightShape(k=model.inner, n=model.hidden),
     ]
-    every = [(asked.new_tokens or 0, *sizes) for sizes in matrices * model.layers]
-    with_vocabulary = found.unknown % model.layers
-    every += [(asked.batch or 0, hidden, model.vocabulary)] * with_vocabulary
-    size = ELEMENT_BYTES[model.dtype]
-    each = (
-        Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
-        for m, k, n in every
-    )
-    shapes = tuple(sorted({(k, n) for _, k, n in every}))
-    changed = {
-        "known": found.unknown,
-        "unknown": 0,
-        "shapes": shapes,
-        "source": "config",
-    }
-    return msgspec.structs.replace(found, each=tuple(each), **changed), (
-        f"the weights are those of the configuration ({model.architecture}), whose {model.layers}"
-        f" layers have as many products as ran; the trace itself does not tell their shapes"
+
+
+def _product(
+    model: ModelConfig, requested: Requested, rows: int | None, weights: WeightShape
+) -> Product:
+    """`rows`: M, None if it is not known."""
+    elements = weights.k * weights.n
+    return Product(
+        op="",
+        bytes=ELEMENT_BYTES[model.dtype] * elements,
+        flop=2 * (rows or 0) * elements if requested.new_tokens else 0,
+        dtype=model.dtype,
     )
 
 
-def _other_model(
-    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig
+def _why_not(
+    trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
 ) -> str:
-    """Why the products of the model are not known, or the model cannot be what ran."""
+    """Why the products of the model are not known, or the model cannot be what ran; ""
+    if they are."""
     if model.architecture not in DENSE:
-        told = model.architecture or "unknown"
-        return f"{told} is not a dense architecture whose products are known"
+        architecture = model.architecture or "unknown"
+        return f"{architecture} is not a dense architecture whose products are known"
     if model.is_quantized:
         return "the weights are quantized"
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
-    if not (all(sizes) and model.dtype):
+    if not all(sizes) or not model.dtype:
         return LACKS
-    each, vocabulary = divmod(found.unknown, model.layers)
-    if each not in FUSED or vocabulary > 1:
-        others = f"{found.unknown} products ran, which are not those of {model.layers} layers"
-        return f"{others}: the configuration is of another model"
-    if layers is None or not model.layers - 1 <= layers.count <= model.layers:
-        told = (
-            "nothing repeats"
-            if layers is None
-            else f"the kernels repeat {layers.count} times"
-        )
-        return f"{told}, and the configuration has {model.layers} layers"
-    if (ranks := world_size(trace.keys)) != 1:
-        told = str(ranks) if ranks else "an unknown number of"
+    of_layer, of_vocabulary = divmod(products.unknown, model.layers)
+    if of_layer not in PRODUCTS_OF_LAYER or of_vocabulary > 1:
         return (
-            f"the job has {told} ranks, and how they divide the model is not recorded"
+            f"{products.unknown} products ran, which are not those of {model.layers}"
+            " layers: the configuration is of another model"
         )
-    if types := sorted(found.dtypes - {model.dtype}):
-        return f"products of {', '.join(types)} ran, and the configuration says {model.dtype}"
+    if layers is None:
+        return f"nothing repeats, and the configuration has {model.layers} layers"
+    if not model.layers - 1 <= layers.count <= model.layers:
+        return (
+            f"the kernels repeat {layers.count} times, and the configuration has"
+            f" {model.layers} layers"
+        )
+    ranks = world_size(trace.keys)
+    if ranks != 1:
+        return (
+            f"the job has {ranks or 'an unknown number of'} ranks, and how they divide"
+            " the model is not recorded"
+        )
+    other_types = sorted(products.dtypes - {model.dtype})
+    if other_types:
+        return (
+            f"products of {', '.join(other_types)} ran, and the configuration says"
+            f" {model.dtype}"
+        )
     return ""

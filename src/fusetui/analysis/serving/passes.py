@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.graphs.captures import Nodes, replays
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase, server_steps
-from fusetui.analysis.serving.parts import PRODUCTS
+from fusetui.analysis.serving.products import PRODUCT_KINDS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import OPTIMIZER, annotations_with, by_launch_time
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 
-FROM_HOST, COMPUTES = 1, 2
-NEVER = np.iinfo(np.int64).max
+UNKNOWN_REQUEST = Requested(ServerPhase.UNKNOWN)
 
 
 class Mode(StrEnum):
@@ -42,8 +41,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     asked: Requested
     mode: Mode
     rows: Rows  # all GPU events that it launched
-    # of the device with most: those of its graphs, or if it is eager, see _prepared
-    model: Rows
+    model: Rows  # see _model
     replays: int
 
 
@@ -52,7 +50,7 @@ class BusyInterval(msgspec.Struct, frozen=True):
 
     begin_ns: int
     end_ns: int
-    busy_ns: int
+    busy_ns: int  # the length of their union
 
     @property
     def span_ns(self) -> int:
@@ -62,9 +60,14 @@ class BusyInterval(msgspec.Struct, frozen=True):
 def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
     """Zeros if there are none."""
     if not len(rows):
-        return BusyInterval(0, 0, 0)
-    start, end = trace.start[rows], trace.end[rows]
-    return BusyInterval(int(start.min()), int(end.max()), union_length(start, end))
+        return BusyInterval(begin_ns=0, end_ns=0, busy_ns=0)
+    start = trace.start[rows]
+    end = trace.end[rows]
+    return BusyInterval(
+        begin_ns=int(start.min()),
+        end_ns=int(end.max()),
+        busy_ns=union_length(start, end),
+    )
 
 
 def trains(trace: Trace) -> bool:
@@ -76,82 +79,111 @@ def trains(trace: Trace) -> bool:
 def passes(trace: Trace) -> tuple[Pass, ...]:
     """All steps in time order; without any, all replays, unless they are parts of
     training."""
-    steps = server_steps(trace)
-    if not steps.asked:
-        return (
-            ()
-            if trains(trace)
-            else tuple(_of_replay(trace, one) for one in replays(trace))
+    served = server_steps(trace)
+    if not served.asked:
+        if trains(trace):
+            return ()
+        return tuple(_of_replay(trace, nodes) for nodes in replays(trace))
+    steps = served.steps
+    launched, launch_ns = by_launch_time(trace)
+    is_graph_call = graph_calls(trace)
+    names = _event_names(trace)
+    found = []
+    for number, places in enumerate(steps.slices_of(launch_ns)):
+        rows = launched[places]
+        model = _model(trace, rows, is_graph_call, names)
+        found.append(
+            Pass(
+                name=steps.names[number],
+                start_ns=int(steps.start[number]),
+                dur_ns=int(steps.dur[number]),
+                asked=served.asked[number] or UNKNOWN_REQUEST,
+                mode=model.mode,
+                rows=rows,
+                model=model.rows,
+                replays=model.replays,
+            )
         )
-    launched, called = by_launch_time(trace)
-    graph, kinds, unknown = (
-        graph_calls(trace),
-        _kinds(trace),
-        Requested(ServerPhase.UNKNOWN),
-    )
-    of = steps.steps
-    times = zip(of.names, of.start.tolist(), of.dur.tolist(), steps.asked, strict=True)
-    return tuple(
-        Pass(
-            name,
-            start,
-            dur,
-            asked or unknown,
-            *_model(trace, launched[own], graph, kinds),
-        )
-        for (name, start, dur, asked), own in zip(
-            times, of.slices_of(called), strict=True
-        )
-    )
+    return tuple(found)
 
 
-def _of_replay(trace: Trace, one: Nodes) -> Pass:
-    start, dur = int(trace.start[one.call]), int(trace.dur[one.call])
-    asked = Requested(ServerPhase.UNKNOWN)
+def _of_replay(trace: Trace, nodes: Nodes) -> Pass:
     return Pass(
-        trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1
+        name=trace.name_of(nodes.call),
+        start_ns=int(trace.start[nodes.call]),
+        dur_ns=int(trace.dur[nodes.call]),
+        asked=UNKNOWN_REQUEST,
+        mode=Mode.GRAPH,
+        rows=nodes.rows,
+        model=nodes.rows,
+        replays=1,
     )
+
+
+class _Model(NamedTuple):
+    """The events of the model itself, among those that a step launched."""
+
+    mode: Mode
+    rows: Rows
+    replays: int  # launches of graphs
 
 
 def _model(
-    trace: Trace, every: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
-) -> tuple[Mode, Rows, Rows, int]:
-    """How events were launched, all of them, those of the model itself, and by how many
-    graphs."""
-    if not len(every):
-        return Mode.NOTHING, every, every, 0
-    device = trace.process_of_track[trace.track[every]]
-    rows = every[device == np.bincount(device).argmax()]
-    of_graph = graph[trace.launch[rows]]
-    calls = len(np.unique(trace.launch[rows[of_graph]]))
-    kernels = trace.role[rows] == Role.KERNEL
-    if 2 * int((of_graph & kernels).sum()) <= int(kernels.sum()):
-        return Mode.EAGER, every, _prepared(trace, rows, kinds), calls
-    if calls == 1:
-        return Mode.GRAPH, every, rows[of_graph], calls
-    begin, end = trace.start[rows[of_graph]].min(), trace.end[rows[of_graph]].max()
-    inside = (trace.start[rows] >= begin) & (trace.end[rows] <= end)
-    return Mode.PIECEWISE, every, rows[inside], calls
+    trace: Trace, launched: Rows, is_graph_call: Flags, names: _EventNames
+) -> _Model:
+    """On the device with most events: those of one graph; those that ran from the start
+    of the first graph to the end of the last one; or of an eager step those after its
+    inputs."""
+    if not len(launched):
+        return _Model(mode=Mode.NOTHING, rows=launched, replays=0)
+    device = trace.process_of_track[trace.track[launched]]
+    rows = launched[device == np.bincount(device).argmax()]
+    of_graph = is_graph_call[trace.launch[rows]]
+    replays = len(distinct(trace.launch[rows[of_graph]]))
+    is_kernel = trace.role[rows] == Role.KERNEL
+    kernels_of_graph = int((of_graph & is_kernel).sum())
+    if 2 * kernels_of_graph <= int(is_kernel.sum()):
+        after_inputs = _after_inputs(trace, rows, names)
+        return _Model(mode=Mode.EAGER, rows=after_inputs, replays=replays)
+    if replays == 1:
+        return _Model(mode=Mode.GRAPH, rows=rows[of_graph], replays=1)
+    begin_ns = trace.start[rows[of_graph]].min()
+    end_ns = trace.end[rows[of_graph]].max()
+    is_within = (trace.start[rows] >= begin_ns) & (trace.end[rows] <= end_ns)
+    return _Model(mode=Mode.PIECEWISE, rows=rows[is_within], replays=replays)
 
 
-def _prepared(trace: Trace, rows: Rows, kinds: NDArray[np.int8]) -> Rows:
+class _EventNames(NamedTuple):
+    """What the names of GPU events say; by the numbers of names."""
+
+    copies_from_host: Flags
+    computes: Flags  # a product or attention
+
+
+def _event_names(trace: Trace) -> _EventNames:
+    copies_from_host = np.zeros(len(trace.names), dtype=np.bool_)
+    computes = np.zeros(len(trace.names), dtype=np.bool_)
+    for number in distinct(trace.name[trace.gpu_rows]).tolist():
+        decoded = decode(trace.names[number])
+        if decoded is None:
+            continue
+        if decoded.direction == "HtoD":
+            copies_from_host[number] = True
+        elif decoded.op == "attention" or decoded.op in PRODUCT_KINDS:
+            computes[number] = True
+    return _EventNames(copies_from_host=copies_from_host, computes=computes)
+
+
+def _after_inputs(trace: Trace, rows: Rows, names: _EventNames) -> Rows:
     """Those of an eager step that begin after its inputs were copied: after the last
     copy from the host before its first product or attention."""
-    own = kinds[trace.name[rows]]
-    first = trace.start[rows[own == COMPUTES]].min(initial=NEVER)
-    copies = rows[own == FROM_HOST]
-    ready = trace.end[copies[trace.end[copies] <= first]].max(initial=-NEVER)
-    return rows[trace.start[rows] >= ready] if first < NEVER else rows
-
-
-def _kinds(trace: Trace) -> NDArray[np.int8]:
-    """Of each name of a GPU event, whether it is a copy from the host, a product or
-    attention."""
-    kinds = np.zeros(len(trace.names), dtype=np.int8)
-    for name in np.unique(trace.name[trace.gpu_rows]).tolist():
-        known = decode(trace.names[name])
-        if known is not None and known.direction == "HtoD":
-            kinds[name] = FROM_HOST
-        elif known is not None and known.op in (*PRODUCTS, "attention"):
-            kinds[name] = COMPUTES
-    return kinds
+    computing = rows[names.computes[trace.name[rows]]]
+    if not len(computing):
+        return rows
+    copies = rows[names.copies_from_host[trace.name[rows]]]
+    copied_ns = trace.end[copies]
+    copied_before_ns = copied_ns[copied_ns <= trace.start[computing].min()]
+    if not len(copied_before_ns):
+        return rows
+    after_inputs: Rows = rows[trace.start[rows] >= copied_before_ns.max()]
+    return after_inputs

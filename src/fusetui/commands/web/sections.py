@@ -131,16 +131,15 @@ def _account(found: Why) -> Iterator[str]:
         yield table(f"{few}CPU threads", heads, rows)
         return
     heads = [TEXT(device_text(found))]
-    for title, _ in account_columns(found):
-        heads += [ColumnHead(title), ColumnHead(f"of {title}")]
+    for column in account_columns(found):
+        heads += [ColumnHead(column.title), ColumnHead(f"of {column.title}")]
     account: list[list[Cell]] = []
-    for what, both in account_rows(found):
-        account.append([what])
-        for ns, whole in both:
-            account[-1] += [
-                _time(ns),
-                Figure(percent(ns, whole), ns / whole if whole else None),
-            ]
+    for row in account_rows(found):
+        cells: list[Cell] = [row.text]
+        for part in row.shares:
+            share = part.ns / part.whole_ns if part.whole_ns else None
+            cells += [_time(part.ns), Figure(percent(part.ns, part.whole_ns), share)]
+        account.append(cells)
     yield table("Where the time went", heads, account)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
-from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Slices
@@ -38,6 +37,7 @@ from fusetui.trace.model.arrays import (
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import counted
+from fusetui.trace.model.quantiles import percentiles_of_runs
 
 VARIES = 1.3  # p90 / p10
 FEWEST = 5  # steps
@@ -60,7 +60,9 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         return
     places, counts = _alike(facts)
     ns, first = facts.kernels.effective_ns[places], np.cumsum(counts) - counts
-    low, middle, high = (percentile(ns, first, counts, share) for share in (10, 50, 90))
+    low, middle, high = (
+        percentiles_of_runs(ns, first, counts, percent) for percent in (10, 50, 90)
+    )
     varies = (high >= VARIES * low) & (low >= SHORTEST_NS)
     slower = np.maximum(ns - np.repeat(middle, counts), 0)
     slower[~np.repeat(varies, counts)] = 0
