@@ -106,13 +106,13 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
     """All collectives, on the GPU and on the CPU."""
     gpu = collectives_on_gpu(trace)
     cpu = collectives_on_cpu(trace)
-    told = (*gpu.told, *cpu.told)
+    collectives = (*gpu.told, *cpu.told)
     rows = np.concatenate((gpu.rows, cpu.rows))
     issued = np.concatenate((gpu.issued, cpu.issued))
     host = np.concatenate((gpu.host, cpu.host))
     order = np.lexsort((trace.start[rows], issued))
     return IssuedCollectives(
-        told=tuple(told[n] for n in order),
+        told=tuple(collectives[n] for n in order),
         rows=rows[order],
         issued=issued[order],
         host=host[order],
@@ -167,7 +167,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     )
     # equal args are one object: each distinct collective is made once
     known: dict[tuple[int, ...], KnownCollective] = {}
-    told = []
+    collectives = []
     for n, (row, annotation) in enumerate(
         zip(kernels.rows.tolist(), kernels.annotations.tolist(), strict=True)
     ):
@@ -187,16 +187,16 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
         )
         if key not in known:
             known[key] = _known_collective(trace, sources)
-        told.append(known[key])
+        collectives.append(known[key])
     batches = [
         n
-        for n, collective in enumerate(told)
+        for n, collective in enumerate(collectives)
         if collective.name == "send_recv" and collective.peer < 0
     ]
     for n, collective in _collectives_of_batches(trace, kernels, batches).items():
-        told[n] = collective
+        collectives[n] = collective
     return IssuedCollectives(
-        told=tuple(told),
+        told=tuple(collectives),
         rows=kernels.rows,
         issued=kernels.issued,
         host=kernels.launch,
@@ -240,7 +240,7 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
     (args,) = _args(trace, (rows,), names=_ARGS_ON_CPU)
     was_clipped = is_clipped(trace, rows).tolist()
-    told = []
+    collectives = []
     for n, row in enumerate(rows.tolist()):
         sources = _Sources(
             row=-1, annotation=row, row_args={}, op_args={}, annotation_args=args[n]
@@ -248,10 +248,12 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
         collective = _known_collective(trace, sources)
         if was_clipped[n] or args[n].get("finished") is False:
             collective = replace(collective, is_cut=True)
-        told.append(collective)
-    host = _issuing_ops(trace, rows, [collective.name for collective in told])
+        collectives.append(collective)
+    host = _issuing_ops(trace, rows, [collective.name for collective in collectives])
     issued = np.where(host >= 0, trace.start[host], trace.start[rows])
-    return IssuedCollectives(told=tuple(told), rows=rows, issued=issued, host=host)
+    return IssuedCollectives(
+        told=tuple(collectives), rows=rows, issued=issued, host=host
+    )
 
 
 def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
