@@ -171,9 +171,9 @@ def test_mutants_are_read_or_refused(tmp_path: Path) -> None:
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotation_file, "MOST_STEPS", 10)
+    monkeypatch.setattr(annotation_file, "MAX_OPERATIONS", 10)
     assert "more than 10 steps" in refused(tmp_path, pickle.dumps(GOOD))
-    monkeypatch.setattr(annotation_file, "MOST_BYTES", 10)
+    monkeypatch.setattr(annotation_file, "MAX_FILE_BYTES", 10)
     assert "larger than" in refused(tmp_path, pickle.dumps(GOOD))
 
 

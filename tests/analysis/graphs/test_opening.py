@@ -142,7 +142,7 @@ def test_beyond_the_budget_only_the_head_is_read(
 ) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     save(tmp_path / "capture.json", SERVER.capture(4))
-    monkeypatch.setattr(opening, "BUDGET", 100)
+    monkeypatch.setattr(opening, "MAX_SEARCHED_BYTES", 100)
     assert found_for(trace) == []
     assert read == [("looked at", "capture.json")]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.questions.note import LONGEST, note_of
+from fusetui.analysis.questions.note import MAX_TEXT_CHARACTERS, note_of
 from fusetui.trace import open_trace
 
 
@@ -40,4 +40,4 @@ def test_another_type_is_no_note(tmp_path: Path, value: Any) -> None:
 def test_a_hostile_note_is_one_short_printable_line(tmp_path: Path) -> None:
     found = note(tmp_path, reconstructed="\x1b[31m\n" * 500)
     assert found.isprintable()
-    assert len(found) <= LONGEST
+    assert len(found) <= MAX_TEXT_CHARACTERS

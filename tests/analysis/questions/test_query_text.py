@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.query_text import MOST_WAYS, WrongQuery, written_ways
+from fusetui.analysis.questions.query_text import MAX_WAYS, WrongQuery, written_ways
 
 LETTERS = "abcd"
 
@@ -68,7 +68,7 @@ def test_what_is_looked_for_as_it_stands(text: str, terms: list[str]) -> None:
         ("()", "nothing stands between ( and )"),
         ("a or ()", "nothing stands between ( and )"),
         ("(" * 30 + "a" + ")" * 30, "at most 20 parentheses"),
-        (" ".join(["(a or b)"] * 9), f"more than {MOST_WAYS} alternatives"),
+        (" ".join(["(a or b)"] * 9), f"more than {MAX_WAYS} alternatives"),
         ("a " * 251, "at most 500 characters"),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,12 +17,15 @@ from fusetui.text.figures import size
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.read.source import reason
 
-MOST_BYTES = 32 << 20
-MOST_STEPS = 4_000_000
-INT_BITS = 64
-MARK = object()
-PLAIN = (
-    *(
+MAX_FILE_BYTES: Final = 32 << 20
+MAX_OPERATIONS: Final = 4_000_000
+MAX_INTEGER_BITS: Final = 64
+
+_MARK: Final = object()
+"""What MARK puts on the stack: later operations take what lies above it."""
+
+_PUSHES_ARGUMENT: Final = frozenset(
+    {
         "INT",
         "BININT",
         "BININT1",
@@ -32,10 +35,13 @@ PLAIN = (
         "LONG4",
         "FLOAT",
         "BINFLOAT",
-    ),
-    *("UNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINUNICODE"),
+        "UNICODE",
+        "BINUNICODE",
+        "BINUNICODE8",
+        "SHORT_BINUNICODE",
+    }
 )
-EMPTY: dict[str, Callable[[], Any]] = {
+_PUSHES_NEW: Final[dict[str, Callable[[], Any]]] = {
     "EMPTY_DICT": dict,
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
@@ -43,28 +49,26 @@ EMPTY: dict[str, Callable[[], Any]] = {
     "NEWTRUE": lambda: True,
     "NEWFALSE": lambda: False,
 }
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-KEPT = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
-TAKEN = ("GET", "BINGET", "LONG_BINGET")
-FRAMING = ("PROTO", "FRAME")
+_TUPLE_LENGTHS: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_WRITES_MEMO: Final = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
+_READS_MEMO: Final = ("GET", "BINGET", "LONG_BINGET")
+_FRAMING: Final = ("PROTO", "FRAME")
 
 
 class _RefusedError(Exception):
-    """Says what the file has that annotations have not."""
+    """The file has something that annotations do not have; the text says what."""
 
 
 def read_annotations(path: str) -> dict[int, Any]:
-    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead in one
-    sentence."""
+    """What a file annotates, by (graph id << 32) | node id.
+
+    Raises CannotRead, with one sentence, for a file that cannot be read, is damaged or
+    holds anything else.
+    """
     try:
         with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise _RefusedError(f"it is larger than {size(MOST_BYTES)}")
-        found = msgspec.json.decode(data) if data[:1] == b"{" else _built(data)
-        if not isinstance(found, dict):
-            raise _RefusedError("it holds no mapping")
-        return {int(key): value for key, value in found.items()}
+            data = file.read(MAX_FILE_BYTES + 1)
+        return _annotations_in(data)
     except OSError as error:
         raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
     except _RefusedError as refused:
@@ -82,70 +86,90 @@ def read_annotations(path: str) -> dict[int, Any]:
         ) from None
 
 
-def _built(data: bytes) -> Any:
-    """What a pickle builds. Raises _RefusedError, ValueError, TypeError or
+def _annotations_in(data: bytes) -> dict[int, Any]:
+    if len(data) > MAX_FILE_BYTES:
+        raise _RefusedError(f"it is larger than {size(MAX_FILE_BYTES)}")
+    is_json = data[:1] == b"{"
+    annotations = msgspec.json.decode(data) if is_json else _unpickled(data)
+    if not isinstance(annotations, dict):
+        raise _RefusedError("it holds no mapping")
+    return {int(node): annotation for node, annotation in annotations.items()}
+
+
+def _unpickled(data: bytes) -> Any:
+    """The value that a pickle builds. Raises _RefusedError, ValueError, TypeError or
     LookupError."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
-    for step, (code, arg, _) in enumerate(pickletools.genops(data)):
-        name = code.name
-        if step >= MOST_STEPS:
-            raise _RefusedError(f"it takes more than {MOST_STEPS:,} steps")
-        if name in PLAIN:
-            stack.append(_small(arg))
-        elif name in EMPTY:
-            stack.append(EMPTY[name]())
+    for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
+        name = operation.name
+        if count >= MAX_OPERATIONS:
+            raise _RefusedError(f"it takes more than {MAX_OPERATIONS:,} steps")
+        if name in _PUSHES_ARGUMENT:
+            stack.append(_limited(argument))
+        elif name in _PUSHES_NEW:
+            stack.append(_PUSHES_NEW[name]())
         elif name == "MARK":
-            stack.append(MARK)
-        elif name in KEPT:
-            memo[len(memo) if name == "MEMOIZE" else int(arg or 0)] = stack[-1]
-        elif name in TAKEN:
-            stack.append(memo[int(arg or 0)])
+            stack.append(_MARK)
+        elif name in _WRITES_MEMO:
+            key = len(memo) if name == "MEMOIZE" else int(argument or 0)
+            memo[key] = stack[-1]
+        elif name in _READS_MEMO:
+            stack.append(memo[int(argument or 0)])
         elif name == "STOP":
             return stack.pop()
-        elif name not in FRAMING:
+        elif name not in _FRAMING:
             _collect(name, stack)
     raise _RefusedError("it ends early")
 
 
 def _collect(name: str, stack: list[Any]) -> None:
-    """Puts what is on the stack into a tuple, a list or a mapping."""
-    if name in TUPLES:
-        number = TUPLES[name]
-        stack[-number:] = [tuple(stack[-number:])]
-    elif name in ("TUPLE", "LIST", "DICT"):
-        items = _above_mark(stack)
-        make: dict[str, Callable[[list[Any]], Any]] = {
-            "TUPLE": tuple,
-            "LIST": list,
-            "DICT": dict,
-        }
-        stack.append(dict(_pairs(items)) if name == "DICT" else make[name](items))
-    elif name in ("APPEND", "APPENDS"):
-        items = [stack.pop()] if name == "APPEND" else _above_mark(stack)
-        list.extend(stack[-1], items)
-    elif name in ("SETITEM", "SETITEMS"):
-        items = (
-            [stack.pop(-2), stack.pop()] if name == "SETITEM" else _above_mark(stack)
-        )
-        dict.update(stack[-1], _pairs(items))
+    """Carries out an operation that puts values on the stack into a tuple, a list or a
+    mapping. Raises _RefusedError for any other operation."""
+    if name in _TUPLE_LENGTHS:
+        length = _TUPLE_LENGTHS[name]
+        stack[-length:] = [tuple(stack[-length:])]
+    elif name == "TUPLE":
+        stack.append(tuple(_pop_to_mark(stack)))
+    elif name == "LIST":
+        stack.append(_pop_to_mark(stack))
+    elif name == "DICT":
+        stack.append(dict(_pairs(_pop_to_mark(stack))))
+    elif name == "APPEND":
+        value = stack.pop()
+        list.append(stack[-1], value)
+    elif name == "APPENDS":
+        values = _pop_to_mark(stack)
+        list.extend(stack[-1], values)
+    elif name == "SETITEM":
+        value = stack.pop()
+        key = stack.pop()
+        dict.update(stack[-1], _pairs([key, value]))
+    elif name == "SETITEMS":
+        pairs = _pairs(_pop_to_mark(stack))
+        dict.update(stack[-1], pairs)
     else:
         raise _RefusedError(f"it has more than plain values ({name})")
 
 
-def _above_mark(stack: list[Any]) -> list[Any]:
-    return list(iter(stack.pop, MARK))[::-1]
+def _pop_to_mark(stack: list[Any]) -> list[Any]:
+    """Takes the values above the last mark, and the mark, from the stack."""
+    values = list(iter(stack.pop, _MARK))
+    values.reverse()
+    return values
 
 
 def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Keys are numbers or texts: to compare others may take as long as their author
-    likes."""
-    if not all(isinstance(key, int | str) for key in items[::2]):
+    """Keys and values by turns as pairs. Keys are numbers or texts: to compare others
+    may take as long as their author likes."""
+    keys = items[::2]
+    if not all(isinstance(key, int | str) for key in keys):
         raise _RefusedError("its keys are neither numbers nor texts")
-    return zip(items[::2], items[1::2], strict=True)
+    return zip(keys, items[1::2], strict=True)
 
 
-def _small(value: Any) -> Any:
-    if isinstance(value, int) and value.bit_length() > INT_BITS:
-        raise _RefusedError("it has a number of more than 64 bits")
+def _limited(value: Any) -> Any:
+    """A number or a text, unless the number is too large."""
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        raise _RefusedError(f"it has a number of more than {MAX_INTEGER_BITS} bits")
     return value

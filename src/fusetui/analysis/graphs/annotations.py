@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,20 +41,45 @@ from fusetui.trace.read import Callbacks, read
 from fusetui.trace.read.memory import file_in_memory
 from fusetui.trace.read.source import stored_in
 
-NAMES = ("module_name", "name", "str")
+PATH_FIELDS: Final = ("module_name", "name", "str")
 """The fields of an annotation that may name a path; the first that is there counts."""
-LONGEST = 1 << 10  # characters of a path
-MOST = 64  # annotations of one node
-MODULE = re.compile(r"[^\W\d]\w*(?:\.\w+)+")  # only such paths are nested at their dots
-LEVELS = 32
-# before the name of a file of annotations among captures
-BY_ANNOTATIONS = "annotations:"
-BESIDE = ".annotations.pkl"  # in the place of the ending of a trace
-ENDING = re.compile(r"(?:\.json(?:\.gz|\.zst)?)?\Z")
-OF_SEVERAL = "several processes replay graphs, and it cannot tell of which one it is"
-FILE, ARGS = "file", "args"
-NODE_BITS = 32
-NOWHERE = "graph_node"
+
+MAX_PATH_CHARACTERS: Final = 1 << 10
+MAX_ANNOTATIONS_OF_NODE: Final = 64
+MAX_LEVELS: Final = 32
+"""Dots of a path at which slices are nested."""
+
+_NESTED_PATH = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
+"""Only such paths are nested at their dots."""
+
+BY_ANNOTATIONS: Final = "annotations:"
+"""Stands before the name of a file of annotations among captures."""
+
+_FILE_ENDING: Final = ".annotations.pkl"
+_TRACE_ENDING = re.compile(r"(?:\.json(?:\.gz|\.zst)?)?\Z")
+_OF_SEVERAL_PROCESSES: Final = (
+    "several processes replay graphs, and it cannot tell of which one it is"
+)
+_IN_FILE: Final = "file"
+_IN_ARGS: Final = "args"
+_NODE_ID_BITS: Final = 32
+_NO_PATH_CATEGORY: Final = "graph_node"
+
+
+class _NamedPath(NamedTuple):
+    """The path that the annotation of a node names, "" for none; and where it stands:
+    _IN_FILE or _IN_ARGS."""
+
+    path: str
+    source: str
+
+
+class _PathsOfNodes(msgspec.Struct, frozen=True, eq=False):
+    """What annotations name."""
+
+    paths: tuple[str, ...]  # the first is "": no path
+    of_row: Rows  # for each row of the trace the index of its path
+    sources: frozenset[str]  # _IN_FILE, _IN_ARGS, both or none
 
 
 def with_annotations(
@@ -66,21 +91,15 @@ def with_annotations(
 
     Raises TraceError if a named file cannot be read.
     """
-    each = nodes_of_replays(trace) if wants_capture(trace) else []
-    if isinstance(trace, Joined):  # those that were not joined before
-        each = [rows for rows in each if (trace.captured[rows] < 0).all()]
-    if not each:
+    replays = _replays_without_op(trace)
+    if not replays:
         return trace, ()
-    by_node: dict[int, Any] = {}
+    paths = list(files) or _file_beside(trace)
     problems: list[str] = []
-    beside = ENDING.sub(BESIDE, trace.report.path, count=1)
-    paths = list(files) or ([beside] if os.path.isfile(beside) else [])
-    if (
-        paths
-        and len({trace.track_of(int(trace.launch[rows[0]])).pid for rows in each}) > 1
-    ):
-        problems.append(f"{paths[0]} is left out: {OF_SEVERAL}.")
+    if paths and _process_count(trace, replays) > 1:
+        problems.append(f"{paths[0]} is left out: {_OF_SEVERAL_PROCESSES}.")
         paths = []
+    by_node: dict[int, Any] = {}
     for path in paths:
         try:
             by_node |= read_annotations(path)
@@ -88,33 +107,56 @@ def with_annotations(
             if files:
                 raise
             problems.append(str(error))
-    return _joined(trace, each, by_node, paths, problems)
+    return _join_modules(trace, replays, by_node, paths, problems)
 
 
-def _joined(
+def _replays_without_op(trace: Trace) -> list[Rows]:
+    """The nodes of each replay that was not joined before."""
+    if not wants_capture(trace):
+        return []
+    replays = nodes_of_replays(trace)
+    if not isinstance(trace, Joined):
+        return replays
+    return [rows for rows in replays if (trace.captured[rows] < 0).all()]
+
+
+def _file_beside(trace: Trace) -> list[str]:
+    """The file of annotations in the folder of the trace, if there is one."""
+    path = _TRACE_ENDING.sub(_FILE_ENDING, trace.report.path, count=1)
+    return [path] if os.path.isfile(path) else []
+
+
+def _process_count(trace: Trace, replays: Sequence[Rows]) -> int:
+    """How many processes launch these replays."""
+    calls = [int(trace.launch[rows[0]]) for rows in replays]
+    return len({trace.track_of(call).pid for call in calls})
+
+
+def _join_modules(
     trace: Trace,
-    each: list[Rows],
+    replays: list[Rows],
     by_node: dict[int, Any],
     paths: list[str],
     problems: list[str],
 ) -> tuple[Trace, tuple[Join, ...]]:
-    """All nodes of a replay are joined if one of them is annotated."""
-    own, of_row, sources = _named(trace, each, by_node)
-    told = [rows for rows in each if of_row[rows].any()]
-    if paths and FILE not in sources and not problems:
+    """All nodes of a replay are joined if one of them is annotated. `paths`: of the
+    files that `by_node` is from; `problems`: what is wrong with them."""
+    named = _paths_of_nodes(trace, replays, by_node)
+    annotated = [rows for rows in replays if named.of_row[rows].any()]
+    has_file = _IN_FILE in named.sources
+    if paths and not has_file and not problems:
         problems.append(
             f"{paths[0]} names no node of the graphs that {trace.report.file} replays."
         )
-    used = [
-        *(paths if FILE in sources else ()),
-        *([trace.report.file] if ARGS in sources else ()),
-    ]
-    rows = np.concatenate([np.empty(0, np.intp), *told])
-    unnamed = int((of_row[rows] == 0).sum())
+    sources = list(paths) if has_file else []
+    if _IN_ARGS in named.sources:
+        sources.append(trace.report.file)
+    rows = np.concatenate([np.empty(0, np.intp), *annotated])
+    unnamed = int((named.of_row[rows] == 0).sum())
     record = Join(
-        path=" and ".join(used),
-        replays=len(told),
-        of_replays=len(each),
+        path=" and ".join(sources),
+        replays=len(annotated),
+        of_replays=len(replays),
         kernels=len(rows) - unnamed,
         certainty=CERTAIN,
         why_likely="",
@@ -122,106 +164,135 @@ def _joined(
         joined_by=ANNOTATIONS,
         unnamed=unnamed,
     )
-    if not told:
+    if not annotated:
         return trace, (record,) if problems else ()
-    there, places = _as_capture(own, record.path)
-    grafted = graft(trace, there, rows, places[of_row[rows]], record)
-    op = np.append(trace.op, np.full(len(grafted) - len(trace), -1, dtype=np.int32))
-    return replace(grafted, op=op), (record,)
+    there, row_of_path = _as_capture(named.paths, record.path)
+    calls = row_of_path[named.of_row[rows]]
+    grafted = graft(trace, there, rows, calls, record)
+    no_op = np.full(len(grafted) - len(trace), -1, dtype=np.int32)
+    return replace(grafted, op=np.append(trace.op, no_op)), (record,)
 
 
-def _named(
-    trace: Trace, each: list[Rows], by_node: Mapping[int, Any]
-) -> tuple[tuple[str, ...], Rows, set[str]]:
-    """The paths that annotations name, the first of them ""; for each row the index of
-    its path; and where they stand: FILE, ARGS or both. Reads the args of all nodes,
-    once, in files that number them."""
+def _paths_of_nodes(
+    trace: Trace, replays: list[Rows], by_node: Mapping[int, Any]
+) -> _PathsOfNodes:
+    """The paths that annotations name. Reads the args of all nodes, once, in files that
+    number them."""
     of_row = np.zeros(len(trace), dtype=np.intp)
     if not numbers_nodes(trace):
-        return ("",), of_row, set()
-    nodes, found = node_args(trace)
-    texts = [
-        dict(zip(NODE_ARGS, map(parsed, one), strict=True)) for one in found.distinct
-    ]
-    named = [_named_by(args, by_node) for args in texts]
-    paths = ("", *sorted({path for path, _ in named} - {""}, key=_levels))
-    number = {path: at for at, path in enumerate(paths)}
-    of_text = np.array([*(number[path] for path, _ in named), 0], dtype=np.intp)
-    of_row[nodes] = of_text[found.number]
-    return paths, of_row, {source for path, source in named if path}
+        return _PathsOfNodes(paths=("",), of_row=of_row, sources=frozenset())
+    nodes, node_arguments = node_args(trace)
+    named = []
+    for texts in node_arguments.distinct:
+        args = dict(zip(NODE_ARGS, map(parsed, texts), strict=True))
+        named.append(_named_by(args, by_node))
+    distinct_paths = {name.path for name in named} - {""}
+    paths = ("", *sorted(distinct_paths, key=_levels))
+    index = {path: at for at, path in enumerate(paths)}
+    no_path = 0  # of a node without args
+    of_distinct = np.array(
+        [*(index[name.path] for name in named), no_path], dtype=np.intp
+    )
+    of_row[nodes] = of_distinct[node_arguments.number]
+    sources = frozenset(name.source for name in named if name.path)
+    return _PathsOfNodes(paths=paths, of_row=of_row, sources=sources)
 
 
 def path_named(annotation: Any) -> str:
     """The path that an annotation names; "" if it names none. Of several the last one
     counts, as in torch, and a text only where no field names a path."""
-    parts = annotation[-MOST:] if isinstance(annotation, list | tuple) else [annotation]
-    fields = [
-        part.get(name)
-        for name in NAMES
-        for part in parts[::-1]
-        if isinstance(part, dict)
-    ]
-    asked = (one for one in (*fields, *parts[::-1]) if isinstance(one, str))
-    named = (one[:LONGEST].strip().encode(errors="replace").decode() for one in asked)
-    return next((one for one in named if one), "")
+    if isinstance(annotation, list | tuple):
+        latest_first = annotation[-MAX_ANNOTATIONS_OF_NODE:][::-1]
+    else:
+        latest_first = [annotation]
+    mappings = [part for part in latest_first if isinstance(part, dict)]
+    for field in PATH_FIELDS:
+        for mapping in mappings:
+            path = _path_text(mapping.get(field))
+            if path:
+                return path
+    for part in latest_first:
+        path = _path_text(part)
+        if path:
+            return path
+    return ""
 
 
-def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> tuple[str, str]:
-    """The path of a node with these args, and where it stands."""
-    if path := path_named(by_node.get(_node(args))):
-        return path, FILE
-    if path := path_named({name: args[name] for name in NAMES}):
-        return path, ARGS
+def _path_text(value: Any) -> str:
+    """A text as a path, as far as it may be long; "" for anything else."""
+    if not isinstance(value, str):
+        return ""
+    return value[:MAX_PATH_CHARACTERS].strip().encode(errors="replace").decode()
+
+
+def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> _NamedPath:
+    """The path of a node with these args: as the file has it, else as the args do."""
+    path = path_named(by_node.get(_node_key(args)))
+    if path:
+        return _NamedPath(path, _IN_FILE)
+    path = path_named({name: args[name] for name in PATH_FIELDS})
+    if path:
+        return _NamedPath(path, _IN_ARGS)
     annotation = args[SOME_ANNOTATION]
-    # a list as text
-    if isinstance(annotation, str) and annotation.startswith(("[", "{")):
+    is_json = isinstance(annotation, str) and annotation.startswith(("[", "{"))
+    if is_json:  # a list or a mapping as text
         with suppress(msgspec.DecodeError, RecursionError):
             annotation = msgspec.json.decode(annotation)
-    return path_named(annotation), ARGS
+    return _NamedPath(path_named(annotation), _IN_ARGS)
 
 
-def _node(args: dict[str, Any]) -> int:
+def _node_key(args: dict[str, Any]) -> int:
     """(graph id << 32) | node id: in one arg, or in two; -1 if they are not
     recorded."""
-    node, graph = args[NODE_ID], args[GRAPH_ID]
+    node = args[NODE_ID]
+    graph = args[GRAPH_ID]
     if type(node) is not int or node < 0:
         return -1
-    if node >> NODE_BITS:
+    if node >> _NODE_ID_BITS:
         return node
-    return graph << NODE_BITS | node if type(graph) is int and graph >= 0 else -1
+    if type(graph) is not int or graph < 0:
+        return -1
+    return graph << _NODE_ID_BITS | node
 
 
 def _levels(path: str) -> tuple[str, ...]:
-    return tuple(path.split(".", LEVELS)) if MODULE.fullmatch(path) else (path,)
+    """The names of a path from the outermost one; a text that is none is one name."""
+    if _NESTED_PATH.fullmatch(path):
+        return tuple(path.split(".", MAX_LEVELS))
+    return (path,)
 
 
 def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     """A trace with a slice for each path, inside those of the levels above it; and the
     row of each path. The first path is "", which is in no other slice. Each path begins
-    1 us after the one before."""
-    spans: dict[tuple[str, ...], list[int]] = {}
-    for at, path in enumerate(paths):
-        levels = _levels(path)
+    1 us after the one before, so `paths` are sorted by their levels."""
+    last_index: dict[tuple[str, ...], int] = {}
+    first_index: dict[tuple[str, ...], int] = {}
+    levels_of_paths = [_levels(path) for path in paths]
+    for index, levels in enumerate(levels_of_paths):
         for depth in range(1, len(levels) + 1):
-            spans.setdefault(levels[:depth], [at, at])[1] = at
+            prefix = levels[:depth]
+            first_index.setdefault(prefix, index)
+            last_index[prefix] = index
     events = [
         {
             "ph": "X",
-            "cat": GRAPH_ANNOTATION if levels[0] else NOWHERE,
+            "cat": GRAPH_ANNOTATION if levels[0] else _NO_PATH_CATEGORY,
             "name": ".".join(levels) or "no annotation",
-            **{
-                "pid": "graphs",
-                "tid": "annotations",
-                "ts": first,
-                "dur": last + 1 - first,
-            },
+            "pid": "graphs",
+            "tid": "annotations",
+            "ts": first,
+            "dur": last_index[levels] + 1 - first,
         }
-        for levels, (first, last) in spans.items()
+        for levels, first in first_index.items()
     ]
     with closing(file_in_memory()) as file:
         file.write(msgspec.json.encode({"traceEvents": events}))
         file.flush()
         trace = build(read(stored_in(source, file), Callbacks(alone=True)))
-    by_order = np.argsort(trace.order)
-    of_levels = {levels: int(by_order[at]) for at, levels in enumerate(spans)}
-    return trace, np.array([of_levels[_levels(path)] for path in paths], dtype=np.intp)
+    row_of_event = np.argsort(trace.order)
+    row_of_levels = {
+        levels: int(row_of_event[number]) for number, levels in enumerate(first_index)
+    }
+    rows = [row_of_levels[levels] for levels in levels_of_paths]
+    return trace, np.array(rows, dtype=np.intp)

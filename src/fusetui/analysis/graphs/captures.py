@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import islice
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,18 +35,24 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, arguments, parsed
 from fusetui.trace.model.memo import memo
 
-NODES = re.compile(
+_NODE_CALLS = re.compile(
     r"\A(?!.*(?i:GraphLaunch)).*?(?:(?i:Launch(?!HostFunc))|Memcpy|Memset)", re.DOTALL
 )
 """Calls that launch, copy or set."""
-FORKS = re.compile(r"StreamWaitEvent")
-SIZE = re.compile(r"(?:[a-z]{1,40}_)?capture_(\d{1,9})(?:_([A-Za-z_]{1,40}))?\Z")
+
+_FORK_CALLS = re.compile(r"StreamWaitEvent")
+_SIZE_ANNOTATION = re.compile(
+    r"(?:[a-z]{1,40}_)?capture_(?P<size>\d{1,9})(?:_(?P<mode>[A-Za-z_]{1,40}))?\Z"
+)
 """The annotation of a server around a capture: capture_32_DECODE (SGLang),
 capture_32_FULL and capture_32_PIECEWISE (vLLM), capture_32_decode (ATOM)."""
-KERNEL = ("kernel",)  # HIP's calls record the name of the kernel that they launch
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::_scaled_mm")
-TOKENS = ("FULL", "PIECEWISE")  # modes of vLLM
-REQUESTS = ("DECODE", "")
+
+_KERNEL_ARG: Final = ("kernel",)
+"""HIP's calls record the name of the kernel that they launch."""
+
+_PRODUCTS: Final = ("aten::mm", "aten::addmm", "aten::_scaled_mm")
+_MODES_OF_TOKENS: Final = ("FULL", "PIECEWISE")  # how modes of vLLM begin
+_MODES_OF_REQUESTS: Final = ("DECODE", "")
 
 
 class Capture(msgspec.Struct, frozen=True, eq=False):
@@ -64,11 +70,32 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
         return len(self.calls)
 
 
+class Captures(msgspec.Struct, frozen=True, eq=False):
+    """The captures of a trace."""
+
+    complete: tuple[Capture, ...]  # of all threads, in order
+    without_end: int  # how many others begin
+
+
 class CaptureSize(msgspec.Struct, frozen=True):
     """How much a graph was captured for; None for what is not known."""
 
     requests: int | None = None
     tokens: int | None = None
+
+
+class _Span(NamedTuple):
+    """The rows of the calls that begin and end a capture; `end` is -1 for none."""
+
+    begin: int
+    end: int
+
+
+class _SizeAnnotation(NamedTuple):
+    """What an annotation around a capture says."""
+
+    size: int | None = None
+    mode: str = ""
 
 
 def has_captures(trace: Trace) -> bool:
@@ -77,94 +104,147 @@ def has_captures(trace: Trace) -> bool:
 
 
 @memo()
-def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
-    """The captures of all threads in order, and how many have no end. Reads args of
-    their calls."""
-    both = zip(*(rows.tolist() for rows in capture_calls(trace)), strict=True)
-    every = sorted(both, key=lambda span: int(trace.start[span[0]]))
-    # no other one begins before the end
-    last = {end: begin for begin, end in every if end >= 0}
-    spans = [(begin, end) for begin, end in every if last.get(end) == begin]
-    calls, waits = (
-        rows[np.argsort(trace.start[rows], kind="stable")]
-        for rows in (outer_calls(trace, NODES), outer_calls(trace, FORKS))
-    )
-    calls = calls[~np.isin(calls, trace.launch[trace.gpu_rows])]
-    own = [_between(trace, calls, begin, end) for begin, end in spans]
-    names = iter(_kernels(trace, np.concatenate([np.empty(0, np.intp), *own])))
-    found = []
-    for (begin, end), rows in zip(spans, own, strict=True):
-        size, mode = _annotated(trace, begin)
-        first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
-        found.append(
-            Capture(
-                rows, tuple(islice(names, len(rows))), size, mode, bool(last > first)
-            )
-        )
-    return tuple(found), len(every) - len(spans)
-
-
-def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
-    """Those of the thread that captures; if it has none, of all."""
-    first, last = np.searchsorted(
-        trace.start[calls], (trace.end[begin], trace.start[end])
-    )
-    rows = calls[first:last]
-    thread = trace.thread_of_track[trace.track[rows]]
-    found: Rows = rows[thread == trace.thread_of_track[trace.track[begin]]]
-    return found if len(found) else rows
-
-
-def _kernels(trace: Trace, calls: Rows) -> list[str]:
-    """The name of the kernel that each call launches, "" where it is not recorded."""
-    if not any(
-        trace.names[n].startswith("hip") for n in np.unique(trace.name[calls]).tolist()
+def captures(trace: Trace) -> Captures:
+    """The captures of a trace. Reads args of their calls."""
+    begun = _spans(trace)
+    # where two have the same end, the later one holds the calls before it
+    last_begin = {span.end: span.begin for span in begun if span.end >= 0}
+    spans = [span for span in begun if last_begin.get(span.end) == span.begin]
+    calls = _by_start(trace, outer_calls(trace, _NODE_CALLS))
+    ran = np.isin(calls, trace.launch[trace.gpu_rows])
+    waits = _by_start(trace, outer_calls(trace, _FORK_CALLS))
+    calls_of_spans = [_calls_in(trace, calls[~ran], span) for span in spans]
+    kernels_of_spans = _kernel_names(trace, calls_of_spans)
+    complete = []
+    for span, rows, kernels in zip(
+        spans, calls_of_spans, kernels_of_spans, strict=True
     ):
-        return [""] * len(calls)  # CUDA's calls have no such arg
-    found = arguments(trace.elements, trace.order[calls], KERNEL, keep_as="captured")
-    distinct = [parsed(texts[0]) for texts in found.distinct]
-    names = [*(name if isinstance(name, str) else "" for name in distinct), ""]
-    return [names[number] for number in found.number.tolist()]
+        annotation = _size_annotation(trace, span.begin)
+        bounds = trace.start[[span.begin, span.end]]
+        first_wait, end_wait = np.searchsorted(trace.start[waits], bounds)
+        capture = Capture(
+            calls=rows,
+            kernels=kernels,
+            size=annotation.size,
+            mode=annotation.mode,
+            forks=bool(end_wait > first_wait),
+        )
+        complete.append(capture)
+    return Captures(complete=tuple(complete), without_end=len(begun) - len(spans))
 
 
-def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
-    """The number and the mode in the innermost annotation around a row that tells
-    them."""
-    rows, time = trace.rows_of(Role.ANNOTATION), trace.start[begin]
-    rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
-    for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
-        if found := SIZE.match(trace.name_of(row)[:LONGEST_NAME]):
-            return int(found[1]), (found[2] or "").upper()
-    return None, ""
+def _spans(trace: Trace) -> list[_Span]:
+    """All captures that begin in the trace, in order."""
+    begins, ends = capture_calls(trace)
+    spans = [
+        _Span(begin, end)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
+    return sorted(spans, key=lambda span: int(trace.start[span.begin]))
+
+
+def _by_start(trace: Trace, rows: Rows) -> Rows:
+    return rows[np.argsort(trace.start[rows], kind="stable")]
+
+
+def _calls_in(trace: Trace, calls: Rows, span: _Span) -> Rows:
+    """The calls of a capture: those of the thread that captures; if it has none, of
+    all. `calls`: by their start."""
+    bounds = (trace.end[span.begin], trace.start[span.end])
+    first, end = np.searchsorted(trace.start[calls], bounds)
+    rows = calls[first:end]
+    thread = trace.thread_of_track[trace.track[rows]]
+    capturing_thread = trace.thread_of_track[trace.track[span.begin]]
+    of_thread: Rows = rows[thread == capturing_thread]
+    return of_thread if len(of_thread) else rows
+
+
+def _kernel_names(trace: Trace, calls_of_captures: list[Rows]) -> list[tuple[str, ...]]:
+    """For each capture the name of the kernel that each of its calls launches, ""
+    where it is not recorded. Reads the args of all calls at once."""
+    calls = np.concatenate([np.empty(0, np.intp), *calls_of_captures])
+    call_names = [trace.names[number] for number in np.unique(trace.name[calls])]
+    if not any(name.startswith("hip") for name in call_names):
+        # CUDA's calls have no such arg
+        return [("",) * len(rows) for rows in calls_of_captures]
+    recorded = arguments(
+        trace.elements, trace.order[calls], _KERNEL_ARG, keep_as="captured"
+    )
+    distinct = []
+    for texts in recorded.distinct:
+        name = parsed(texts[0])
+        distinct.append(name if isinstance(name, str) else "")
+    distinct.append("")  # of a call without args, whose number is -1
+    names = [distinct[number] for number in recorded.number.tolist()]
+    names_of_captures = []
+    first = 0
+    for rows in calls_of_captures:
+        end = first + len(rows)
+        names_of_captures.append(tuple(names[first:end]))
+        first = end
+    return names_of_captures
+
+
+def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
+    """What the innermost annotation around a row says that names a size."""
+    annotations = trace.rows_of(Role.ANNOTATION)
+    time = trace.start[begin]
+    is_around = (trace.start[annotations] <= time) & (time < trace.end[annotations])
+    around = annotations[is_around]
+    innermost_first = around[np.argsort(-trace.start[around], kind="stable")]
+    for row in innermost_first.tolist():
+        match = _SIZE_ANNOTATION.match(trace.name_of(row)[:LONGEST_NAME])
+        if match:
+            mode = (match["mode"] or "").upper()
+            return _SizeAnnotation(size=int(match["size"]), mode=mode)
+    return _SizeAnnotation()
 
 
 def size_of(there: Trace, capture: Capture) -> CaptureSize:
-    """For how much a graph was captured.
+    """For how much a graph was captured; `there` is the trace of the capture.
 
     An annotation around the capture counts tokens in vLLM, and in a decode of SGLang
     requests; in other modes of SGLang, some versions count requests and some tokens.
     The rows of more than half of the matrix products count tokens.
     """
     size = capture.size
-    if size is not None and capture.mode.startswith(TOKENS):
+    if size is not None and capture.mode.startswith(_MODES_OF_TOKENS):
         return CaptureSize(tokens=size)
-    if size is not None and capture.mode in REQUESTS:
+    if size is not None and capture.mode in _MODES_OF_REQUESTS:
         return CaptureSize(requests=size)
-    ops = np.unique(there.op[capture.calls])
-    ops = ops[[op >= 0 and there.name_of(op) in PRODUCTS for op in ops.tolist()]]
-    products = map(matmul, inputs_by_op(there, ops).values())
-    rows = Counter(product.m for product in products if product).most_common(1)
-    tokens = next((m for m, count in rows if 2 * count > len(ops)), None)
+    tokens = _rows_of_products(there, capture)
     if size is None or not tokens or tokens % max(size, 1):
         return CaptureSize(tokens=tokens)
     return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
 
 
-NODE_ID, GRAPH_ID, SOME_ANNOTATION = "graph node id", "graph id", "annotation"
-LOOKED_AT = 8  # kernels
-NODE_ARGS = (NODE_ID, GRAPH_ID, SOME_ANNOTATION, "module_name", "name", "str")
+def _rows_of_products(there: Trace, capture: Capture) -> int | None:
+    """The rows that more than half of the matrix products of a capture have."""
+    captured_ops = np.unique(there.op[capture.calls])
+    is_product = [
+        op >= 0 and there.name_of(op) in _PRODUCTS for op in captured_ops.tolist()
+    ]
+    ops = captured_ops[is_product]
+    counts: Counter[int | None] = Counter()
+    for inputs in inputs_by_op(there, ops).values():
+        product = matmul(inputs)
+        if product:
+            counts[product.m] += 1
+    for rows, count in counts.most_common(1):
+        if 2 * count > len(ops):
+            return rows
+    return None
+
+
+NODE_ID: Final = "graph node id"
+GRAPH_ID: Final = "graph id"
+SOME_ANNOTATION: Final = "annotation"
+NODE_ARGS: Final = (NODE_ID, GRAPH_ID, SOME_ANNOTATION, "module_name", "name", "str")
 """What args say about nodes: their numbers, and what torch writes of annotations."""
-AMD = {"roctracer_version", "hip_runtime_version"}
+
+_KERNELS_LOOKED_AT: Final = 8
+_MAX_NODE_ID: Final = 1 << 62
+_KEYS_OF_AMD: Final = frozenset({"roctracer_version", "hip_runtime_version"})
 """Keys of files whose nodes have no ids, as HIP's have not."""
 
 
@@ -181,55 +261,66 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
 
 def replays(trace: Trace) -> tuple[Nodes, ...]:
     """All graph launches with recorded events, in order of their calls."""
-    each = nodes_of_replays(trace)
-    if not each:
+    rows_of_replays = nodes_of_replays(trace)
+    if not rows_of_replays:
         return ()
-    ids = _node_ids(trace, int(each[0][0]))
+    ids = _node_ids(trace, int(rows_of_replays[0][0]))
     if ids is not None:
-        of_each = np.split(ids, np.cumsum([len(own) for own in each])[:-1])
-        each = [
-            own[np.argsort(n, kind="stable")]
-            for own, n in zip(each, of_each, strict=True)
+        ends = np.cumsum([len(rows) for rows in rows_of_replays])
+        ids_of_replays = np.split(ids, ends[:-1])
+        rows_of_replays = [
+            rows[np.argsort(ids_of_nodes, kind="stable")]
+            for rows, ids_of_nodes in zip(rows_of_replays, ids_of_replays, strict=True)
         ]
-    return tuple(Nodes(int(trace.launch[own[0]]), own, ids is not None) for own in each)
+    return tuple(
+        Nodes(call=int(trace.launch[rows[0]]), rows=rows, numbered=ids is not None)
+        for rows in rows_of_replays
+    )
 
 
 def bare_launches(trace: Trace) -> int:
     """How many graph launches have no event: the profiler did not record the nodes of
     graphs."""
     calls = np.flatnonzero(graph_calls(trace))
-    return int((~np.isin(calls, trace.launch[trace.gpu_rows])).sum())
+    has_event = np.isin(calls, trace.launch[trace.gpu_rows])
+    return int((~has_event).sum())
 
 
 def numbers_nodes(trace: Trace) -> bool:
     """Whether the file numbers the nodes of graphs, by the first kernels of the first
     replay."""
-    each = nodes_of_replays(trace)
-    kernels = (
-        each[0][trace.role[each[0]] == Role.KERNEL][:LOOKED_AT].tolist() if each else []
-    )
-    return any(NODE_ID in trace.args_of(row) for row in kernels)
+    rows_of_replays = nodes_of_replays(trace)
+    if not rows_of_replays:
+        return False
+    rows = rows_of_replays[0]
+    kernels = rows[trace.role[rows] == Role.KERNEL]
+    looked_at = kernels[:_KERNELS_LOOKED_AT].tolist()
+    return any(NODE_ID in trace.args_of(row) for row in looked_at)
 
 
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
-    """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
+    """The nodes of all replays, and their NODE_ARGS; read once for all who ask. Only
+    for a trace with replays."""
     rows = np.concatenate(nodes_of_replays(trace))
-    return rows, arguments(
-        trace.elements.own, trace.order[rows], NODE_ARGS, keep_as="nodes"
-    )
+    args = arguments(trace.elements.own, trace.order[rows], NODE_ARGS, keep_as="nodes")
+    return rows, args
 
 
 def _node_ids(trace: Trace, first: int) -> Int64s | None:
-    """The ids of all nodes; None unless every one has an id of its own in its
-    replay."""
-    if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith(
-        "hip"
-    ):
+    """The ids of all nodes; None unless every one has an id of its own in its replay.
+    `first`: the row of the first node."""
+    launch_name = trace.name_of(int(trace.launch[first]))
+    if _KEYS_OF_AMD & trace.keys.keys() or launch_name.startswith("hip"):
         return None
     if not trace.args_of(first).get(NODE_ID):
         return None
-    found = node_args(trace)[1]
-    values = [parsed(texts[0]) for texts in found.distinct]
-    ids = [v if isinstance(v, int) and 0 < v < 1 << 62 else 0 for v in values]
-    each = np.array([*ids, 0], dtype=np.int64)[found.number]
-    return each if (each > 0).all() else None
+    _, args = node_args(trace)
+    unknown = 0
+    id_of_distinct = []
+    for texts in args.distinct:
+        node_id = parsed(texts[NODE_ARGS.index(NODE_ID)])
+        is_id = isinstance(node_id, int) and 0 < node_id < _MAX_NODE_ID
+        id_of_distinct.append(node_id if is_id else unknown)
+    id_of_distinct.append(unknown)  # of a node without args, whose number is -1
+    ids = np.array(id_of_distinct, dtype=np.int64)[args.number]
+    return ids if (ids != unknown).all() else None

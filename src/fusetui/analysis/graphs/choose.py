@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import compress
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,40 +30,92 @@ from fusetui.text.figures import plural
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
-from fusetui.trace.model.op_names import stem, words
+from fusetui.trace.model.op_names import stem
 
-_OF_PRODUCTS: Final = "gemm gemv reduction copy fill memset memcpy"
-_KINDS: Final[dict[str, frozenset[str]]] = {
-    op: frozenset(kinds.split())
-    for ops, kinds in (
-        (
-            "mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv",
-            _OF_PRODUCTS,
-        ),
-        (
-            "add sub mul div neg exp silu gelu relu sigmoid tanh where rsub",
-            "elementwise",
-        ),
-        ("reciprocal sqrt rsqrt pow cos sin clamp bitwise_and eq", "elementwise"),
-        ("copy clone contiguous to _to_copy", "copy elementwise memcpy"),
-        ("fill zero", "fill elementwise memset"),
-        ("index_select embedding index gather", "index embedding"),
-        ("softmax _softmax", "softmax"),
-        ("sum mean argmax", "reduction"),
-        ("cat stack", "copy memcpy"),
-    )
-    for op in words(ops)
+_KINDS_OF_PRODUCTS: Final = frozenset(
+    {"gemm", "gemv", "reduction", "copy", "fill", "memset", "memcpy"}
+)
+_ELEMENTWISE: Final = frozenset({"elementwise"})
+_KINDS_OF_COPIES: Final = frozenset({"copy", "elementwise", "memcpy"})
+_KINDS_OF_FILLS: Final = frozenset({"fill", "elementwise", "memset"})
+_KINDS_OF_INDEXING: Final = frozenset({"index", "embedding"})
+_SOFTMAX: Final = frozenset({"softmax"})
+_REDUCTION: Final = frozenset({"reduction"})
+_KINDS_OF_CONCATENATION: Final = frozenset({"copy", "memcpy"})
+_KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "mm": _KINDS_OF_PRODUCTS,
+    "addmm": _KINDS_OF_PRODUCTS,
+    "bmm": _KINDS_OF_PRODUCTS,
+    "baddbmm": _KINDS_OF_PRODUCTS,
+    "matmul": _KINDS_OF_PRODUCTS,
+    "linear": _KINDS_OF_PRODUCTS,
+    "_scaled_mm": _KINDS_OF_PRODUCTS,
+    "_int_mm": _KINDS_OF_PRODUCTS,
+    "mv": _KINDS_OF_PRODUCTS,
+    "addmv": _KINDS_OF_PRODUCTS,
+    "add": _ELEMENTWISE,
+    "sub": _ELEMENTWISE,
+    "mul": _ELEMENTWISE,
+    "div": _ELEMENTWISE,
+    "neg": _ELEMENTWISE,
+    "exp": _ELEMENTWISE,
+    "silu": _ELEMENTWISE,
+    "gelu": _ELEMENTWISE,
+    "relu": _ELEMENTWISE,
+    "sigmoid": _ELEMENTWISE,
+    "tanh": _ELEMENTWISE,
+    "where": _ELEMENTWISE,
+    "rsub": _ELEMENTWISE,
+    "reciprocal": _ELEMENTWISE,
+    "sqrt": _ELEMENTWISE,
+    "rsqrt": _ELEMENTWISE,
+    "pow": _ELEMENTWISE,
+    "cos": _ELEMENTWISE,
+    "sin": _ELEMENTWISE,
+    "clamp": _ELEMENTWISE,
+    "bitwise_and": _ELEMENTWISE,
+    "eq": _ELEMENTWISE,
+    "copy": _KINDS_OF_COPIES,
+    "clone": _KINDS_OF_COPIES,
+    "contiguous": _KINDS_OF_COPIES,
+    "to": _KINDS_OF_COPIES,
+    "_to_copy": _KINDS_OF_COPIES,
+    "fill": _KINDS_OF_FILLS,
+    "zero": _KINDS_OF_FILLS,
+    "index_select": _KINDS_OF_INDEXING,
+    "embedding": _KINDS_OF_INDEXING,
+    "index": _KINDS_OF_INDEXING,
+    "gather": _KINDS_OF_INDEXING,
+    "softmax": _SOFTMAX,
+    "_softmax": _SOFTMAX,
+    "sum": _REDUCTION,
+    "mean": _REDUCTION,
+    "argmax": _REDUCTION,
+    "cat": _KINDS_OF_CONCATENATION,
+    "stack": _KINDS_OF_CONCATENATION,
 }
 """The kinds of kernels (`KernelName.op`) that each of these ops of aten:: launches."""
 
-_MOVED: Final = {
-    "Memcpy": (Role.MEMCPY, ("copy", "memcpy")),
-    "Memset": (Role.MEMSET, ("fill", "memset")),
+
+class _Transfer(NamedTuple):
+    """What a captured copy or set becomes when the graph is replayed."""
+
+    role: Role  # of the event
+    kinds: tuple[str, ...]  # of a kernel in its place
+
+
+_TRANSFERS: Final = {
+    "Memcpy": _Transfer(Role.MEMCPY, ("copy", "memcpy")),
+    "Memset": _Transfer(Role.MEMSET, ("fill", "memset")),
 }
-SHARE: Final = 10
+"""By a word in the name of the call."""
+
+_NODES_PER_CONFIRMATION: Final = 10
 """Without names of kernels, at least one node in this many must be confirmed by its
 kind."""
-LONGEST: Final = 60  # characters of a name in a message
+
+_MAX_NAME_CHARACTERS: Final = 60
+"""Of a name in a message."""
 
 
 class CaptureMatch(msgspec.Struct, frozen=True):
@@ -77,115 +128,149 @@ class CaptureMatch(msgspec.Struct, frozen=True):
     forks: bool = False  # it ran on several streams whose order is not recorded
 
 
+class _Agreement(NamedTuple):
+    """How a node agrees with a captured call."""
+
+    agrees: bool | None  # None: nothing tells
+    by_name: bool
+    captured: str  # what the capture has
+
+
 def kernels_alone(
     trace: Trace, nodes: Nodes, capture: Capture, there: Trace
 ) -> tuple[Nodes, Capture]:
-    """Without copies and sets: a graph may do them in other ways, or not at all."""
+    """Without copies and sets: a graph may do them in other ways, or not at all.
+    `there` is the trace of the capture."""
     rows = nodes.rows[trace.role[nodes.rows] == Role.KERNEL]
-    names = map(there.name_of, capture.calls.tolist())
-    launch = [not any(word in name for word in _MOVED) for name in names]
-    texts = tuple(compress(capture.kernels, launch))
-    calls = capture.calls[np.array(launch, dtype=np.bool_)]
-    return replace(nodes, rows=rows), replace(capture, calls=calls, kernels=texts)
+    calls = []
+    kernels = []
+    for call, kernel in zip(capture.calls.tolist(), capture.kernels, strict=True):
+        name = there.name_of(call)
+        if not any(word in name for word in _TRANSFERS):
+            calls.append(call)
+            kernels.append(kernel)
+    launches = replace(
+        capture,
+        calls=np.array(calls, dtype=capture.calls.dtype),
+        kernels=tuple(kernels),
+    )
+    return replace(nodes, rows=rows), launches
 
 
 def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> CaptureMatch:
     """Compares each node with its call, or if there are more of one than of the other,
     each kernel with its launch. `there` is the trace of the capture."""
-    if len(nodes) != len(capture):
-        alone = kernels_alone(trace, nodes, capture, there)
-        if len(alone[0]) and len(alone[0]) == len(alone[1]):
-            found = _compared(trace, *alone, there)
-            if found.problem or found.by_name:  # without names the counts must be equal
-                return replace(found, kernels_only=True)
-        problem = (
-            f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
-        )
-        return CaptureMatch(problem, min(len(nodes), len(capture)))
-    return _compared(trace, nodes, capture, there)
+    if len(nodes) == len(capture):
+        return _compared(trace, nodes, capture, there)
+    kernels, launches = kernels_alone(trace, nodes, capture, there)
+    if len(kernels) and len(kernels) == len(launches):
+        without_transfers = _compared(trace, kernels, launches, there)
+        # without names the counts must be equal
+        if without_transfers.problem or without_transfers.by_name:
+            return replace(without_transfers, kernels_only=True)
+    return CaptureMatch(
+        problem=f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls",
+        at=min(len(nodes), len(capture)),
+    )
 
 
 def _compared(
     trace: Trace, nodes: Nodes, capture: Capture, there: Trace
 ) -> CaptureMatch:
-    by_name, confirmed = True, 0
-    rows, calls = nodes.rows.tolist(), capture.calls.tolist()
+    """How as many nodes as calls agree, one by one."""
+    is_by_name = True
+    confirmed = 0
+    rows = nodes.rows.tolist()
+    calls = capture.calls.tolist()
     for at, (row, call, kernel) in enumerate(
         zip(rows, calls, capture.kernels, strict=True)
     ):
-        agrees, named, wanted = _agree(trace, row, there, call, kernel)
-        if agrees is False:
-            streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
-            more = f"; it ran on {streams} streams, whose order is not recorded" * (
-                streams > 1
-            )
-            name, wanted = (
-                clip(n, LONGEST, "...") for n in (trace.name_of(row), wanted)
-            )
-            return CaptureMatch(
-                f"node {at + 1} is {name}, and the capture has {wanted}{more}", at
-            )
-        by_name &= named
-        confirmed += agrees is True
-    if not by_name and confirmed * SHARE < len(rows):
-        return CaptureMatch(
-            "the capture does not name its kernels, and too few are of a known kind", 0
+        agreement = _agreement(trace, row, there, call, kernel)
+        if agreement.agrees is False:
+            problem = _difference(trace, nodes, at, agreement.captured)
+            return CaptureMatch(problem=problem, at=at)
+        is_by_name &= agreement.by_name
+        confirmed += agreement.agrees is True
+    if not is_by_name and confirmed * _NODES_PER_CONFIRMATION < len(rows):
+        problem = (
+            "the capture does not name its kernels, and too few are of a known kind"
         )
-    forks = capture.forks and not nodes.numbered
-    if forks and not by_name:
-        return CaptureMatch(
-            "the capture uses several streams, whose order on the device is not recorded",
-            0,
-        )
-    return CaptureMatch(by_name=by_name, forks=forks)
+        return CaptureMatch(problem=problem, at=0)
+    has_unknown_order = capture.forks and not nodes.numbered
+    if has_unknown_order and not is_by_name:
+        problem = "the capture uses several streams, whose order on the device is not recorded"
+        return CaptureMatch(problem=problem, at=0)
+    return CaptureMatch(by_name=is_by_name, forks=has_unknown_order)
 
 
-def _agree(
+def _difference(trace: Trace, nodes: Nodes, at: int, captured: str) -> str:
+    """A sentence part about the node `at`, which is not what was captured."""
+    node_name = trace.name_of(int(nodes.rows[at]))
+    text = (
+        f"node {at + 1} is {clip(node_name, _MAX_NAME_CHARACTERS, '...')}, and the capture has"
+        f" {clip(captured, _MAX_NAME_CHARACTERS, '...')}"
+    )
+    streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
+    if streams > 1:
+        text += f"; it ran on {streams} streams, whose order is not recorded"
+    return text
+
+
+def _agreement(
     trace: Trace, row: int, there: Trace, call: int, kernel: str
-) -> tuple[bool | None, bool, str]:
-    """Whether they agree (None: nothing tells), whether by name, and what the capture
-    has."""
-    name, role = trace.name_of(row), Role(int(trace.role[row]))
+) -> _Agreement:
+    """Whether a node is what a captured call launches, as far as names tell. `kernel`:
+    the name of its kernel, "" if it is not recorded."""
+    name = trace.name_of(row)
+    role = Role(int(trace.role[row]))
     if kernel:
-        return kernel.removesuffix(".kd") == name.removesuffix(".kd"), True, kernel
-    called, op = there.name_of(call), int(there.op[call])
-    for word, (own, kinds) in _MOVED.items():
-        if word in called:
-            return role == own or _kind(name) in kinds, True, called
+        is_same = kernel.removesuffix(".kd") == name.removesuffix(".kd")
+        return _Agreement(agrees=is_same, by_name=True, captured=kernel)
+    call_name = there.name_of(call)
+    op = int(there.op[call])
+    for word, transfer in _TRANSFERS.items():
+        if word in call_name:
+            is_same = role == transfer.role or _kind(name) in transfer.kinds
+            return _Agreement(agrees=is_same, by_name=True, captured=call_name)
     if role != Role.KERNEL:
-        return False, False, called
-    return (None, False, called) if op < 0 else _by_op(there.name_of(op), name)
+        return _Agreement(agrees=False, by_name=False, captured=call_name)
+    if op < 0:
+        return _Agreement(agrees=None, by_name=False, captured=call_name)
+    return _agreement_with_op(there.name_of(op), name)
 
 
 @lru_cache(maxsize=4096)
-def _by_op(op: str, name: str) -> tuple[bool | None, bool, str]:
+def _agreement_with_op(op: str, name: str) -> _Agreement:
+    """Whether a kernel may be the work of an op."""
     if op.startswith("triton_"):
-        return (
-            (op == name, True, op) if name.startswith("triton_") else (None, False, op)
-        )
-    wanted = _KINDS.get(stem(op)) if op.startswith("aten::") else None
+        if name.startswith("triton_"):
+            return _Agreement(agrees=op == name, by_name=True, captured=op)
+        return _Agreement(agrees=None, by_name=False, captured=op)
+    kinds = _KINDS.get(stem(op)) if op.startswith("aten::") else None
     kind = _kind(name)
-    return None if wanted is None or kind is None else kind in wanted, False, op
+    agrees = None if kinds is None or kind is None else kind in kinds
+    return _Agreement(agrees=agrees, by_name=False, captured=op)
 
 
 def _kind(name: str) -> str | None:
     """The kind of work of a kernel; None if its name does not tell."""
-    found = decode(name)
-    return found.op if found else None
+    kernel = decode(name)
+    return kernel.op if kernel else None
 
 
-PADDED = "the capture is for {size} and the step has {batch}"
-TOO_FAR = 2
+PADDED: Final = "the capture is for {size} and the step has {batch}"
+_TOO_MUCH_PADDING: Final = 2
 """The sizes that servers capture are less than this apart, from the second on: 1, 2, 4,
 8, 16, 24, 32, ... in vLLM and SGLang, unless the user chose others. A capture for so
 much more is one of another size, if the next smaller one is not there."""
-BY_KIND = (
+
+BY_KIND: Final = (
     "the calls of the capture do not name their kernels, whose kinds and order agree"
 )
-FORKED = (
+FORKED: Final = (
     "the capture uses several streams, and kernels of one name may be those of another"
 )
-IN_TURN = "equal parts of a graph are told apart by their order"
+IN_TURN: Final = "equal parts of a graph are told apart by their order"
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -198,6 +283,20 @@ class Chosen(msgspec.Struct, frozen=True):
     kernels_only: bool = False  # copies and sets of the graph have no call
 
 
+class _ComparableSizes(NamedTuple):
+    """Sizes in one unit, None for what is not known."""
+
+    captures: Sequence[int | None]
+    batch: int | None  # of the step
+
+
+class _ChosenSize(NamedTuple):
+    """The size of the captures that a step replays, or why none fits."""
+
+    size: int | None = None
+    problem: str = ""
+
+
 def choose(
     trace: Trace,
     there: Trace,
@@ -208,25 +307,25 @@ def choose(
 ) -> list[Chosen]:
     """For each replay its capture. `sizes`: of each capture; `steps`: of each replay
     the number of its step (-1: none), and what was asked of it."""
-    found = [Chosen()] * len(replays)
+    chosen = [Chosen()] * len(replays)
     names = [trace.name[nodes.rows].tobytes() for nodes in replays]
-    for same in by_key(range(len(replays)), names.__getitem__).values():
-        fits = [fit(trace, replays[same[0]], capture, there) for capture in captures]
-        matching = {n: one for n, one in enumerate(fits) if not one.problem}
+    for same_names in by_key(range(len(replays)), names.__getitem__).values():
+        nodes = replays[same_names[0]]
+        fits = [fit(trace, nodes, capture, there) for capture in captures]
+        matching = {n: fit_ for n, fit_ in enumerate(fits) if not fit_.problem}
         if not matching:
-            problem = _refusal(trace, there, replays[same[0]], fits, captures)
-            for at in same:
-                found[at] = Chosen(problem=problem)
+            problem = _refusal(trace, there, nodes, fits, captures)
+            for replay in same_names:
+                chosen[replay] = Chosen(problem=problem)
             continue
-        for (_, asked), own in by_key(same, steps.__getitem__).items():
-            for at, one in zip(
-                own, _of_step(len(own), matching, sizes, asked), strict=True
-            ):
-                found[at] = one
-    return found
+        for (_, asked), of_step in by_key(same_names, steps.__getitem__).items():
+            choices = _choose_in_step(len(of_step), matching, sizes, asked)
+            for replay, choice in zip(of_step, choices, strict=True):
+                chosen[replay] = choice
+    return chosen
 
 
-def _of_step(
+def _choose_in_step(
     count: int,
     matching: Mapping[int, CaptureMatch],
     sizes: Sequence[CaptureSize],
@@ -234,62 +333,83 @@ def _of_step(
 ) -> list[Chosen]:
     """For so many replays of one step with equal kernels, in order: of the captures
     that match by their kernels, those of the size that the step replays."""
-    each, batch = _comparable(matching, sizes, asked)
-    size, problem = _size(matching, each, batch)
-    fitting = [n for n in matching if each[n] == size]
-    several = len(fitting) > 1
-    if several and count != len(fitting) and not problem:
-        text = plural(len(fitting), "graph") + " of the capture fit equally"
-        problem = f"{text}, and the step replays {count}"
+    comparable = _comparable_sizes(matching, sizes, asked)
+    size, problem = _size_of_step(matching, comparable)
+    fitting = [n for n in matching if comparable.captures[n] == size]
+    are_several = len(fitting) > 1
+    if are_several and count != len(fitting) and not problem:
+        graphs = plural(len(fitting), "graph")
+        problem = f"{graphs} of the capture fit equally, and the step replays {count}"
     if problem:
         return [Chosen(problem=problem)] * count
-    likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
-    likely += [FORKED] if any(matching[n].forks for n in fitting) else []
+    reasons = []
+    if not all(matching[n].by_name for n in fitting):
+        reasons.append(BY_KIND)
+    if any(matching[n].forks for n in fitting):
+        reasons.append(FORKED)
+    batch = comparable.batch
     if size is not None and batch is not None and size != batch:
-        likely.append(PADDED.format(size=size, batch=batch))
-    why = "; ".join([*likely, IN_TURN] if several else likely)
-    chosen = fitting if several else fitting * count
-    return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
+        reasons.append(PADDED.format(size=size, batch=batch))
+    if are_several:
+        reasons.append(IN_TURN)
+    captures = fitting if are_several else fitting * count
+    return [
+        Chosen(
+            capture=n,
+            likely="; ".join(reasons),
+            kernels_only=matching[n].kernels_only,
+        )
+        for n in captures
+    ]
 
 
-def _comparable(
+def _comparable_sizes(
     matching: Mapping[int, CaptureMatch],
     sizes: Sequence[CaptureSize],
     asked: CaptureSize,
-) -> tuple[list[int | None], int | None]:
+) -> _ComparableSizes:
     """The sizes and the batch in tokens, if they are known of all that match, else in
-    requests."""
-    for unit in ("tokens", "requests"):
-        each: list[int | None] = [getattr(size, unit) for size in sizes]
-        batch: int | None = getattr(asked, unit)
-        if batch is not None and all(each[n] is not None for n in matching):
-            return each, batch
-    return [
-        size.requests if size.tokens is None else size.tokens for size in sizes
-    ], None
+    requests. Of captures that cannot be compared with the batch the size in either."""
+    tokens = [size.tokens for size in sizes]
+    requests = [size.requests for size in sizes]
+    for captures, batch in ((tokens, asked.tokens), (requests, asked.requests)):
+        if batch is not None and all(captures[n] is not None for n in matching):
+            return _ComparableSizes(captures=captures, batch=batch)
+    either = [size.requests if size.tokens is None else size.tokens for size in sizes]
+    return _ComparableSizes(captures=either, batch=None)
 
 
-def _size(
-    matching: Mapping[int, CaptureMatch], sizes: Sequence[int | None], batch: int | None
-) -> tuple[int | None, str]:
+def _size_of_step(
+    matching: Mapping[int, CaptureMatch], comparable: _ComparableSizes
+) -> _ChosenSize:
     """The size of the captures that a step of this batch replays, or why none fits."""
-    known = {sizes[n] for n in matching}
-    said = [size for size in known if size is not None]
-    if batch is None or None in known:
-        which = (
+    sizes = {comparable.captures[n] for n in matching}
+    known_sizes = [size for size in sizes if size is not None]
+    batch = comparable.batch
+    if batch is None or None in sizes:
+        if len(sizes) == 1:
+            return _ChosenSize(size=sizes.pop())
+        reason = (
             "the step does not say its batch"
             if batch is None
             else "not all say their size"
         )
-        several = f"captures of {len(known)} sizes fit equally: {which}"
-        return (known.pop(), "") if len(known) == 1 else (None, several)
-    size = min((size for size in said if size >= batch), default=max(said))
+        problem = f"captures of {len(sizes)} sizes fit equally: {reason}"
+        return _ChosenSize(problem=problem)
+    large_enough = [size for size in known_sizes if size >= batch]
+    size = min(large_enough, default=max(known_sizes))
     padded = PADDED.format(size=size, batch=batch)
     if size < batch:
-        return None, padded
-    smaller = any(other is not None and other < batch for other in sizes)
-    too_far = size >= TOO_FAR * batch and not smaller
-    return (None, f"{padded}, which no server pads so far") if too_far else (size, "")
+        return _ChosenSize(problem=padded)
+    has_smaller = any(
+        other is not None and other < batch for other in comparable.captures
+    )
+    if size >= _TOO_MUCH_PADDING * batch and not has_smaller:
+        return _ChosenSize(problem=f"{padded}, which no server pads so far")
+    return _ChosenSize(size=size)
+
+
+_MAX_LENGTHS_SHOWN: Final = 4
 
 
 def _refusal(
@@ -302,41 +422,47 @@ def _refusal(
     """Where the capture that agrees longest differs first."""
     if not fits:
         return "the other trace captures no graph"
-    same = [
-        one for one, own in zip(fits, captures, strict=True) if len(own) == len(nodes)
+    same_length = [
+        fit_
+        for fit_, capture in zip(fits, captures, strict=True)
+        if len(capture) == len(nodes)
     ]
-    if same:
-        return max(same, key=lambda one: one.at).problem
+    if same_length:
+        return max(same_length, key=lambda fit_: fit_.at).problem
     for capture in captures:
-        if which := _part(trace, nodes, capture, there):
+        which = _which_part(trace, nodes, capture, there)
+        if which:
             return (
                 f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
                 " if cut at the edge of the recorded window"
             )
-    lengths = [str(length) for length in sorted({len(capture) for capture in captures})]
-    shown = ", ".join([*lengths[:4], *(["..."] if len(lengths) > 4 else [])])
-    return f"the replay has {len(nodes)} nodes, and the capture {shown}"
+    lengths = sorted({len(capture) for capture in captures})
+    shown = [str(length) for length in lengths[:_MAX_LENGTHS_SHOWN]]
+    if len(lengths) > _MAX_LENGTHS_SHOWN:
+        shown.append("...")
+    return f"the replay has {len(nodes)} nodes, and the capture {', '.join(shown)}"
 
 
-def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
-    """Whether the nodes are the first or the last calls of a capture; "" for
+def _which_part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
+    """Whether the nodes are the `first` or the `last` calls of a capture; "" for
     neither."""
-    size = len(nodes)
-    for which, part in (
-        ("first", slice(size)),
-        ("last", slice(len(capture) - size, None)),
-    ):
-        some = replace(
+    count = len(nodes)
+    if count >= len(capture):
+        return ""
+    parts = {"first": slice(count), "last": slice(len(capture) - count, None)}
+    for which, part in parts.items():
+        calls = replace(
             capture, calls=capture.calls[part], kernels=capture.kernels[part]
         )
-        if size < len(capture) and not fit(trace, nodes, some, there).problem:
+        if not fit(trace, nodes, calls, there).problem:
             return which
     return ""
 
 
 def counted(problems: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each distinct problem, with the number of replays that have it."""
-    each = sorted(Counter(problems).items())
+    counts = sorted(Counter(problems).items())
     return tuple(
-        f"{plural(n, 'graph replay')} cannot be joined: {text}." for text, n in each
+        f"{plural(count, 'graph replay')} cannot be joined: {problem}."
+        for problem, count in counts
     )

@@ -5,7 +5,7 @@ captured."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import asdict, replace
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.graphs.captures import (
     Capture,
+    Captures,
     CaptureSize,
     Nodes,
     bare_launches,
@@ -35,107 +36,144 @@ from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
 from fusetui.trace.read.elements import combined
 
-KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
+_TAKEN_ROLES: Final = (Role.ANNOTATION, Role.PYTHON, Role.OP)
 """What is taken from a capture, where it contains a captured call, besides the
 calls."""
-NO_OPS = "The capture recorded no op around its calls: it says nothing about what was replayed."
+
+NO_OPS: Final = "The capture recorded no op around its calls: it says nothing about what was replayed."
+
+
+class _Pair(NamedTuple):
+    """A replay and its capture, as many nodes as calls."""
+
+    nodes: Nodes
+    capture: Capture
 
 
 def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     """The trace with what could be joined, and a record of that. If nothing could be,
     it is the same trace. `there` is the trace of the capture, which may be the trace
     itself; `found`: nobody named it."""
-    before = _captured(trace)[0]
-    own = [nodes for nodes in replays(trace) if before[nodes.rows[0]] < 0]
-    whole, cut = captures(there)
-    if whole and not any((there.op[one.calls] >= 0).any() for one in whole):
-        chosen, refused = [], [NO_OPS]
+    already_captured, _ = _captured(trace)
+    open_replays = [
+        nodes for nodes in replays(trace) if already_captured[nodes.rows[0]] < 0
+    ]
+    captured = captures(there)
+    choices: list[Chosen]
+    if captured.complete and not _has_ops(there, captured):
+        choices = []
+        refused = [NO_OPS]
     else:
-        chosen = _chosen(trace, there, own, whole)
-        _again_in_other_orders(trace, there, own, chosen, whole)
-        problems = counted([one.problem for one in chosen if one.problem])
-        refused = [*problems, *_remarks(trace, own, len(whole), cut)]
+        choices = _choices(trace, there, open_replays, captured.complete)
+        _choose_in_other_orders(trace, there, open_replays, choices, captured.complete)
+        problems = [choice.problem for choice in choices if choice.problem]
+        refused = [*counted(problems), *_remarks(trace, open_replays, captured)]
     pairs = []
-    for nodes, one in zip(own, chosen, strict=False):
-        if one.capture >= 0:
-            pair = nodes, whole[one.capture]
-            pairs.append(
-                kernels_alone(trace, *pair, there) if one.kernels_only else pair
-            )
-    likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
+    for nodes, choice in zip(open_replays, choices, strict=False):
+        if choice.capture < 0:
+            continue
+        capture = captured.complete[choice.capture]
+        if choice.kernels_only:
+            nodes, capture = kernels_alone(trace, nodes, capture, there)
+        pairs.append(_Pair(nodes, capture))
+    doubts = list(dict.fromkeys(choice.likely for choice in choices if choice.likely))
     record = Join(
         path=there.report.path,
         replays=len(pairs),
-        of_replays=len(own),
-        kernels=sum(len(nodes) for nodes, _ in pairs),  # copies and sets too
-        certainty=LIKELY if likely else CERTAIN,
-        why_likely="; ".join(likely),
+        of_replays=len(open_replays),
+        kernels=sum(len(pair.nodes) for pair in pairs),  # copies and sets too
+        certainty=LIKELY if doubts else CERTAIN,
+        why_likely="; ".join(doubts),
         refused=tuple(refused),
         found=found,
     )
     if not pairs:
         return trace, record
-    rows = np.concatenate([nodes.rows for nodes, _ in pairs])
-    calls = np.concatenate([capture.calls for _, capture in pairs])
+    rows = np.concatenate([pair.nodes.rows for pair in pairs])
+    calls = np.concatenate([pair.capture.calls for pair in pairs])
     return graft(trace, there, rows, calls, record), record
 
 
-def _again_in_other_orders(
+def _has_ops(there: Trace, captured: Captures) -> bool:
+    """Whether any captured call has an op around it."""
+    return any((there.op[capture.calls] >= 0).any() for capture in captured.complete)
+
+
+def _choose_in_other_orders(
     trace: Trace,
     there: Trace,
-    own: list[Nodes],
-    chosen: list[Chosen],
-    whole: Sequence[Capture],
+    open_replays: list[Nodes],
+    choices: list[Chosen],
+    complete: Sequence[Capture],
 ) -> None:
-    """Tries again what does not fit: by time, if its nodes are numbered otherwise, and
-    as the file has it, as on AMD devices times are sometimes wrong, while the file has
-    the nodes in the order of the graph. There the names of all kernels must agree."""
-    for column, by_kind in ((trace.start, True), (trace.order, False)):
-        rest = [n for n, one in enumerate(chosen) if one.problem]
-        again = []
-        for nodes in (own[n] for n in rest):
-            order = np.argsort(column[nodes.rows], kind="stable")
-            again.append(replace(nodes, rows=nodes.rows[order], numbered=False))
-        if all((again[at].rows == own[n].rows).all() for at, n in enumerate(rest)):
+    """Tries again what does not fit, and replaces it in both lists where it then does:
+    by time, if its nodes are numbered otherwise, and as the file has it, as on AMD
+    devices times are sometimes wrong, while the file has the nodes in the order of the
+    graph. There the names of all kernels must agree."""
+    for column, may_go_by_kind in ((trace.start, True), (trace.order, False)):
+        refused = [n for n, choice in enumerate(choices) if choice.problem]
+        reordered = []
+        is_new_order = False
+        for n in refused:
+            nodes = open_replays[n]
+            rows = nodes.rows[np.argsort(column[nodes.rows], kind="stable")]
+            is_new_order |= bool((rows != nodes.rows).any())
+            reordered.append(replace(nodes, rows=rows, numbered=False))
+        if not is_new_order:
             continue
-        found = _chosen(trace, there, again, whole)
-        for at, n in enumerate(rest):
-            if found[at].capture >= 0 and (by_kind or BY_KIND not in found[at].likely):
-                own[n], chosen[n] = again[at], found[at]
+        new_choices = _choices(trace, there, reordered, complete)
+        for n, nodes, choice in zip(refused, reordered, new_choices, strict=True):
+            is_certain_enough = may_go_by_kind or BY_KIND not in choice.likely
+            if choice.capture >= 0 and is_certain_enough:
+                open_replays[n] = nodes
+                choices[n] = choice
 
 
-def _chosen(
-    trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]
+def _choices(
+    trace: Trace,
+    there: Trace,
+    open_replays: list[Nodes],
+    complete: Sequence[Capture],
 ) -> list[Chosen]:
-    if not own:
+    """For each replay its capture, with the help of the steps of the server."""
+    if not open_replays:
         return []
     steps = server_steps(trace)
-    at = steps.steps.at(trace.start[[nodes.call for nodes in own]]).tolist()
-    asked = [steps.asked[step] if step >= 0 else None for step in at]
-    amounts = [
-        CaptureSize(one.batch, one.new_tokens) if one else CaptureSize()
-        for one in asked
-    ]
-    each = list(zip(at, amounts, strict=True))
-    return choose(
-        trace, there, own, whole, [size_of(there, one) for one in whole], each
-    )
+    calls = [nodes.call for nodes in open_replays]
+    step_of_replays = steps.steps.at(trace.start[calls]).tolist()
+    steps_of_replays = []
+    for step in step_of_replays:
+        asked = steps.asked[step] if step >= 0 else None
+        size = CaptureSize()
+        if asked is not None:
+            size = CaptureSize(requests=asked.batch, tokens=asked.new_tokens)
+        steps_of_replays.append((step, size))
+    sizes = [size_of(there, capture) for capture in complete]
+    return choose(trace, there, open_replays, complete, sizes, steps_of_replays)
 
 
 def _remarks(
-    trace: Trace, own: Sequence[Nodes], whole: int, cut: int
-) -> tuple[str, ...]:
+    trace: Trace, open_replays: Sequence[Nodes], captured: Captures
+) -> list[str]:
     """What is missing, where nothing could be compared."""
-    said = []
-    if bare := bare_launches(trace):
-        without = f"{plural(bare, 'graph launch')} recorded no kernels"
-        said.append(f"{without}: the profiler did not trace graphs by node.")
-    elif not own:
-        said.append("The trace has no graph replay to join.")
-    if not whole:
-        why = f": {plural(cut, 'capture')} did not end in it." if cut else "."
-        said.append(f"The capture has no stream capture from its begin to its end{why}")
-    return tuple(said)
+    remarks = []
+    bare = bare_launches(trace)
+    if bare:
+        remarks.append(
+            f"{plural(bare, 'graph launch')} recorded no kernels: the profiler did not trace graphs"
+            " by node."
+        )
+    elif not open_replays:
+        remarks.append("The trace has no graph replay to join.")
+    if not captured.complete:
+        why = "."
+        if captured.without_end:
+            cut = plural(captured.without_end, "capture")
+            why = f": {cut} did not end in it."
+        remarks.append(
+            f"The capture has no stream capture from its begin to its end{why}"
+        )
+    return remarks
 
 
 def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
@@ -143,102 +181,109 @@ def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> J
     `nodes`: GPU rows of the trace; `calls`: for each of them a row of `there`, the
     trace of the capture, which may be the same."""
     if there is not trace:
-        taken = _around(there, np.unique(calls))
-        place = np.full(len(there), -1, dtype=np.int32)
-        place[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
-        trace, calls = (
-            _with_rows(trace, there, taken, place),
-            place[calls].astype(np.intp),
-        )
+        taken = _rows_around(there, np.unique(calls))
+        new_row = np.full(len(there), -1, dtype=np.int32)
+        new_row[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
+        trace = _with_rows(trace, there, taken, new_row)
+        calls = new_row[calls].astype(np.intp)
     captured, joins = _captured(trace)
     captured[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
-    joined = {
-        "op": op,
-        "roles": trace.source_role,
-        "captured": captured,
-        "joins": (*joins, join),
-    }
-    return Joined(**asdict(trace) | joined)
+    columns = asdict(trace)
+    columns["op"] = op
+    columns["roles"] = trace.source_role
+    columns["captured"] = captured
+    columns["joins"] = (*joins, join)
+    return Joined(**columns)
 
 
 def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
+    """For each row that of its captured call, -1 for none; and what was joined
+    before."""
     if isinstance(trace, Joined):
         return trace.captured.copy(), trace.joins
     return np.full(len(trace), -1, dtype=np.int32), ()
 
 
-def _around(there: Trace, calls: Rows) -> Rows:
+def _rows_around(there: Trace, calls: Rows) -> Rows:
     """The calls, and all annotations, frames and ops of their threads that contain
     one's start."""
-    chosen = np.zeros(len(there), dtype=np.bool_)
-    chosen[calls] = True
+    is_taken = np.zeros(len(there), dtype=np.bool_)
+    is_taken[calls] = True
     thread = there.thread_of_track[there.track]
-    layer = np.array([track.layer in CPU_LAYERS for track in there.tracks])[there.track]
-    kept = layer & np.isin(there.role, KEPT)
+    is_cpu_track = np.array([track.layer in CPU_LAYERS for track in there.tracks])
+    may_contain = is_cpu_track[there.track] & np.isin(there.role, _TAKEN_ROLES)
     for number in np.unique(thread[calls]).tolist():
-        rows = np.flatnonzero(kept & (thread == number))
+        rows = np.flatnonzero(may_contain & (thread == number))
         times = np.sort(there.start[calls[thread[calls] == number]])
-        first, last = np.searchsorted(times, (there.start[rows], there.end[rows]))
-        chosen[rows[last > first]] = True
-    return np.flatnonzero(chosen)
+        first, end = np.searchsorted(times, (there.start[rows], there.end[rows]))
+        is_taken[rows[end > first]] = True
+    return np.flatnonzero(is_taken)
 
 
 def _with_rows(
-    trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
+    trace: Trace, there: Trace, taken: Rows, new_row: NDArray[np.int32]
 ) -> Joined:
-    """The rows `taken` of another trace after those of this one; `place`: where each
+    """The rows `taken` of another trace after those of this one; `new_row`: where each
     row goes."""
-    names, name = _numbered(trace.names, there.names, there.name[taken])
-    categories, cat = _numbered(trace.categories, there.categories, there.cat[taken])
+    names, name = _renumbered(trace.names, there.names, there.name[taken])
+    categories, cat = _renumbered(trace.categories, there.categories, there.cat[taken])
     tracks, track = _tracks(trace, there, taken)
-    shift = trace.begin_ns - int(there.start[taken].min())
-    before = np.concatenate(([0], np.cumsum(place >= 0)))
+    shift_ns = trace.begin_ns - int(there.start[taken].min())
+    taken_before = np.concatenate(([0], np.cumsum(new_row >= 0)))
     events = sum(stretch.events for stretch in trace.elements.stretches)
-    more: dict[str, Any] = {
-        "start": there.start[taken] + shift,
+    none = np.full(len(taken), -1, dtype=np.int32)
+    added: dict[str, Any] = {
+        "start": there.start[taken] + shift_ns,
         "dur": there.dur[taken],
         "name": name,
         "cat": cat,
         "role": np.full(len(taken), Role.CAPTURED, dtype=np.uint8),
         "track": track,
-        "parent": _placed(place, there.parent[taken]),
-        "end_row": len(trace) + before[there.end_row[taken]],
+        "parent": _moved_rows(new_row, there.parent[taken]),
+        "end_row": len(trace) + taken_before[there.end_row[taken]],
         "depth": there.depth[taken],
         "correlation": np.zeros(len(taken), dtype=np.int64),
         "external_id": np.zeros(len(taken), dtype=np.int64),
-        "launch": np.full(len(taken), -1, dtype=np.int32),
-        "op": _placed(place, there.op[taken]),
+        "launch": none,
+        "op": _moved_rows(new_row, there.op[taken]),
         "order": there.order[taken] + events,
     }
-    for field, column in more.items():
-        own = getattr(trace, field)
-        more[field] = np.concatenate((own, column)).astype(own.dtype)
+    columns: dict[str, Any] = asdict(trace)
+    for field, values in added.items():
+        column = getattr(trace, field)
+        columns[field] = np.concatenate((column, values)).astype(column.dtype)
     captured, joins = _captured(trace)
-    more |= {
-        **{"names": names, "categories": categories, "tracks": tracks, "joins": joins},
-        "elements": combined(trace.elements, there.elements),
-        "captured": np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
-        "roles": np.append(trace.source_role, there.source_role[taken]),
-    }
-    return Joined(**asdict(trace) | more)
+    columns["names"] = names
+    columns["categories"] = categories
+    columns["tracks"] = tracks
+    columns["joins"] = joins
+    columns["elements"] = combined(trace.elements, there.elements)
+    columns["captured"] = np.append(captured, none)
+    columns["roles"] = np.append(trace.source_role, there.source_role[taken])
+    return Joined(**columns)
 
 
-def _placed(place: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:
+def _moved_rows(
+    new_row: NDArray[np.int32], rows: NDArray[np.int32]
+) -> NDArray[np.int32]:
     """Rows of the capture as rows of the joined trace; -1 for what was not taken."""
-    return np.where(rows >= 0, place[rows], np.int32(-1))
+    return np.where(rows >= 0, new_row[rows], np.int32(-1))
 
 
-def _numbered(
-    own: tuple[str, ...], others: Sequence[str], numbers: NDArray[np.int32]
+def _renumbered(
+    ours: tuple[str, ...], theirs: Sequence[str], numbers: NDArray[np.int32]
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Numbers of other names as numbers of our names, to which the new ones are
-    added."""
-    used, which = np.unique(numbers, return_inverse=True)
-    known = {name: number for number, name in enumerate(own)}
-    ours = [known.setdefault(others[number], len(known)) for number in used.tolist()]
-    return tuple(known), np.array(ours, dtype=np.int32)[which.reshape(-1)]
+    """Our names with those of theirs that have these numbers added; and their numbers
+    as numbers of ours."""
+    used, index = np.unique(numbers, return_inverse=True)
+    our_number = {name: number for number, name in enumerate(ours)}
+    new_numbers = [
+        our_number.setdefault(theirs[number], len(our_number))
+        for number in used.tolist()
+    ]
+    return tuple(our_number), np.array(new_numbers, dtype=np.int32)[index.reshape(-1)]
 
 
 def _tracks(
@@ -246,15 +291,25 @@ def _tracks(
 ) -> tuple[tuple[Track, ...], NDArray[np.int32]]:
     """Our tracks and those of the rows taken, and for each of these the number of its
     track."""
-    used, first, which = np.unique(
+    used, first, index = np.unique(
         there.track[taken], return_index=True, return_inverse=True
     )
-    ends = np.append(first[1:], len(taken))
-    number = len(_captured(trace)[1]) + 1
+    end = np.append(first[1:], len(taken))
+    _, joins = _captured(trace)
+    capture_number = len(joins) + 1
     tracks = list(trace.tracks)
-    for own, *bounds in zip(used.tolist(), first.tolist(), ends.tolist(), strict=True):
-        old, (begin, end) = there.tracks[own], (len(trace) + bound for bound in bounds)
-        pid, label = f"capture {number} {old.pid}", f"captured on {old.label}"
-        more = {"pid": pid, "label": label, "first_row": begin, "end_row": end}
-        tracks.append(replace(old, layer=Layer.CAPTURED, **more))
-    return tuple(tracks), (len(trace.tracks) + which.reshape(-1)).astype(np.int32)
+    for number, first_taken, end_taken in zip(
+        used.tolist(), first.tolist(), end.tolist(), strict=True
+    ):
+        track = there.tracks[number]
+        captured_track = replace(
+            track,
+            layer=Layer.CAPTURED,
+            pid=f"capture {capture_number} {track.pid}",
+            label=f"captured on {track.label}",
+            first_row=len(trace) + first_taken,
+            end_row=len(trace) + end_taken,
+        )
+        tracks.append(captured_track)
+    track_of_taken = (len(trace.tracks) + index.reshape(-1)).astype(np.int32)
+    return tuple(tracks), track_of_taken

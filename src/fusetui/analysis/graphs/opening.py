@@ -6,10 +6,10 @@ at in this order:
 
 1. the beginning of each, once: only those in which the process of the replays appears
    may hold the capture, as a graph lives in the process that captured it;
-2. of these the bytes, once, up to BUDGET: for the begin of a stream capture, for
+2. of these the bytes, once, up to MAX_SEARCHED_BYTES: for the begin of a stream capture, for
    annotations that say for how many requests it is, and for the names of kernels, which
    must be those of the replays where the calls have any;
-3. at most OPENED of those left are read as captures, those of the right size first.
+3. at most MAX_CANDIDATES of those left are read as captures, those of the right size first.
 
 What was found out about a file is remembered in the cache, in one record for each
 folder, and used while its size, time of change and inode are the same: to find nothing
@@ -23,7 +23,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Literal
+from itertools import islice
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,36 +43,41 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import CAPTURE, Join
 from fusetui.trace.read.source import beginning, glimpse
 
-ENDINGS = (".json", ".json.gz", ".json.zst")
-FOLDERS = re.compile(r"capture", re.IGNORECASE)
+_TRACE_ENDINGS: Final = (".json", ".json.gz", ".json.zst")
+_CAPTURE_FOLDER = re.compile(r"capture", re.IGNORECASE)
 """Folders beside traces that servers write captures to: capture_traces (vLLM, SGLang)
 and graph_capture_profile (SGLang)."""
-MOST_FOLDERS = 4
-NEIGHBORS = 64
-LISTED = 4096  # entries of a folder that are looked at
-KEPT_AS = "graphs"
 
-HEAD = 1 << 13  # bytes of a document
+_MAX_FOLDERS: Final = 4
+_MAX_NEIGHBORS: Final = 64  # files of a folder
+_MAX_ENTRIES: Final = 4096  # of a folder that are looked at
+_RECORD_NAME: Final = "graphs"
+
+_HEAD_BYTES: Final = 1 << 13  # of a document
 # if there is no event in the head: of large jobs, the metadata is long
-LONG_HEAD = 1 << 18
-BUDGET = 1 << 27  # bytes of documents that are searched whole
-PACKED = 15  # the usual compression ratio of traces
-PACKINGS = (".gz", ".zst")
-OPENED = 4
+_LONG_HEAD_BYTES: Final = 1 << 18
+MAX_SEARCHED_BYTES = 1 << 27  # of documents that are searched whole
+_USUAL_COMPRESSION: Final = 15  # of traces
+_COMPRESSED_ENDINGS: Final = (".gz", ".zst")
+_MAX_CANDIDATES: Final = 4
 _PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
-_BEGIN = b"StreamBeginCapture"
-_NAMED = re.compile(
+_CAPTURE_CALL: Final = b"StreamBeginCapture"
+_SIZE_ANNOTATION = re.compile(
     rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"'
 )
-_KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
-PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)  # names that stand in JSON as they are
+_KERNEL_ARG = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
+_PLAIN_NAME = re.compile(r'[^"\\]{1,8000}', re.ASCII)
+"""Names that stand in JSON as they are."""
 
-SOME = 8
-MOST_TOLD = 4
+_HASH_BYTES: Final = 8
+_KERNELS_COMPARED: Final = 8
+_MAX_REASONS: Final = 4  # that a user is told
+
 Open = Callable[[str], Trace]
+"""Opens the trace of a path."""
 
-# size in bytes, modification time in ns, and inode of a file
 FileState = tuple[int, int, int]
+"""Size in bytes, modification time in ns, and inode of a file."""
 
 
 class Graphs(msgspec.Struct, frozen=True):
@@ -110,32 +116,52 @@ class Index(msgspec.Struct, frozen=True):
     files: dict[str, ScannedFile]
 
 
-def _looked_at(
+class _Listing(NamedTuple):
+    """What is in a folder."""
+
+    files: list[File]  # traces
+    folders: list[str]  # the names of those of captures
+
+
+class _SearchedFile(NamedTuple):
+    """A file whose bytes were searched."""
+
+    path: str
+    graphs: Graphs
+
+
+def _scanned(
     files: Sequence[File],
     field: Literal["pids", "graphs"],
-    look: Callable[[File], object],
+    scan: Callable[[File], object],
 ) -> list[ScannedFile]:
-    """What is known of each file; `look` finds what is not, or None. Of a file that has
+    """What is known of each file; `scan` finds what is not, or None. Of a file that has
     changed nothing is known. The records in which anything is new are written."""
-    records = {
-        folder: record_for(folder, KEPT_AS)
-        for folder in {file.folder for file in files}
-    }
-    loaded = {of: record and record.load(Index) for of, record in records.items()}
-    known = {folder: found.files if found else {} for folder, found in loaded.items()}
-    found, changed = list[ScannedFile](), set[str]()
+    folders = {file.folder for file in files}
+    records = {folder: record_for(folder, _RECORD_NAME) for folder in folders}
+    known: dict[str, dict[str, ScannedFile]] = {}
+    for folder, record in records.items():
+        index = record.load(Index) if record else None
+        known[folder] = index.files if index else {}
+    scanned_files = []
+    changed_folders = set()
     for file in files:
-        seen = known[file.folder].get(file.name)
-        if seen is None or seen.state != file.state:
-            seen = ScannedFile(file.state)
-        if getattr(seen, field) is None and (new := look(file)) is not None:
-            seen = known[file.folder][file.name] = replace(seen, **{field: new})
-            changed.add(file.folder)
-        found.append(seen)
-    for folder in changed:
-        if record := records[folder]:
-            record.store(Index(dict(list(known[folder].items())[-LISTED:])))
-    return found
+        scanned = known[file.folder].get(file.name)
+        if scanned is None or scanned.state != file.state:
+            scanned = ScannedFile(file.state)
+        if getattr(scanned, field) is None:
+            value = scan(file)
+            if value is not None:
+                scanned = replace(scanned, **{field: value})
+                known[file.folder][file.name] = scanned
+                changed_folders.add(file.folder)
+        scanned_files.append(scanned)
+    for folder in changed_folders:
+        record = records[folder]
+        if record:
+            latest = list(known[folder].items())[-_MAX_ENTRIES:]
+            record.store(Index(files=dict(latest)))
+    return scanned_files
 
 
 def with_captures(
@@ -148,27 +174,32 @@ def with_captures(
 
     Raises TraceError if a named file cannot be read.
     """
-    joins: list[Join] = []
     if not named and (trace.report.prefix is not None or not wants_capture(trace)):
         return trace, ()
-    begin = BY_ANNOTATIONS
-    files = [name.removeprefix(begin) for name in named if name.startswith(begin)]
-    named = [name for name in named if not name.startswith(begin)]
-    if not named and has_captures(trace):
+    annotation_files = []
+    captures = []
+    for name in named:
+        if name.startswith(BY_ANNOTATIONS):
+            annotation_files.append(name.removeprefix(BY_ANNOTATIONS))
+        else:
+            captures.append(name)
+    joins: list[Join] = []
+    if not captures and has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    for path in _in_order(named, trace) if named else _found(trace):
+    paths = _in_order(captures, trace) if captures else _files_found(trace)
+    for path in paths:
         if joins and not wants_capture(trace):
             break
         try:
-            trace, record = join(trace, open_trace(path), found=not named)
+            trace, record = join(trace, open_trace(path), found=not captures)
         except TraceError:
-            if named:
+            if captures:
                 raise
             continue  # nobody asked for this file
         joins.append(record)
-    trace, annotated = with_annotations(trace, files)
-    return trace, (*joins, *annotated)
+    trace, of_annotations = with_annotations(trace, annotation_files)
+    return trace, (*joins, *of_annotations)
 
 
 def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
@@ -179,20 +210,20 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
     for path in named:
         with suppress(OSError):
             folder, name = os.path.split(path)
-            files.append(File(folder or ".", name, _state(os.stat(path))))
-    first = set(map(os.path.realpath, _likely(files, trace)))
-    return sorted(named, key=lambda path: os.path.realpath(path) not in first)
+            state = _state(os.stat(path))
+            files.append(File(folder=folder or ".", name=name, state=state))
+    likely = {os.path.realpath(path) for path in _likely(files, trace)}
+    return sorted(named, key=lambda path: os.path.realpath(path) not in likely)
 
 
-def _found(trace: Trace) -> list[str]:
+def _files_found(trace: Trace) -> list[str]:
     """The files beside the trace that may hold what it replays. Only processes that
     launch graphs count: other tracks have names that are in every trace."""
     if not wants_capture(trace):
         return []
     tracks = np.unique(trace.track[graph_calls(trace)]).tolist()
-    files = same_process(
-        trace.report.path, {trace.tracks[track].pid for track in tracks}
-    )
+    pids = {trace.tracks[track].pid for track in tracks}
+    files = same_process(trace.report.path, pids)
     return _likely(files, trace) if files else []
 
 
@@ -200,13 +231,18 @@ def _likely(files: Sequence[File], trace: Trace) -> list[str]:
     """Those that may hold what the trace replays: by the sizes of its steps, in
     requests and in tokens, as captures count either, and by the names of a few
     kernels."""
-    asked = [one for one in server_steps(trace).asked if one]
-    sizes = dict.fromkeys(size for one in asked for size in (one.batch, one.new_tokens))
-    rows = [row for nodes in replays(trace) for row in nodes.rows[:SOME].tolist()]
-    names = dict.fromkeys(
-        trace.name_of(r) for r in rows if trace.role[r] == Role.KERNEL
-    )
-    return candidates(files, [size for size in sizes if size], list(names)[:SOME])
+    sizes: dict[int, None] = {}
+    for asked in server_steps(trace).asked:
+        if asked:
+            for size in (asked.batch, asked.new_tokens):
+                if size:
+                    sizes[size] = None
+    kernels: dict[str, None] = {}
+    for nodes in replays(trace):
+        for row in nodes.rows[:_KERNELS_COMPARED].tolist():
+            if trace.role[row] == Role.KERNEL:
+                kernels[trace.name_of(row)] = None
+    return candidates(files, list(sizes), list(kernels)[:_KERNELS_COMPARED])
 
 
 def said(joins: Sequence[Join]) -> list[str]:
@@ -214,121 +250,147 @@ def said(joins: Sequence[Join]) -> list[str]:
     capture that was found and fits nothing is not worth a word, nor is one of several
     for which another fits."""
     captures = [join for join in joins if join.joined_by == CAPTURE]
-    whole = (
-        captures and sum(join.replays for join in captures) == captures[0].of_replays
-    )
-    told = (join.refused for join in joins if join.replays or not (join.found or whole))
-    distinct = list(dict.fromkeys(text for texts in told for text in texts))
-    rest = len(distinct) - MOST_TOLD
-    return [
-        *distinct[:MOST_TOLD],
-        *([f"... and {rest} more reasons."] if rest > 0 else []),
-    ]
+    joined = sum(join.replays for join in captures)
+    is_complete = bool(captures) and joined == captures[0].of_replays
+    reasons: dict[str, None] = {}
+    for join_ in joins:
+        is_hidden = join_.found or is_complete
+        if join_.replays or not is_hidden:
+            reasons |= dict.fromkeys(join_.refused)
+    sentences = list(reasons)[:_MAX_REASONS]
+    rest = len(reasons) - _MAX_REASONS
+    if rest > 0:
+        sentences.append(f"... and {rest} more reasons.")
+    return sentences
 
 
 def files_beside(path: str) -> list[File]:
     """Other traces in the folder of a trace, and in folders in it that are named after
-    captures: the NEIGHBORS nearest in time of each."""
+    captures: the nearest in time of each folder, _MAX_NEIGHBORS at most."""
     folder = os.path.dirname(path) or "."
     try:
-        own = _state(os.stat(path))
+        state = _state(os.stat(path))
     except OSError:
         return []
-    here, folders = _listed(folder)
-    inside = (
-        _listed(os.path.join(folder, name))[0]
-        for name in sorted(folders)[:MOST_FOLDERS]
-    )
-    found: list[File] = []
-    for files in (here, *inside):
-        others = (file for file in files if file.state != own)  # not the trace itself
-        nearest = sorted(others, key=lambda f: (abs(f.state[1] - own[1]), f.name))
-        found += nearest[:NEIGHBORS]
-    return found
+    here = _listed(folder)
+    listings = [here]
+    for name in sorted(here.folders)[:_MAX_FOLDERS]:
+        listings.append(_listed(os.path.join(folder, name)))
+    _, own_time, _ = state
+
+    def distance(file: File) -> tuple[int, str]:
+        _, time, _ = file.state
+        return abs(time - own_time), file.name
+
+    neighbors: list[File] = []
+    for listing in listings:
+        others = [file for file in listing.files if file.state != state]
+        neighbors += sorted(others, key=distance)[:_MAX_NEIGHBORS]
+    return neighbors
 
 
 def _state(state: os.stat_result) -> FileState:
     return state.st_size, state.st_mtime_ns, state.st_ino
 
 
-def _listed(folder: str) -> tuple[list[File], list[str]]:
-    """The traces in a folder, and the names of folders of captures; none if it cannot
-    be read."""
-    files, folders = [], []
+def _listed(folder: str) -> _Listing:
+    """What is in a folder; nothing if it cannot be read."""
+    files = []
+    folders = []
     try:
-        with os.scandir(folder) as items:
-            for item, _ in zip(items, range(LISTED), strict=False):
-                if item.name.endswith(ENDINGS) and item.is_file():
-                    files.append(File(folder, item.name, _state(item.stat())))
-                elif FOLDERS.search(item.name) and item.is_dir():
-                    folders.append(item.name)
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, _MAX_ENTRIES):
+                if entry.name.endswith(_TRACE_ENDINGS) and entry.is_file():
+                    state = _state(entry.stat())
+                    files.append(File(folder=folder, name=entry.name, state=state))
+                elif _CAPTURE_FOLDER.search(entry.name) and entry.is_dir():
+                    folders.append(entry.name)
     except OSError:
-        return [], []
-    return files, folders
+        return _Listing(files=[], folders=[])
+    return _Listing(files=files, folders=folders)
 
 
 def same_process(path: str, pids: Collection[Id]) -> list[File]:
     """The files beside a trace that events of these processes are in, the nearest in
     time first."""
-    own, files = {str(pid) for pid in pids}, files_beside(path)
-    each = zip(
-        files,
-        _looked_at(files, "pids", lambda file: _processes(file.path)),
-        strict=True,
-    )
-    return [file for file, seen in each if not own.isdisjoint(seen.pids or ())]
+    pid_texts = {str(pid) for pid in pids}
+    files = files_beside(path)
+    scanned_files = _scanned(files, "pids", lambda file: _first_processes(file.path))
+    return [
+        file
+        for file, scanned in zip(files, scanned_files, strict=True)
+        if not pid_texts.isdisjoint(scanned.pids or ())
+    ]
+
+
+class _Search:
+    """Searches the bytes of documents, as far as the budget goes."""
+
+    def __init__(self) -> None:
+        self._bytes_left = MAX_SEARCHED_BYTES
+
+    def graphs_in(self, file: File) -> Graphs | None:
+        """What a file says about captures; None if it is too large for what is left."""
+        size, _, _ = file.state
+        if file.name.endswith(_COMPRESSED_ENDINGS):
+            size *= _USUAL_COMPRESSION
+        if size > self._bytes_left:
+            return None
+        self._bytes_left -= size
+        text = beginning(file.path, MAX_SEARCHED_BYTES)
+        if _CAPTURE_CALL not in text:
+            return Graphs(captures=False)
+        sizes = {int(digits) for digits in _SIZE_ANNOTATION.findall(text)}
+        kernels = {_hash(name) for name in _KERNEL_ARG.findall(text)}
+        return Graphs(
+            captures=True, sizes=tuple(sorted(sizes)), kernels=tuple(sorted(kernels))
+        )
 
 
 def candidates(
     files: Sequence[File], batches: Sequence[int], kernels: Sequence[str] = ()
 ) -> list[str]:
-    """Those of these files that capture graphs, at most OPENED: first those of the
-    smallest size that is enough for each of the batches, then those that do not say
+    """Those of these files that capture graphs, at most _MAX_CANDIDATES: first those of
+    the smallest size that is enough for each of the batches, then those that do not say
     their size. `kernels`: names of some that are replayed."""
-    asked = {_hash(name.encode()) for name in kernels if PLAIN.fullmatch(name)}
-    budget = BUDGET
-
-    def search(file: File) -> Graphs | None:
-        """What its bytes tell, as far as the budget goes."""
-        nonlocal budget
-        size = file.state[0] * (PACKED if file.name.endswith(PACKINGS) else 1)
-        if size > budget:
-            return None
-        budget -= size
-        text = beginning(file.path, BUDGET)
-        if _BEGIN not in text:
-            return Graphs(False)
-        sizes, kernels = (
-            map(int, _NAMED.findall(text)),
-            map(_hash, _KERNEL.findall(text)),
-        )
-        return Graphs(True, tuple(sorted({*sizes})), tuple(sorted({*kernels})))
-
-    each = zip(files, _looked_at(files, "graphs", search), strict=True)
-    searched = [(file.path, seen.graphs) for file, seen in each if seen.graphs]
-    fits = [
-        (path, own)
-        for path, own in searched
-        if not own.kernels or asked <= set(own.kernels)
-    ]
-    found = [(path, own) for path, own in fits if own.captures]
-    sizes = {size for _, graphs in found for size in graphs.sizes}
-    wanted = {min((s for s in sizes if s >= batch), default=-1) for batch in batches}
-    sure = [one for one, graphs in found if wanted & set(graphs.sizes)]
-    open_ = [one for one, graphs in found if not graphs.sizes or not batches]
-    return list(dict.fromkeys((*sure, *open_)))[:OPENED]
+    scanned_files = _scanned(files, "graphs", _Search().graphs_in)
+    plain_kernels = [name for name in kernels if _PLAIN_NAME.fullmatch(name)]
+    kernel_hashes = {_hash(name.encode()) for name in plain_kernels}
+    capturing = []
+    for file, scanned in zip(files, scanned_files, strict=True):
+        graphs = scanned.graphs
+        if graphs is None or not graphs.captures:
+            continue
+        if not graphs.kernels or kernel_hashes <= set(graphs.kernels):
+            capturing.append(_SearchedFile(file.path, graphs))
+    sizes = {size for file in capturing for size in file.graphs.sizes}
+    wanted_sizes = {
+        min((size for size in sizes if size >= batch), default=-1) for batch in batches
+    }
+    right_size = []
+    unknown_size = []
+    for path, graphs in capturing:
+        if wanted_sizes & set(graphs.sizes):
+            right_size.append(path)
+        if not graphs.sizes or not batches:
+            unknown_size.append(path)
+    return list(dict.fromkeys((*right_size, *unknown_size)))[:_MAX_CANDIDATES]
 
 
-def _processes(path: str) -> tuple[str, ...]:
+def _first_processes(path: str) -> tuple[str, ...]:
     """The processes of the first events."""
-    for most in (HEAD, LONG_HEAD):
-        text = glimpse(path, most) if most == HEAD else beginning(path, most)
-        if found := set(_PROCESS.findall(text)):
-            return tuple(sorted(pid.decode(errors="replace") for pid in found))
-        if len(text) < most:
+    for max_bytes, read_beginning in (
+        (_HEAD_BYTES, glimpse),
+        (_LONG_HEAD_BYTES, beginning),
+    ):
+        text = read_beginning(path, max_bytes)
+        pids = set(_PROCESS.findall(text))
+        if pids:
+            return tuple(sorted(pid.decode(errors="replace") for pid in pids))
+        if len(text) < max_bytes:
             break
     return ()
 
 
 def _hash(name: bytes) -> bytes:
-    return blake2b(name, digest_size=8).digest()
+    return blake2b(name, digest_size=_HASH_BYTES).digest()

@@ -18,6 +18,8 @@ Synchronizations and annotations on a GPU's lanes never count.
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -47,46 +49,50 @@ class GpuTimes(msgspec.Struct, frozen=True):
     copy_ns: int  # union of all other memcpys, and of memsets
 
 
+_NO_TIMES: Final = GpuTimes(
+    span_ns=0, busy_ns=0, idle_ns=0, sum_ns=0, compute_ns=0, comm_ns=0, copy_ns=0
+)
+
+
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Times of these GPU rows (default: all kernels, memcpys and memsets) over each
     device's span."""
-    rows = trace.gpu_rows if rows is None else rows
+    if rows is None:
+        rows = trace.gpu_rows
     if not len(rows):
-        return GpuTimes(0, 0, 0, 0, 0, 0, 0)
-    comm = communicates(trace, rows)
-    kernel = trace.role[rows] == Role.KERNEL
-    busy = work_busy_ns(trace, rows)
-    own, begins = _sorted_by_device(trace, rows)
-    first = np.minimum.reduceat(trace.start[own], begins[:-1])
-    last = np.maximum.reduceat(trace.end[own], begins[:-1])
+        return _NO_TIMES
+    is_communication = communicates(trace, rows)
+    is_kernel = trace.role[rows] == Role.KERNEL
+    busy_ns = work_busy_ns(trace, rows)
+    by_device, bounds = _sorted_by_device(trace, rows)
+    first_start = np.minimum.reduceat(trace.start[by_device], bounds[:-1])
+    last_end = np.maximum.reduceat(trace.end[by_device], bounds[:-1])
     return GpuTimes(
-        span_ns=int(last.max() - first.min()),
-        busy_ns=busy,
-        idle_ns=int((last - first).sum()) - busy,
+        span_ns=int(last_end.max() - first_start.min()),
+        busy_ns=busy_ns,
+        idle_ns=int((last_end - first_start).sum()) - busy_ns,
         sum_ns=int(trace.dur[rows].sum()),
-        compute_ns=work_busy_ns(trace, rows[kernel & ~comm]),
-        comm_ns=work_busy_ns(trace, rows[comm]),
-        copy_ns=work_busy_ns(trace, rows[~kernel & ~comm]),
+        compute_ns=work_busy_ns(trace, rows[is_kernel & ~is_communication]),
+        comm_ns=work_busy_ns(trace, rows[is_communication]),
+        copy_ns=work_busy_ns(trace, rows[~is_kernel & ~is_communication]),
     )
 
 
 def work_busy_ns(trace: Trace, rows: Rows) -> int:
     """The union of these rows on each device, summed over devices, whenever they
     ran."""
-    rows, begins = _sorted_by_device(trace, rows)
-    return union_length_of_each(begins, trace.start[rows], trace.end[rows])
+    rows, bounds = _sorted_by_device(trace, rows)
+    return union_length_of_each(bounds, trace.start[rows], trace.end[rows])
 
 
 def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
     """How long each device runs any of these rows in the window [begin_ns, end_ns),
     summed over devices; the idle time of the window is its length times the number of
     devices, minus this."""
-    rows, begins = _sorted_by_device(trace, rows)
-    start, end = (
-        np.maximum(trace.start[rows], begin_ns),
-        np.minimum(trace.end[rows], end_ns),
-    )
-    return union_length_of_each(begins, start, end)
+    rows, bounds = _sorted_by_device(trace, rows)
+    start = np.maximum(trace.start[rows], begin_ns)
+    end = np.minimum(trace.end[rows], end_ns)
+    return union_length_of_each(bounds, start, end)
 
 
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
@@ -108,10 +114,10 @@ def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which of these GPU rows communicate between devices, by their names; shape of
     `rows`."""
-    moves = trace.matching(rows, is_between_devices)
-    return np.where(
-        trace.role[rows] == Role.KERNEL, trace.matching(rows, is_collective), moves
-    )
+    is_kernel = trace.role[rows] == Role.KERNEL
+    is_collective_kernel = trace.matching(rows, is_collective)
+    is_copy_between_devices = trace.matching(rows, is_between_devices)
+    return np.where(is_kernel, is_collective_kernel, is_copy_between_devices)
 
 
 def effective_ns(trace: Trace) -> Int64s:
@@ -123,20 +129,31 @@ def effective_ns(trace: Trace) -> Int64s:
     rows = trace.gpu_rows
     effective = trace.dur[rows]
     stream = trace.thread_of_track[trace.track[rows]]
-    # of streams on which slices overlap
-    spilled = [track.subrow > 0 for track in trace.tracks]
-    places = np.flatnonzero(np.isin(stream, trace.thread_of_track[spilled]))
+    has_overlap = [track.subrow > 0 for track in trace.tracks]
+    places = np.flatnonzero(np.isin(stream, trace.thread_of_track[has_overlap]))
     if not len(places):
         return effective
-    own, stream = rows[places], stream[places]
-    order = np.lexsort((own, -trace.dur[own], trace.start[own], stream))
-    places, own, stream = places[order], own[order], stream[order]
-    begins = np.concatenate(([0], np.flatnonzero(np.diff(stream)) + 1, [len(own)]))
-    first, last = as_one(begins, trace.start[own], trace.end[own])
-    times = np.zeros(int(last.max()) + 1, dtype=np.int64)
-    times[first], times[last] = trace.start[own], trace.end[own]
-    before = np.concatenate(([0], np.maximum.accumulate(last)[:-1]))
-    effective[places] = times[last] - times[np.minimum(np.maximum(first, before), last)]
+    overlapping = rows[places]
+    by_start = np.lexsort(
+        (
+            overlapping,
+            -trace.dur[overlapping],
+            trace.start[overlapping],
+            stream[places],
+        )
+    )
+    places = places[by_start]
+    overlapping = rows[places]
+    changes = np.flatnonzero(np.diff(stream[places])) + 1
+    bounds = np.concatenate(([0], changes, [len(places)]))
+    # the streams one behind the other on one line of time, so that one pass serves all
+    first, last = as_one(bounds, trace.start[overlapping], trace.end[overlapping])
+    time_ns = np.zeros(int(last.max()) + 1, dtype=np.int64)
+    time_ns[first] = trace.start[overlapping]
+    time_ns[last] = trace.end[overlapping]
+    latest_before = np.concatenate(([0], np.maximum.accumulate(last)[:-1]))
+    begin = np.minimum(np.maximum(first, latest_before), last)
+    effective[places] = time_ns[last] - time_ns[begin]
     return effective
 
 
@@ -182,57 +199,85 @@ class WindowFigures(msgspec.Struct, frozen=True):
 
 def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     """The figures of the window from begin_ns to before end_ns."""
-    gpu = trace.gpu_rows
-    rows, start, end = _touching(trace, gpu, begin_ns, end_ns)
-    starting = (trace.role[rows] == Role.KERNEL) & (trace.start[rows] >= begin_ns)
-    stream = trace.thread_of_track[trace.track[rows]]
-    streams = [(trace.first_track(n), stream == n) for n in distinct(stream).tolist()]
+    gpu_rows = trace.gpu_rows
+    inside = _inside_window(trace, gpu_rows, begin_ns, end_ns)
+    starts_inside = trace.start[inside.rows] >= begin_ns
+    is_kernel = trace.role[inside.rows] == Role.KERNEL
+    if len(gpu_rows):
+        names = _times_by_name(trace, inside.rows, inside.end - inside.start)
+    else:
+        names = _self_times_of_ops(trace, begin_ns, end_ns)
     return WindowFigures(
         begin_ns=begin_ns,
         end_ns=end_ns,
-        devices=len({trace.tracks[n].pid for n in distinct(trace.track[gpu])}),
-        busy_ns=window_busy_ns(trace, rows, begin_ns, end_ns),
-        kernels=int(starting.sum()),
-        streams=tuple(
-            StreamTime(track.label, int(own.sum()), union_length(start[own], end[own]))
-            for track, own in streams
-        ),
-        names=_names(trace, rows, end - start)
-        if len(gpu)
-        else _ops(trace, begin_ns, end_ns),
+        devices=len({trace.tracks[n].pid for n in distinct(trace.track[gpu_rows])}),
+        busy_ns=window_busy_ns(trace, inside.rows, begin_ns, end_ns),
+        kernels=int((is_kernel & starts_inside).sum()),
+        streams=_stream_times(trace, inside),
+        names=names,
     )
 
 
-def _touching(
-    trace: Trace, rows: Rows, begin: int, end: int
-) -> tuple[Rows, Int64s, Int64s]:
-    """The rows of which a part lies in the window, or of an empty slice its start; and
-    their starts and ends within it."""
+class _Inside(NamedTuple):
+    """Slices of which a part lies in a window, or of an empty one its start; and their
+    starts and ends (ns) within it."""
+
+    rows: Rows
+    start: Int64s
+    end: Int64s
+
+
+def _inside_window(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> _Inside:
     start = trace.start[rows]
-    rows = rows[(start < end) & ((trace.end[rows] > begin) | (start >= begin))]
-    return rows, np.maximum(trace.start[rows], begin), np.minimum(trace.end[rows], end)
+    reaches_in = (trace.end[rows] > begin_ns) | (start >= begin_ns)
+    rows = rows[(start < end_ns) & reaches_in]
+    return _Inside(
+        rows=rows,
+        start=np.maximum(trace.start[rows], begin_ns),
+        end=np.minimum(trace.end[rows], end_ns),
+    )
 
 
-def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
-    """Times inside the window summed by name; `inside` has the shape of `rows`."""
-    names, where, index, count = np.unique(
+def _stream_times(trace: Trace, inside: _Inside) -> tuple[StreamTime, ...]:
+    stream = trace.thread_of_track[trace.track[inside.rows]]
+    times = []
+    for number in distinct(stream).tolist():
+        is_on_stream = stream == number
+        time = StreamTime(
+            label=trace.first_track(number).label,
+            events=int(is_on_stream.sum()),
+            busy_ns=union_length(inside.start[is_on_stream], inside.end[is_on_stream]),
+        )
+        times.append(time)
+    return tuple(times)
+
+
+def _times_by_name(trace: Trace, rows: Rows, inside_ns: Int64s) -> tuple[NameTime, ...]:
+    """Times inside the window summed by name, largest first; `inside_ns` has the shape
+    of `rows`."""
+    names, first_place, index, counts = np.unique(
         trace.name[rows], return_index=True, return_inverse=True, return_counts=True
     )
-    total = summed(index, inside, len(names))
-    found = [
+    totals_ns = summed(index, inside_ns, len(names))
+    roles = trace.role[rows[first_place]]
+    times = [
         NameTime(
-            trace.names[name], Role(int(trace.role[rows[first]])), int(events), int(ns)
+            name=trace.names[name], role=Role(int(role)), events=int(count), ns=int(ns)
         )
-        for name, first, events, ns in zip(names, where, count, total, strict=True)
+        for name, role, count, ns in zip(names, roles, counts, totals_ns, strict=True)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
+    return tuple(sorted(times, key=lambda time: (-time.ns, time.name)))
 
 
-def _ops(trace: Trace, begin: int, end: int) -> tuple[NameTime, ...]:
-    rows, start, until = _touching(trace, np.arange(len(trace)), begin, end)
-    own = np.zeros(len(trace), dtype=np.int64)
-    own[rows] = until - start
-    inner = rows[trace.parent[rows] >= 0]
-    np.subtract.at(own, trace.parent[inner], own[inner])
+def _self_times_of_ops(
+    trace: Trace, begin_ns: int, end_ns: int
+) -> tuple[NameTime, ...]:
+    """Self times of CPU ops inside the window, by name."""
+    inside = _inside_window(trace, np.arange(len(trace)), begin_ns, end_ns)
+    rows = inside.rows
+    self_ns = np.zeros(len(trace), dtype=np.int64)
+    self_ns[rows] = inside.end - inside.start
+    children = rows[trace.parent[rows] >= 0]
+    np.subtract.at(self_ns, trace.parent[children], self_ns[children])
     ops = rows[trace.role[rows] == Role.OP]
-    return _names(trace, ops, own[ops])
+    return _times_by_name(trace, ops, self_ns[ops])

@@ -17,24 +17,24 @@ def is_gpu(trace: Trace, row: int) -> bool:
 
 def ancestors(trace: Trace, row: int) -> list[int]:
     """The slices around a row on its own track, innermost first."""
-    found: list[int] = []
-    over = int(trace.parent[row])
-    while over >= 0:
-        found.append(over)
-        over = int(trace.parent[over])
-    return found
+    rows: list[int] = []
+    parent = int(trace.parent[row])
+    while parent >= 0:
+        rows.append(parent)
+        parent = int(trace.parent[parent])
+    return rows
 
 
 def host_of(trace: Trace, row: int) -> int:
     """Where a GPU row comes from: its launch call, else its op, else -1. For an
     annotation on a stream it is the CPU annotation with the same External id."""
     if trace.role[row] == Role.GPU_ANNOTATION:
-        rows = trace.rows_of(Role.ANNOTATION)
-        same = trace.external_id[rows] == trace.external_id[row]
-        rows = rows[
-            same & (trace.name[rows] == trace.name[row]) & (trace.external_id[rows] > 0)
-        ]
-        return int(rows[0]) if len(rows) else -1
+        annotations = trace.rows_of(Role.ANNOTATION)
+        external_id = trace.external_id[annotations]
+        has_same_id = (external_id > 0) & (external_id == trace.external_id[row])
+        has_same_name = trace.name[annotations] == trace.name[row]
+        same = annotations[has_same_id & has_same_name]
+        return int(same[0]) if len(same) else -1
     launch = int(trace.launch[row])
     return launch if launch >= 0 else int(trace.op[row])
 
@@ -53,23 +53,21 @@ def launch_chain(trace: Trace, row: int) -> list[int]:
 def around(trace: Trace, row: int, layer: Layer) -> list[int]:
     """Slices of another layer of the same thread that contain a row, innermost
     first."""
-    own = trace.track_of(row)
-    if own.layer not in CPU_LAYERS or own.layer is layer:
+    track_of_row = trace.track_of(row)
+    if track_of_row.layer not in CPU_LAYERS or track_of_row.layer is layer:
         return []
+    place = (layer, track_of_row.pid, track_of_row.tid, 0)
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid, track.subrow) == (
-            layer,
-            own.pid,
-            own.tid,
-            0,
-        ):
-            start, end = trace.start[row : row + 1], trace.end[row : row + 1]
-            over = int(
-                enclosing_rows(track, trace.start, trace.end, trace.parent, start, end)[
-                    0
-                ]
-            )
-            return [over, *ancestors(trace, over)] if over >= 0 else []
+        if (track.layer, track.pid, track.tid, track.subrow) != place:
+            continue
+        start = trace.start[row : row + 1]
+        end = trace.end[row : row + 1]
+        (innermost,) = enclosing_rows(
+            track, trace.start, trace.end, trace.parent, start, end
+        ).tolist()
+        if innermost < 0:
+            return []
+        return [innermost, *ancestors(trace, innermost)]
     return []
 
 
@@ -78,24 +76,27 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
     call: in its subtree. Under an annotation or a Python frame: on the same thread,
     while it lasted."""
     index = trace.launch_index
-    found = np.sort(
-        np.concatenate([index.rows[part] for part in _parts_under(trace, row)])
-    )
-    by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
-    return by_time
+    parts = [index.rows[part] for part in _parts_under(trace, row)]
+    return _by_start(trace, np.sort(np.concatenate(parts)))
+
+
+def _by_start(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    by_start: NDArray[np.intp] = rows[np.argsort(trace.start[rows], kind="stable")]
+    return by_start
 
 
 def launched_sums(trace: Trace, row: int) -> tuple[int, int, int]:
     """How many events `launched_under` finds, how many of them are kernels, and their
     time (ns); in log n, however many there are."""
-    index, parts = trace.launch_index, _parts_under(trace, row)
-    return (
-        sum(part.stop - part.start for part in parts),
-        sum(
-            int(index.kernels[part.stop] - index.kernels[part.start]) for part in parts
-        ),
-        sum(int(index.ns[part.stop] - index.ns[part.start]) for part in parts),
-    )
+    index = trace.launch_index
+    events = 0
+    kernels = 0
+    ns = 0
+    for part in _parts_under(trace, row):
+        events += part.stop - part.start
+        kernels += int(index.kernels[part.stop] - index.kernels[part.start])
+        ns += int(index.ns[part.stop] - index.ns[part.start])
+    return events, kernels, ns
 
 
 def _parts_under(trace: Trace, row: int) -> list[slice]:
@@ -103,10 +104,13 @@ def _parts_under(trace: Trace, row: int) -> list[slice]:
     index = trace.launch_index
     if trace.track_of(row).layer is Layer.OPS:
         return [index.within(row, int(trace.end_row[row]))]
-    number, times = trace.thread_of_track, [trace.start[row], trace.end[row]]
-    own = np.flatnonzero(number == number[trace.track[row]]).tolist()
-    tracks = [trace.tracks[track] for track in own]
-    return [index.within(*rows_between(trace, track, times)) for track in tracks]
+    thread = trace.thread_of_track
+    times = [trace.start[row], trace.end[row]]
+    parts = []
+    for number in np.flatnonzero(thread == thread[trace.track[row]]).tolist():
+        first, end = rows_between(trace, trace.tracks[number], times)
+        parts.append(index.within(first, end))
+    return parts
 
 
 def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
@@ -117,19 +121,18 @@ def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int
 
 def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
     """GPU rows, in time order, that replay what was captured in a row of a capture."""
-    gpu, call = trace.gpu_rows, trace.asked[trace.gpu_rows]
+    gpu_rows = trace.gpu_rows
+    call = trace.asked[gpu_rows]
     if trace.annotated is not None:
-        call = np.where(trace.annotated[gpu] >= 0, trace.annotated[gpu], call)
-    inside = (trace.start[call] >= trace.start[row]) & (
+        annotation = trace.annotated[gpu_rows]
+        call = np.where(annotation >= 0, annotation, call)
+    starts_inside = (trace.start[call] >= trace.start[row]) & (
         trace.start[call] < trace.end[row]
     )
-    inside |= call == row
     thread = trace.thread_of_track
-    found = gpu[
-        (call >= 0) & inside & (thread[trace.track[call]] == thread[trace.track[row]])
-    ]
-    by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
-    return by_time
+    is_same_thread = thread[trace.track[call]] == thread[trace.track[row]]
+    is_replay = (call >= 0) & is_same_thread & (starts_inside | (call == row))
+    return _by_start(trace, gpu_rows[is_replay])
 
 
 def launch_latency_ns(trace: Trace, row: int) -> int | None:
@@ -146,11 +149,15 @@ def queue_delay_ns(trace: Trace, row: int) -> int | None:
     launch = int(trace.launch[row])
     if launch < 0:
         return None
-    start, own, latest = int(trace.start[row]), trace.track_of(row), 0
+    start_ns = int(trace.start[row])
+    stream = trace.track_of(row)
+    place = (stream.layer, stream.pid, stream.tid)
+    latest_end_ns = 0
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid) == (own.layer, own.pid, own.tid):
-            before = int(np.searchsorted(trace.start[track.rows], start))
-            latest = max(
-                latest, int(trace.end[track.first_row + before - 1]) if before else 0
-            )
-    return max(0, min(latest, start) - int(trace.end[launch]))
+        if (track.layer, track.pid, track.tid) != place:
+            continue
+        earlier = int(np.searchsorted(trace.start[track.rows], start_ns))
+        if earlier:
+            last_earlier = track.first_row + earlier - 1
+            latest_end_ns = max(latest_end_ns, int(trace.end[last_earlier]))
+    return max(0, min(latest_end_ns, start_ns) - int(trace.end[launch]))

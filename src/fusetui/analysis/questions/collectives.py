@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,29 +36,42 @@ from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
 from fusetui.trace.model.memo import once
 
 KEPT_AS = "transfers"
-COMMS = late(r"record_param_comms\Z")
-ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
+_COMMS_OP = late(r"record_param_comms\Z")
+_ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
 ON_CPU = late(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
-ARGS = (
-    *("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size"),
-    *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),
-    *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
-    *(
-        "func",
-        "count",
-        "datatype",
-        "process_group",
-        "process_group_ranks",
-        "seq",
-        "root",
-    ),
+_ISSUING_OP = late(r"c10d::\w{1,64}\Z")
+_NAME_ARG: Final = "Collective name"
+_ARGS: Final = (
+    _NAME_ARG,
+    "dtype",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Seq",
+    "Src Rank",
+    "Dst Rank",
+    "Input Dims",
+    "Input type",
+    "func",
+    "count",
+    "datatype",
+    "process_group",
+    "process_group_ranks",
+    "seq",
+    "root",
 )
-ARGS_ON_CPU = (*ARGS, "finished")
+_ARGS_ON_CPU: Final = (*_ARGS, "finished")
 """`finished` is false where libkineto ended an annotation because the recording
 ended."""
-MOST_RANKS = 1 << 24  # in any job
-OUTPUT = frozenset({"all_gather", "gather"})
-"""IssuedCollectives whose size, as nccl-tests counts it, is that of the output."""
+
+_MAX_RANKS: Final = 1 << 24  # in any job
+_MAX_NUMBER: Final = 1 << 62  # that a column can hold
+_MAX_NAME_CHARACTERS: Final = 200
+_SIZED_BY_OUTPUT: Final = frozenset({"all_gather", "gather"})
+"""Collectives whose size, as nccl-tests counts it, is that of the output."""
 
 FROM_ANNOTATIONS = "names of collectives, from the annotations around their launches"
 FROM_NAMES = "names of collectives, from the names of their kernels"
@@ -81,7 +94,7 @@ class KnownCollective(msgspec.Struct, frozen=True):
 
 
 class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
-    """IssuedCollectives in the order in which they were issued; arrays of shape [n]."""
+    """Collectives in the order in which they were issued; arrays of shape [n]."""
 
     told: tuple[KnownCollective, ...]
     rows: Rows  # the kernel or the annotation
@@ -91,119 +104,174 @@ class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
 
 def collectives_of(trace: Trace) -> IssuedCollectives:
     """All collectives, on the GPU and on the CPU."""
-    gpu, cpu = collectives_on_gpu(trace), collectives_on_cpu(trace)
-    both = ((gpu.rows, cpu.rows), (gpu.issued, cpu.issued), (gpu.host, cpu.host))
-    rows, issued, host = map(np.concatenate, both)
-    told, order = (*gpu.told, *cpu.told), np.lexsort((trace.start[rows], issued))
+    gpu = collectives_on_gpu(trace)
+    cpu = collectives_on_cpu(trace)
+    collectives = (*gpu.told, *cpu.told)
+    rows = np.concatenate((gpu.rows, cpu.rows))
+    issued = np.concatenate((gpu.issued, cpu.issued))
+    host = np.concatenate((gpu.host, cpu.host))
+    order = np.lexsort((trace.start[rows], issued))
     return IssuedCollectives(
-        tuple(told[n] for n in order), rows[order], issued[order], host[order]
+        told=tuple(collectives[n] for n in order),
+        rows=rows[order],
+        issued=issued[order],
+        host=host[order],
     )
 
 
-class _Issued(NamedTuple):
+class _IssuedKernels(NamedTuple):
     """The kernels that communicate, in the order of the trace; arrays of shape [n]."""
 
     rows: Rows
-    launch: Rows
-    issued: Int64s
-    thread: Rows
-    comms: Rows  # the op around each launch, -1 for none
-    marks: Rows  # the annotation around it
-    every: Rows  # all ops that communicate
+    launch: Rows  # -1 for none
+    issued: Int64s  # ns of the file
+    thread: Rows  # of the launch, -1 for none
+    ops: Rows  # the op around each launch that communicates, -1 for none
+    annotations: Rows  # the annotation around each launch, -1 for none
+    all_ops: Rows  # all ops that communicate, of another shape
 
 
-def _issued(trace: Trace) -> _Issued:
-    gpu = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
-    rows = gpu[trace.role[gpu] == Role.KERNEL]
+def _issued_kernels(trace: Trace) -> _IssuedKernels:
+    communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
+    rows = communicating[trace.role[communicating] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
-    issued = np.where(launch >= 0, trace.start[launch], trace.start[rows])
-    thread = np.where(launch >= 0, trace.thread_of_track[trace.track[launch]], -1)
-    every = _named(trace, Role.OP, COMMS)
-    comms = _around(trace, every, thread, issued)
-    marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
-    return _Issued(rows, launch, issued, thread, comms, marks, every)
+    is_launched = launch >= 0
+    issued = np.where(is_launched, trace.start[launch], trace.start[rows])
+    launch_thread = trace.thread_of_track[trace.track[launch]]
+    thread = np.where(is_launched, launch_thread, -1)
+    all_ops = _named(trace, Role.OP, _COMMS_OP)
+    all_annotations = _named(trace, Role.ANNOTATION, _ANNOTATION)
+    return _IssuedKernels(
+        rows=rows,
+        launch=launch,
+        issued=issued,
+        thread=thread,
+        ops=_around(trace, all_ops, thread, issued),
+        annotations=_around(trace, all_annotations, thread, issued),
+        all_ops=all_ops,
+    )
 
 
 def args_asked(trace: Trace) -> ArgsQuestion:
     """What `collectives_on_gpu` reads: indices in traceEvents, and names of args."""
-    found = once(trace, _issued)
-    rows = np.concatenate((found.rows, found.comms, found.marks))
-    return trace.order[rows[rows >= 0]], ARGS
+    kernels = once(trace, _issued_kernels)
+    rows = np.concatenate((kernels.rows, kernels.ops, kernels.annotations))
+    return trace.order[rows[rows >= 0]], _ARGS
 
 
 def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     """The kernels that communicate, in the order of the trace."""
-    rows, launch, issued, thread, comms, marks, every = once(trace, _issued)
-    args = _args(trace, (rows, comms, marks), KEPT_AS)
+    kernels = once(trace, _issued_kernels)
+    args_of_rows, args_of_ops, args_of_annotations = _args(
+        trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
+    )
+    # equal args are one object: each distinct collective is made once
     known: dict[tuple[int, ...], KnownCollective] = {}
-    told = []
-    for row, mark, *own in zip(rows.tolist(), marks.tolist(), *args, strict=True):
-        marked = int(trace.name[mark]) if mark >= 0 else -1
-        key = (int(trace.name[row]), marked, *map(id, own))
-        if key not in known:
-            known[key] = _told(trace, row, mark, own)
-        told.append(known[key])
-    batched = np.flatnonzero([one.name == "send_recv" and one.peer < 0 for one in told])
-    for place, one in zip(
-        batched, _of_batches(trace, every, thread, issued, batched), strict=True
+    collectives = []
+    for n, (row, annotation) in enumerate(
+        zip(kernels.rows.tolist(), kernels.annotations.tolist(), strict=True)
     ):
-        told[place] = one or told[place]
-    return IssuedCollectives(tuple(told), rows, issued, launch)
+        sources = _Sources(
+            row=row,
+            annotation=annotation,
+            row_args=args_of_rows[n],
+            op_args=args_of_ops[n],
+            annotation_args=args_of_annotations[n],
+        )
+        key = (
+            int(trace.name[row]),
+            int(trace.name[annotation]) if annotation >= 0 else -1,
+            id(sources.row_args),
+            id(sources.op_args),
+            id(sources.annotation_args),
+        )
+        if key not in known:
+            known[key] = _known_collective(trace, sources)
+        collectives.append(known[key])
+    batches = [
+        n
+        for n, collective in enumerate(collectives)
+        if collective.name == "send_recv" and collective.peer < 0
+    ]
+    for n, collective in _collectives_of_batches(trace, kernels, batches).items():
+        collectives[n] = collective
+    return IssuedCollectives(
+        told=tuple(collectives),
+        rows=kernels.rows,
+        issued=kernels.issued,
+        host=kernels.launch,
+    )
 
 
-def _of_batches(
-    trace: Trace, comms: Rows, thread: NDArray[Any], issued: Int64s, batched: Rows
-) -> Iterator[KnownCollective | None]:
-    """What the sends and receives of a batch say, which were recorded on its thread
-    before its launch and after the launch before; None unless all of them are with one
-    rank."""
-    if not len(batched):
-        return
-    threads = trace.thread_of_track[trace.track[comms]]
-    (args,) = _args(trace, (comms,))
-    for place in batched.tolist():
-        same = issued[(thread == thread[place]) & (issued < issued[place])]
-        since = int(same.max()) if len(same) else trace.begin_ns
-        own = (threads == thread[place]) & (trace.start[comms] < issued[place])
-        own &= trace.start[comms] >= since
-        told = [
-            _recorded(trace, args[n])
-            for n in np.flatnonzero(own)
-            if args[n].get("Collective name")
-        ]
-        sends = [one for one in told if one.name in ("send", "recv")]
-        alike = len({(one.peer, one.group) for one in sends}) == 1
-        yield replace(sends[0], name="send_recv", sequence=-1) if alike else None
+def _collectives_of_batches(
+    trace: Trace, kernels: _IssuedKernels, batches: Sequence[int]
+) -> dict[int, KnownCollective]:
+    """By the index of a kernel what the sends and receives of its batch say, which were
+    recorded on its thread before its launch and after the launch before. Only where all
+    of them are with one rank."""
+    if not batches:
+        return {}
+    ops = kernels.all_ops
+    thread_of_ops = trace.thread_of_track[trace.track[ops]]
+    (args,) = _args(trace, (ops,))
+    collectives = {}
+    for n in batches:
+        thread = kernels.thread[n]
+        issued = kernels.issued[n]
+        is_earlier = (kernels.thread == thread) & (kernels.issued < issued)
+        earlier = kernels.issued[is_earlier]
+        since = int(earlier.max()) if len(earlier) else trace.begin_ns
+        is_of_batch = (thread_of_ops == thread) & (trace.start[ops] < issued)
+        is_of_batch &= trace.start[ops] >= since
+        sends = []
+        for op in np.flatnonzero(is_of_batch).tolist():
+            if not args[op].get(_NAME_ARG):
+                continue
+            collective = _recorded(trace, args[op])
+            if collective.name in ("send", "recv"):
+                sends.append(collective)
+        if len({(send.peer, send.group) for send in sends}) == 1:
+            collectives[n] = replace(sends[0], name="send_recv", sequence=-1)
+    return collectives
 
 
 def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
-    (args,) = _args(trace, (rows,), names=ARGS_ON_CPU)
-    told = [
-        _told(trace, -1, int(row), [{}, {}, own])
-        for row, own in zip(rows, args, strict=True)
-    ]
-    unfinished = np.array(
-        [own.get("finished") is False for own in args], dtype=np.bool_
-    )
-    for place in np.flatnonzero(unfinished | is_clipped(trace, rows)).tolist():
-        told[place] = replace(told[place], is_cut=True)
-    # The n-th `c10d::` op of a name issued its n-th annotation, if there are equally
-    # many.
-    names = [one.name for one in told]
-    ops = _named(trace, Role.OP, re.compile(r"c10d::\w{1,64}\Z"))
-    kinds = np.array([collective_name(trace.name_of(int(row))) for row in ops] or [""])[
-        : len(ops)
-    ]
-    of_row = np.array([*names, ""])[:-1]
-    host = np.full(len(rows), -1, dtype=np.intp)
-    for name in set(names):
-        here, there = np.flatnonzero(of_row == name), ops[kinds == name]
-        if len(here) == len(there):
-            host[here[np.argsort(trace.start[rows[here]], kind="stable")]] = there
+    (args,) = _args(trace, (rows,), names=_ARGS_ON_CPU)
+    was_clipped = is_clipped(trace, rows).tolist()
+    collectives = []
+    for n, row in enumerate(rows.tolist()):
+        sources = _Sources(
+            row=-1, annotation=row, row_args={}, op_args={}, annotation_args=args[n]
+        )
+        collective = _known_collective(trace, sources)
+        if was_clipped[n] or args[n].get("finished") is False:
+            collective = replace(collective, is_cut=True)
+        collectives.append(collective)
+    host = _issuing_ops(trace, rows, [collective.name for collective in collectives])
     issued = np.where(host >= 0, trace.start[host], trace.start[rows])
-    return IssuedCollectives(tuple(told), rows, issued, host)
+    return IssuedCollectives(
+        told=tuple(collectives), rows=rows, issued=issued, host=host
+    )
+
+
+def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
+    """The op that issued each of these annotations of collectives, by start, with their
+    names; -1 if it is not known. The n-th `c10d::` op of a name issued its n-th
+    annotation, if there are equally many."""
+    ops_by_name: dict[str, list[int]] = {}
+    for op in _named(trace, Role.OP, _ISSUING_OP).tolist():
+        ops_by_name.setdefault(collective_name(trace.name_of(op)), []).append(op)
+    annotations_by_name: dict[str, list[int]] = {}
+    for n, name in enumerate(names):
+        annotations_by_name.setdefault(name, []).append(n)
+    host = np.full(len(rows), -1, dtype=np.intp)
+    for name, places in annotations_by_name.items():
+        ops = ops_by_name.get(name, [])
+        if len(ops) == len(places):
+            host[places] = ops
+    return host
 
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
@@ -215,94 +283,145 @@ def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
 def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
     """The last started of `rows` on each thread that contains each time, -1 for
     none."""
-    found = np.full(len(times), -1, dtype=np.intp)
-    threads = trace.thread_of_track[trace.track[rows]]
-    for one in distinct(thread[thread >= 0]).tolist():
-        own, here = rows[threads == one], np.flatnonzero(thread == one)
-        if len(own):
-            at = np.searchsorted(trace.start[own], times[here], side="right") - 1
-            inside = (at >= 0) & (times[here] < trace.end[own[at]])
-            found[here[inside]] = own[at[inside]]
-    return found
+    containing = np.full(len(times), -1, dtype=np.intp)
+    thread_of_rows = trace.thread_of_track[trace.track[rows]]
+    for number in distinct(thread[thread >= 0]).tolist():
+        on_thread = rows[thread_of_rows == number]
+        if not len(on_thread):
+            continue
+        places = np.flatnonzero(thread == number)
+        started = np.searchsorted(trace.start[on_thread], times[places], side="right")
+        last = started - 1
+        is_inside = (last >= 0) & (times[places] < trace.end[on_thread[last]])
+        containing[places[is_inside]] = on_thread[last[is_inside]]
+    return containing
 
 
 def _args(
     trace: Trace,
-    several: Sequence[Rows],
+    several_rows: Sequence[Rows],
     keep_as: str = "",
-    names: tuple[str, ...] = ARGS,
+    names: tuple[str, ...] = _ARGS,
 ) -> list[list[dict[str, Any]]]:
     """The args of the rows of each array, the same {} for -1 or none; one pass over the
     file."""
-    rows = np.concatenate(several)
+    rows = np.concatenate(several_rows)
     known = np.flatnonzero(rows >= 0)
     read = arguments(trace.elements, trace.order[rows[known]], names, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     number[known] = read.number
-    distinct = [
-        {name: parsed(text) for name, text in zip(names, texts, strict=True) if text}
-        for texts in (*read.distinct, (b"",) * len(names))  # the last is that of -1
+    distinct_args: list[dict[str, Any]] = []
+    for texts in read.distinct:
+        given = zip(names, texts, strict=True)
+        distinct_args.append({name: parsed(text) for name, text in given if text})
+    distinct_args.append({})  # of rows without args, whose number is -1
+    ends = np.cumsum([len(rows) for rows in several_rows])[:-1]
+    return [
+        [distinct_args[n] for n in numbers.tolist()]
+        for numbers in np.split(number, ends)
     ]
-    ends = np.cumsum([len(some) for some in several])[:-1]
-    return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
 
 
-def _told(
-    trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]
-) -> KnownCollective:
-    """From the args of the kernel, of record_param_comms and of the annotation, in this
-    order."""
-    on_kernel, on_op, on_mark = args
-    first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
-    if first is not None:
-        return _recorded(trace, first)
-    if isinstance(on_kernel.get("func"), str):
-        return _of_nccl(trace, on_kernel)
-    # The only group of several ranks that the file lists; without any, one of all
-    # ranks.
-    listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
-    group = listed[0] if listed else ProcessGroup("", (), world_size(trace.keys))
-    group = UNKNOWN_GROUP if len(listed) > 1 else group
-    inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
-    kernel = decode(trace.name_of(row)) if row >= 0 else None
-    name = trace.name_of(mark) if mark >= 0 else ""
-    # of several collectives: names none of them
-    batch = name.rpartition(":")[2] == "coalesced"
-    if name and not (kernel and kernel.collective and batch):
-        inferred += [FROM_ANNOTATIONS] if row >= 0 else []
-    else:
-        name = (kernel and (kernel.collective or kernel.short)) or trace.name_of(row)
-        inferred.append(FROM_NAMES)
-    name = collective_name(name)
-    dtype, moved = _of_inputs(on_mark)
-    inferred += [SIZES] if moved >= 0 else []
-    if name in OUTPUT and moved >= 0:
+class _Sources(NamedTuple):
+    """Where a collective is recorded."""
+
+    row: int  # of its kernel, -1 for none
+    annotation: int  # the row of the annotation around its launch, -1 for none
+    row_args: dict[str, Any]
+    op_args: dict[str, Any]  # of record_param_comms
+    annotation_args: dict[str, Any]
+
+
+class _InferredName(NamedTuple):
+    """The name of a collective, and how it was inferred; "" if it is recorded."""
+
+    name: str
+    inferred: str = ""
+
+
+def _known_collective(trace: Trace, sources: _Sources) -> KnownCollective:
+    """From the args of the kernel, else of record_param_comms, else of the annotation
+    with what follows from names."""
+    for args in (sources.row_args, sources.op_args):
+        if _NAME_ARG in args:
+            return _recorded(trace, args)
+    if isinstance(sources.row_args.get("func"), str):
+        return _from_nccl(trace, sources.row_args)
+    inferred = []
+    group = _only_group(trace)
+    if group != UNKNOWN_GROUP and not group.name:
+        inferred.append(ONE_GROUP)
+    name = _inferred_name(trace, sources)
+    if name.inferred:
+        inferred.append(name.inferred)
+    dtype, moved = _from_inputs(sources.annotation_args)
+    if moved >= 0:
+        inferred.append(SIZES)
+    if name.name in _SIZED_BY_OUTPUT and moved >= 0:
         moved = _number(moved * group.size) if group.size else -1
-    return KnownCollective(name, group, dtype, moved, inferred=tuple(inferred))
+    return KnownCollective(
+        name=name.name,
+        group=group,
+        dtype=dtype,
+        bytes=moved,
+        inferred=tuple(inferred),
+    )
+
+
+def _only_group(trace: Trace) -> ProcessGroup:
+    """The only group of several ranks that the file lists; without any, one of all
+    ranks."""
+    listed = [group for group in groups_of_file(trace.keys).values() if group.size > 1]
+    if len(listed) > 1:
+        return UNKNOWN_GROUP
+    if listed:
+        return listed[0]
+    return ProcessGroup(name="", ranks=(), size=world_size(trace.keys))
+
+
+def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
+    """The name that the annotation has, or else the kernel."""
+    has_kernel = sources.row >= 0
+    kernel = decode(trace.name_of(sources.row)) if has_kernel else None
+    annotation = ""
+    if sources.annotation >= 0:
+        annotation = trace.name_of(sources.annotation)
+    # an annotation of several collectives names none of them
+    is_batch = annotation.rpartition(":")[2] == "coalesced"
+    is_known_by_kernel = kernel is not None and bool(kernel.collective)
+    if annotation and not (is_batch and is_known_by_kernel):
+        return _InferredName(
+            name=collective_name(annotation),
+            inferred=FROM_ANNOTATIONS if has_kernel else "",
+        )
+    kernel_name = trace.name_of(sources.row)
+    if kernel is not None:
+        kernel_name = kernel.collective or kernel.short or kernel_name
+    return _InferredName(name=collective_name(kernel_name), inferred=FROM_NAMES)
 
 
 def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
-    name = collective_name(str(args["Collective name"]))
-    words = (
-        "Process Group Name",
-        "Process Group Description",
-        "Process Group Ranks",
-        "Group size",
+    """From args that name the collective."""
+    name = collective_name(str(args[_NAME_ARG]))
+    group = group_of(
+        args.get("Process Group Name"),
+        args.get("Process Group Description"),
+        args.get("Process Group Ranks"),
+        args.get("Group size"),
     )
     dtype = args.get("dtype")
+    peer = args.get("Dst Rank" if name == "send" else "Src Rank")
     return KnownCollective(
         name=name,
-        group=_with_ranks(trace, group_of(*map(args.get, words))),
+        group=_with_ranks(trace, group),
         dtype=dtype if isinstance(dtype, str) else "",
-        bytes=_moved(name, args, dtype),
+        bytes=_moved_bytes(name, args, dtype),
         sequence=_number(args.get("Seq")),
-        peer=_number(
-            args.get("Dst Rank" if name == "send" else "Src Rank"), MOST_RANKS
-        ),
+        peer=_number(peer, end=_MAX_RANKS),
     )
 
 
-def _of_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
+def _from_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and
     `datatype` are those of its API, where a gather or a scatter counts the elements of
     one rank."""
@@ -313,53 +432,68 @@ def _of_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     count = _number(args.get("count"))
     if name in ("all_gather", "reduce_scatter"):
         count = count * group.size if count >= 0 and group.size else -1
-    moved = _number(count * scalar_bytes(dtype)) if count >= 0 and dtype else -1
-    return KnownCollective(name, group, dtype, moved, _number(args.get("seq")))
+    moved = -1
+    if count >= 0 and dtype:
+        moved = _number(count * scalar_bytes(dtype))
+    return KnownCollective(
+        name=name,
+        group=group,
+        dtype=dtype,
+        bytes=moved,
+        sequence=_number(args.get("seq")),
+    )
 
 
 def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
-    return group if group.ranks else groups_of_file(trace.keys).get(group.name, group)
+    """The group with the ranks that the file lists for its name, unless it has them."""
+    if group.ranks:
+        return group
+    return groups_of_file(trace.keys).get(group.name, group)
 
 
-def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
+def _moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
     """The size that nccl-tests calls S: the input, but for a gather the output; -1 if
     unknown."""
-    elements = _number(
-        args.get("Out msg nelems" if name in OUTPUT else "In msg nelems")
-    )
-    size = scalar_bytes(dtype) if isinstance(dtype, str) else 0
-    return _number(elements * size) if elements >= 0 and size else -1
+    count_arg = "Out msg nelems" if name in _SIZED_BY_OUTPUT else "In msg nelems"
+    elements = _number(args.get(count_arg))
+    element_bytes = scalar_bytes(dtype) if isinstance(dtype, str) else 0
+    if elements < 0 or not element_bytes:
+        return -1
+    return _number(elements * element_bytes)
 
 
-def _of_inputs(args: dict[str, Any]) -> tuple[str, int]:
+def _from_inputs(args: dict[str, Any]) -> tuple[str, int]:
     """The type and the bytes of the inputs of an annotation; -1 if they are not
     known."""
-    dims, types = args.get("Input Dims"), args.get("Input type")
-    if (
-        not isinstance(dims, list)
-        or not isinstance(types, list)
-        or len(dims) != len(types)
-    ):
+    shapes = args.get("Input Dims")
+    types = args.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(types, list):
         return "", -1
-    total, dtype = -1, ""
-    for shape, kind in zip(dims, types, strict=True):
-        size = scalar_bytes(kind) if isinstance(kind, str) else 0
-        if (
-            size
-            and isinstance(shape, list)
-            and all(type(n) is int and n >= 0 for n in shape)
-        ):
-            total = max(total, 0) + size * math.prod(shape)
-            dtype = dtype or kind
-    return dtype, _number(total)
+    if len(shapes) != len(types):
+        return "", -1
+    total_bytes = -1
+    first_dtype = ""
+    for shape, dtype in zip(shapes, types, strict=True):
+        element_bytes = scalar_bytes(dtype) if isinstance(dtype, str) else 0
+        if not element_bytes or not _is_shape(shape):
+            continue
+        total_bytes = max(total_bytes, 0) + element_bytes * math.prod(shape)
+        first_dtype = first_dtype or dtype
+    return first_dtype, _number(total_bytes)
 
 
-def _number(value: object, most: int = 1 << 62) -> int:
-    """A number that a column can hold, else -1."""
-    return value if type(value) is int and 0 <= value < most else -1
+def _is_shape(value: object) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(type(size) is int and size >= 0 for size in value)
 
 
-KINDS = (
+def _number(value: object, end: int = _MAX_NUMBER) -> int:
+    """A whole number below `end`, else -1."""
+    return value if type(value) is int and 0 <= value < end else -1
+
+
+_COLLECTIVES: Final = (
     "all_to_all",
     "reduce_scatter",
     "all_reduce",
@@ -385,9 +519,12 @@ POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 def collective_name(name: str) -> str:
     """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as
     they are."""
-    plain = re.sub(r"[^a-z0-9]", "", name.rpartition(":")[2][:200].lower())
-    plain = plain.replace("all2all", "alltoall")
-    return next((kind for kind in KINDS if kind.replace("_", "") in plain), name[:200])
+    last_word = name.rpartition(":")[2][:_MAX_NAME_CHARACTERS].lower()
+    letters = re.sub(r"[^a-z0-9]", "", last_word).replace("all2all", "alltoall")
+    for collective in _COLLECTIVES:
+        if collective.replace("_", "") in letters:
+            return collective
+    return name[:_MAX_NAME_CHARACTERS]
 
 
 def bus_factor(name: str, ranks: int) -> float | None:

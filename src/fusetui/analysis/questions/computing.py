@@ -25,20 +25,27 @@ def computing_ops(trace: Trace) -> Rows:
     its twin (the `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the
     `aten::addmm` in it, which copies the bias itself."""
 
-    def named(test: Callable[[str], bool]) -> Flags:
+    def has_name(test: Callable[[str], bool]) -> Flags:
         return trace.named(test)[trace.name]
 
-    real = (trace.role == Role.OP) & named(
-        lambda n: not (is_metadata(n) or is_frame(n))
+    is_work = (trace.role == Role.OP) & has_name(_may_compute)
+    is_helper = is_work & has_name(lambda name: stem(name) in HELPERS)
+    is_own_work = is_work & ~is_helper & ~_twins(trace)
+    is_innermost = _count_inside(trace, is_work) == 0
+    has_only_helpers = _count_inside(trace, is_own_work) == 0
+    is_op_of_library = has_name(lambda name: "::" in name)
+    is_whole = has_name(lambda name: stem(name) in WHOLE)
+    computes = is_own_work & (
+        is_whole | is_innermost | (has_only_helpers & is_op_of_library)
     )
-    helps = real & named(lambda name: stem(name) in HELPERS)
-    works = real & ~helps & ~_twins(trace)
-    alone = (_inside(trace, works) == 0) & named(lambda name: "::" in name)
-    whole = named(lambda name: stem(name) in WHOLE)
-    computes = works & (whole | alone | (_inside(trace, real) == 0))
     computes &= ~within(trace, np.flatnonzero(computes))
-    helps &= ~within(trace, np.flatnonzero(computes)) & (_inside(trace, real) == 0)
-    return np.flatnonzero(computes | helps)
+    is_inside = within(trace, np.flatnonzero(computes))
+    helps_alone = is_helper & is_innermost & ~is_inside
+    return np.flatnonzero(computes | helps_alone)
+
+
+def _may_compute(name: str) -> bool:
+    return not (is_metadata(name) or is_frame(name))
 
 
 def within(trace: Trace, rows: Rows) -> Flags:
@@ -50,21 +57,24 @@ def within(trace: Trace, rows: Rows) -> Flags:
     return np.cumsum(change[:-1]) > 0
 
 
-def _inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
+def _count_inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
     """For each row, how many of the flagged rows lie inside it, at any depth."""
-    before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
-    return before[trace.end_row] - before[1:]
+    flagged_before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
+    return flagged_before[trace.end_row] - flagged_before[1:]
 
 
 def _twins(trace: Trace) -> Flags:
     """For each row, whether the op around it has the same name except for the in-place
     suffix."""
     numbers: dict[str, int] = {}
-    twin = [numbers.setdefault(stem(name), len(numbers)) for name in trace.names]
-    of_row = np.array(twin or [0])[trace.name]
-    over = np.where(trace.parent >= 0, trace.op[trace.parent], -1)
-    found: Flags = (over >= 0) & (of_row[over] == of_row) & (trace.role == Role.OP)
-    return found
+    stem_of_name = [
+        numbers.setdefault(stem(name), len(numbers)) for name in trace.names
+    ]
+    stem_of_row = np.array(stem_of_name or [0])[trace.name]
+    outer_op = np.where(trace.parent >= 0, trace.op[trace.parent], -1)
+    has_same_stem = (outer_op >= 0) & (stem_of_row[outer_op] == stem_of_row)
+    is_twin: Flags = has_same_stem & (trace.role == Role.OP)
+    return is_twin
 
 
 class Tallies(msgspec.Struct, frozen=True):
@@ -81,34 +91,47 @@ class Tallies(msgspec.Struct, frozen=True):
     def per_step(self, kind: str) -> float:
         """The mean over the steps, rounded to two digits; an integer if all are
         equal."""
-        found = self.found(kind)
-        total, steps = sum(found), max(len(found), 1)
+        counts = self.found(kind)
+        total = sum(counts)
+        steps = max(len(counts), 1)
         return total // steps if total % steps == 0 else round(total / steps, 2)
 
     def first(self, count: int) -> Tallies:
         """Only the first `count` steps."""
-        return Tallies(self.steps[:count], self.on_gpu, self.tallies[:count])
+        return Tallies(
+            steps=self.steps[:count],
+            on_gpu=self.on_gpu,
+            tallies=self.tallies[:count],
+        )
 
 
 def tallies(trace: Trace) -> Tallies:
     """Counts every step of a trace. Kernels, memcpys and memsets belong to the step
     that launched them, CPU ops (those of `computing_ops`) to the one in which they
     start."""
-    steps, rows = steps_of(trace), trace.gpu_rows
-    groups, on_gpu = launched_in_steps(trace), len(rows) > 0
-    if not on_gpu:
-        rows = computing_ops(trace)
-        rows = rows[np.argsort(trace.start[rows], kind="stable")]
-        groups = tuple(rows[own] for own in steps.slices_of(trace.start[rows]))
-    counted = tuple(_tally(trace, own) for own in groups or [rows])
-    return Tallies(tuple(labels_of(steps.names)), on_gpu, counted)
+    steps = steps_of(trace)
+    on_gpu = len(trace.gpu_rows) > 0
+    if on_gpu:
+        rows = trace.gpu_rows
+        rows_of_steps = launched_in_steps(trace)
+    else:
+        ops = computing_ops(trace)
+        rows = ops[np.argsort(trace.start[ops], kind="stable")]
+        rows_of_steps = tuple(rows[part] for part in steps.slices_of(trace.start[rows]))
+    return Tallies(
+        steps=tuple(labels_of(steps.names)),
+        on_gpu=on_gpu,
+        tallies=tuple(_tally(trace, part) for part in rows_of_steps or [rows]),
+    )
 
 
 def _tally(trace: Trace, rows: Rows) -> Counter[str]:
-    names = np.stack([trace.name[rows], trace.role[rows]])
-    kinds, counts = np.unique(names, axis=1, return_counts=True)
+    """How often each kind occurs among the rows."""
+    names_and_roles = np.stack([trace.name[rows], trace.role[rows]])
+    distinct, counts = np.unique(names_and_roles, axis=1, return_counts=True)
+    names, roles = distinct.tolist()
     tally: Counter[str] = Counter()
-    for name, role, count in zip(*kinds.tolist(), counts.tolist(), strict=True):
+    for name, role, count in zip(names, roles, counts.tolist(), strict=True):
         for kind in kinds_of(Role(role), trace.names[name]):
             tally[kind] += count
     return tally

@@ -10,35 +10,47 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.counters import Counter, counters
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import median
 
-OWNER = r"GPU (\d{1,9})(?: .{0,40})?"
-CLOCK, POWER = "SM clock", "power"
-KINDS = (
-    (CLOCK, "MHz", r"(?:SM|GPC) Clock\b"),
-    ("memory clock", "MHz", r"Memory Clock\b"),
-    (POWER, "W", r"Power\b.{0,9}\(W\)"),
-    ("temperature", "C", r"Temperature\b"),
-    ("SM activity", "%", r"SMs? Active\b"),
-    ("DRAM read", "%", r"(?:DRAM|HBM) (?:BW/)?Read\b"),
-    ("DRAM write", "%", r"(?:DRAM|HBM) (?:BW/)?Write\b"),
-    ("DRAM activity", "%", r"(?:DRAM|HBM) BW\b(?!/)"),
+_OWNER: Final = r"GPU (\d{1,9})(?: .{0,40})?"
+CLOCK: Final = "SM clock"
+POWER: Final = "power"
+
+
+class _CounterKind(NamedTuple):
+    """What a counter counts."""
+
+    kind: str
+    unit: str
+    beginning: str  # a pattern of how its name begins, in any case
+
+
+_KINDS: Final = (
+    _CounterKind(CLOCK, "MHz", r"(?:SM|GPC) Clock\b"),
+    _CounterKind("memory clock", "MHz", r"Memory Clock\b"),
+    _CounterKind(POWER, "W", r"Power\b.{0,9}\(W\)"),
+    _CounterKind("temperature", "C", r"Temperature\b"),
+    _CounterKind("SM activity", "%", r"SMs? Active\b"),
+    _CounterKind("DRAM read", "%", r"(?:DRAM|HBM) (?:BW/)?Read\b"),
+    _CounterKind("DRAM write", "%", r"(?:DRAM|HBM) (?:BW/)?Write\b"),
+    _CounterKind("DRAM activity", "%", r"(?:DRAM|HBM) BW\b(?!/)"),
 )
-"""What is known of a counter, its unit, and a pattern of the beginning of its name."""
-STALE = 10
+_MAX_HOLD_INTERVALS: Final = 10
 """A value holds until the next one, but for no longer than this many times the usual
 distance."""
-LONGEST_NS = 1 << 60  # times of a file are below 1 << 62
+
+_MAX_HOLD_NS: Final = 1 << 60  # times of a file are below 1 << 62
 
 
 class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -52,44 +64,44 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
     def mean(self, begin: Int64s, end: Int64s) -> NDArray[np.float64]:
         """The mean over each [begin, end) in ns of the file, weighted by time; at
         `begin` where that is empty. nan where part of it is not covered. Shape [n]."""
-        time, value, until = (
-            self.counter.time,
-            self.counter.value,
-            np.maximum(end - 1, begin),
-        )
-        first, last = (
-            time.searchsorted(times, side="right") - 1 for times in (begin, until)
-        )
-        covered = (first >= 0) & (until < self._until[last])
-        covered &= self._gaps[last] == self._gaps[first]
-        before, sums = (  # the integral from the first value
-            self._before[at] + (times - time[at]) * value[at]
-            for times, at in ((begin, first), (end, last))
-        )
-        means = np.where(
-            end > begin, (sums - before) / np.maximum(end - begin, 1), value[first]
-        )
-        return np.where(covered, means, np.nan)
-
-    @cached_property
-    def _until(self) -> Int64s:
-        """Until when each value holds; shape [values]."""
         time = self.counter.time
-        usual = median(np.diff(time)) if len(time) > 1 else 0
-        holds = min(STALE * max(usual, 1), LONGEST_NS)
-        found: Int64s = np.minimum(
-            np.append(time[1:], np.iinfo(np.int64).max), time + holds
+        last_ns = np.maximum(end - 1, begin)
+        first_value = time.searchsorted(begin, side="right") - 1
+        last_value = time.searchsorted(last_ns, side="right") - 1
+        is_covered = (first_value >= 0) & (last_ns < self._holds_until[last_value])
+        is_covered &= self._gaps_before[last_value] == self._gaps_before[first_value]
+        integral = self._integral(end, last_value) - self._integral(begin, first_value)
+        mean = np.where(
+            end > begin,
+            integral / np.maximum(end - begin, 1),
+            self.counter.value[first_value],
         )
-        return found
+        return np.where(is_covered, mean, np.nan)
+
+    def _integral(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
+        """The integral from the first value up to each time; `value`: the index of the
+        one that holds then."""
+        since_ns = times - self.counter.time[value]
+        return self._integral_before[value] + since_ns * self.counter.value[value]
 
     @cached_property
-    def _gaps(self) -> Int64s:
+    def _holds_until(self) -> Int64s:
+        """Until when (ns) each value holds; shape [values]."""
+        time = self.counter.time
+        usual_ns = median(np.diff(time)) if len(time) > 1 else 0
+        max_hold_ns = min(_MAX_HOLD_INTERVALS * max(usual_ns, 1), _MAX_HOLD_NS)
+        next_time = np.append(time[1:], np.iinfo(np.int64).max)
+        until: Int64s = np.minimum(next_time, time + max_hold_ns)
+        return until
+
+    @cached_property
+    def _gaps_before(self) -> Int64s:
         """How many values before each held for less than until the next."""
-        gaps = self._until[:-1] < self.counter.time[1:]
-        return np.concatenate(([0], np.cumsum(gaps)))
+        has_gap = self._holds_until[:-1] < self.counter.time[1:]
+        return np.concatenate(([0], np.cumsum(has_gap)))
 
     @cached_property
-    def _before(self) -> NDArray[np.float64]:
+    def _integral_before(self) -> NDArray[np.float64]:
         """The integral up to each value."""
         parts = self.counter.value[:-1] * np.diff(self.counter.time)
         return np.concatenate(([0.0], np.cumsum(parts)))
@@ -106,24 +118,29 @@ def device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
 
 def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
     """Of each device and kind the first."""
-    found: dict[tuple[Id, str], DeviceCounter] = {}
-    for one in every:
-        device = device_of(one.pid)
-        known = next(
-            (kind[:2] for kind in KINDS if re.match(kind[2], one.label, re.I)), None
+    first: dict[tuple[Id, str], DeviceCounter] = {}
+    for counter in every:
+        device = device_of(counter.pid)
+        kind = _kind_of(counter)
+        if device is None or kind is None or not counter.group.startswith("counters"):
+            continue
+        device_counter = DeviceCounter(
+            device=device, kind=kind.kind, unit=kind.unit, counter=counter
         )
-        if (
-            device is not None
-            and known is not None
-            and one.group.startswith("counters")
-        ):
-            found.setdefault((device, known[0]), DeviceCounter(device, *known, one))
-    return tuple(found.values())
+        first.setdefault((device, kind.kind), device_counter)
+    return tuple(first.values())
+
+
+def _kind_of(counter: Counter) -> _CounterKind | None:
+    for kind in _KINDS:
+        if re.match(kind.beginning, counter.label, re.IGNORECASE):
+            return kind
+    return None
 
 
 def device_of(pid: Id) -> Id:
     """The device that a counter belongs to, None where that is not told."""
     if isinstance(pid, str):
-        match = re.fullmatch(OWNER, pid)
+        match = re.fullmatch(_OWNER, pid)
         return int(match[1]) if match else None
     return pid

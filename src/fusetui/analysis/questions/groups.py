@@ -9,7 +9,7 @@ the same names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, parsed
@@ -87,12 +87,10 @@ class KernelGroup(Group, frozen=True, kw_only=True):
 def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
     """All CPU ops grouped by `name` or `shape`, the largest total first; then those
     that were captured and launched replayed kernels."""
-    recorded = _groups(trace, by, trace.rows_of(Role.OP))
-    taken = np.flatnonzero(
-        (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
-    )
+    recorded = _op_groups_of(trace, by, trace.rows_of(Role.OP))
+    is_captured_op = (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
     captured = []
-    for group in _groups(trace, by, taken):
+    for group in _op_groups_of(trace, by, np.flatnonzero(is_captured_op)):
         # their times are not of this trace, but those of their kernels are
         if group.gpu_ns:
             captured.append(
@@ -108,53 +106,68 @@ def _identity(group: Group) -> str:
     return str([getattr(group, name) for name in IDENTITY])
 
 
-def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
+def _op_groups_of(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
+    """These ops, grouped by `name` or `shape`, in no particular order."""
     if not len(rows):
         return []
-    given = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
-    keys = (trace.name[rows], *([given.number] if given else []))
-    first, number = distinct_rows(keys)
-    found = []
+    inputs = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
+    columns: list[NDArray[np.integer]] = [trace.name[rows]]
+    if inputs:
+        columns.append(inputs.number)
+    first, number = distinct_rows(columns)
+    all_spreads = spreads(number, trace.dur[rows])
     sums = op_sums(trace, rows, grouped(number, trace.start[rows]))
-    for place, spread, own in zip(
-        first, spreads(number, trace.dur[rows]), sums, strict=True
-    ):
-        fields = {"name": trace.name_of(int(rows[place])), **asdict(spread), **own}
-        fields |= given.fields(int(given.number[place])) if given else {}
-        found.append(OpGroup(**fields))
-    return found
+    groups = []
+    for place, spread, sums_of_group in zip(first, all_spreads, sums, strict=True):
+        fields: dict[str, Any] = {"name": trace.name_of(int(rows[place]))}
+        if inputs:
+            fields |= inputs.fields(int(inputs.number[place]))
+        fields |= asdict(spread)
+        fields |= sums_of_group
+        groups.append(OpGroup(**fields))
+    return groups
 
 
-DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
+_MAX_LIST_LEVELS: Final = 4  # the inputs, a list of tensors, a shape
 
 
-def input_keys(found: Arguments) -> Keys:
+def input_keys(inputs: Arguments) -> Keys:
     """By the shapes and types of the inputs of ops, -1 if nothing was recorded; strides
     and values do not matter. The args are those of `many.INPUTS`."""
     numbers: dict[tuple[bytes, bytes], int] = {}
     # the last element is that of -1
-    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)
-    for number, (dims, types, *_) in enumerate(found.distinct):
+    of_args = np.full(len(inputs.distinct) + 1, -1, dtype=np.int32)
+    for number, (dims, types, *_) in enumerate(inputs.distinct):
         if dims or types:
             of_args[number] = numbers.setdefault((dims, types), len(numbers))
-    distinct = [*numbers, (b"", b"")]  # the last is that of -1
+    distinct_texts = [*numbers, (b"", b"")]  # the last is that of -1
 
     def fields(number: int) -> dict[str, Any]:
         """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
-        each = map(parsed, distinct[number])
-        dims, types = (
-            _plain(value) if isinstance(value, list) else None for value in each
-        )
-        # our names of element types; other words, such as `Scalar`, unchanged
-        words = types and [
-            (type_of(w) or w) if isinstance(w, str) else w for w in types
-        ]
-        return {"shapes": dims, "dtypes": words}
+        dims_text, types_text = distinct_texts[number]
+        return {
+            "shapes": _plain_list(parsed(dims_text)),
+            "dtypes": _type_words(_plain_list(parsed(types_text))),
+        }
 
-    return Keys(of_args[found.number], fields)
+    return Keys(number=of_args[inputs.number], fields=fields)
 
 
-def _plain(value: Any, levels: int = DEEPEST) -> Any:
+def _plain_list(value: Any) -> list[Any] | None:
+    plain: list[Any] | None = _plain(value) if isinstance(value, list) else None
+    return plain
+
+
+def _type_words(types: list[Any] | None) -> list[Any] | None:
+    """Our names of element types; other words, such as `Scalar`, unchanged."""
+    if not types:
+        return types
+    return [
+        (type_of(word) or word) if isinstance(word, str) else word for word in types
+    ]
+
+
+def _plain(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
     """Integers that a double cannot represent as text; None for anything nested deeper
     than lists of tensors."""
     if isinstance(value, list):
@@ -173,58 +186,82 @@ class Keys(msgspec.Struct, frozen=True, eq=False):
 
 
 def kernel_groups(
-    trace: Trace, known: Jobs, by: str = "name"
+    trace: Trace, jobs: Jobs, by: str = "name"
 ) -> tuple[KernelGroup, ...]:
     """All kernels grouped by one of GROUPINGS, the largest total first; steps in time
-    order. `known` are the jobs of all kernels."""
-    rows = known.rows
+    order. `jobs`: of all kernels."""
+    rows = jobs.rows
     if not len(rows):
         return ()
-    keys = GROUPINGS[by](trace, known)
-    groups = grouped(keys.number, trace.start[rows])
-    each = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
+    keys = GROUPINGS[by](trace, jobs)
+    by_key = grouped(keys.number, trace.start[rows])
+    effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
     all_spreads = spreads(keys.number, trace.dur[rows])
-    work = _work_of_groups(trace, known, each, groups)
-    found = [
-        KernelGroup(**keys.fields(number), **asdict(spread), **own)
-        for number, spread, own in zip(
-            groups.keys.tolist(), all_spreads, work, strict=True
+    work = _work_of_groups(trace, jobs, effective, by_key)
+    groups = [
+        KernelGroup(**keys.fields(number), **asdict(spread), **work_of_group)
+        for number, spread, work_of_group in zip(
+            by_key.keys.tolist(), all_spreads, work, strict=True
         )
     ]
     if by != "step":
-        found.sort(key=lambda one: (-one.total_ns, _identity(one)))
-    return tuple(found)
+        groups.sort(key=lambda group: (-group.total_ns, _identity(group)))
+    return tuple(groups)
 
 
-def _by_op(trace: Trace, known: Jobs) -> Keys:
+def _by_name(trace: Trace, jobs: Jobs) -> Keys:
+    return Keys(
+        number=trace.name[jobs.rows],
+        fields=lambda name: {"name": trace.names[name]},
+    )
+
+
+def _by_op(trace: Trace, jobs: Jobs) -> Keys:
     """By the innermost op around the launch."""
-    op = trace.op[known.rows]
-    number = np.where(op >= 0, trace.name[op], -1)
-    return Keys(number, lambda n: {"op": trace.names[n] if n >= 0 else None})
+    op = trace.op[jobs.rows]
+    return Keys(
+        number=np.where(op >= 0, trace.name[op], -1),
+        fields=lambda name: {"op": trace.names[name] if name >= 0 else None},
+    )
 
 
-def _by_shape(trace: Trace, known: Jobs) -> Keys:
+def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
     """By name, and by the op with the shapes and types of its inputs."""
-    given = input_keys(known.inputs)
-    op = _by_op(trace, known).number
-    columns = (trace.name[known.rows], op, given.number)
-    first, number = distinct_rows(columns)
+    inputs = input_keys(jobs.inputs)
+    name = trace.name[jobs.rows]
+    op = _by_op(trace, jobs).number
+    first, number = distinct_rows((name, op, inputs.number))
 
     def fields(group: int) -> dict[str, Any]:
-        name, op, shapes = (int(column[first[group]]) for column in columns)
+        place = first[group]
+        op_name = int(op[place])
         return {
-            "name": trace.names[name],
-            "op": trace.names[op] if op >= 0 else None,
-            **given.fields(shapes),
+            "name": trace.names[int(name[place])],
+            "op": trace.names[op_name] if op_name >= 0 else None,
+            **inputs.fields(int(inputs.number[place])),
         }
 
-    return Keys(number, fields)
+    return Keys(number=number, fields=fields)
+
+
+def _by_module(trace: Trace, jobs: Jobs) -> Keys:
+    return module_keys(trace, jobs.rows, origins(trace))
 
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     """By the kind of module, or the annotation, that the work of some kernels belongs
-    to."""
+    to; `found`: where the work of the trace comes from."""
     return _by_label(trace, module_of(found, kernels), "module", label_of)
+
+
+def _by_family(trace: Trace, jobs: Jobs) -> Keys:
+    """By the naming scheme, which usually means the library."""
+    return _by_label(trace, jobs.rows, "family", _family_of)
+
+
+def _family_of(name: str) -> str | None:
+    kernel = decode(name)
+    return kernel.family if kernel else None
 
 
 def _by_label(
@@ -239,107 +276,130 @@ def _by_label(
     for name in distinct(trace.name[rows[rows >= 0]]).tolist():
         of_name[name] = numbers.setdefault(label(trace.names[name]), len(numbers))
     labels = [*numbers, None]
-    number = np.where(rows >= 0, of_name[trace.name[rows]], len(numbers))
-    return Keys(number, lambda n: {field: labels[n]})
+    no_label = len(numbers)
+    return Keys(
+        number=np.where(rows >= 0, of_name[trace.name[rows]], no_label),
+        fields=lambda number: {field: labels[number]},
+    )
 
 
-def _by_stream(trace: Trace, known: Jobs) -> Keys:
+def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
     """By stream; its sub-rows are combined."""
 
     def fields(thread: int) -> dict[str, Any]:
         track = trace.first_track(thread)
         return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
 
-    return Keys(trace.thread_of_track[trace.track[known.rows]], fields)
+    thread = trace.thread_of_track[trace.track[jobs.rows]]
+    return Keys(number=thread, fields=fields)
 
 
-def _by_step(trace: Trace, known: Jobs) -> Keys:
+def _by_step(trace: Trace, jobs: Jobs) -> Keys:
     """By the step that launched the kernel; None if no step did."""
     names = [*labels_of(steps_of(trace).names), None]
-    of_row = np.full(len(trace), len(names) - 1, dtype=np.int64)
+    no_step = len(names) - 1
+    step_of_row = np.full(len(trace), no_step, dtype=np.int64)
     for number, launched in enumerate(launched_in_steps(trace)):
-        of_row[launched] = number
-    return Keys(of_row[known.rows], lambda n: {"step": names[n]})
+        step_of_row[launched] = number
+    return Keys(
+        number=step_of_row[jobs.rows], fields=lambda step: {"step": names[step]}
+    )
 
 
 GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
-    "name": lambda trace, known: Keys(
-        trace.name[known.rows], lambda n: {"name": trace.names[n]}
-    ),
+    "name": _by_name,
     "op": _by_op,
     "shape": _by_shape,
-    "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
-    "family": lambda trace, known: _by_label(  # which usually means the library
-        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
-    ),
+    "module": _by_module,
+    "family": _by_family,
     "stream": _by_stream,
     "step": _by_step,
 }
 
 
 def _work_of_groups(
-    trace: Trace, known: Jobs, effective_ns: Int64s, groups: Groups
+    trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
     """The fields of KernelGroup from `effective_ns` on, of each group of the kernels of
-    `known`."""
-    dur = trace.dur[known.rows]
-    near = share_known(trace, known)
-    waves = known.of_each(lambda job: job.tiles.waves if job.tiles else None)
-    tiled = ~np.isnan(waves)
-    memory = known.of_each(lambda job: float(job.limits.bound == "memory")) == 1
-    amounts: tuple[tuple[NDArray[np.bool_] | bool, NDArray[Any] | int], ...] = (
-        (near, known.of_each(lambda job: job.limits.least_ns)),
-        (near, dur),
-        (near, effective_ns),
-        (near, 1),
-        (near & memory, 1),
-        (tiled, waves),
-        (tiled, 1),
-        (True, effective_ns),
-    )
-    sums = [
-        groups.sums(np.where(where, amount, 0)).tolist() for where, amount in amounts
-    ]
-    flop, moved = (_amounts(known, groups, dur, what) for what in ("flop", "bytes"))
-    for n, (
-        least_ns,
-        share_ns,
-        own_ns,
-        shares,
-        by_memory,
-        wave,
-        tiles,
-        whole_ns,
-    ) in enumerate(zip(*sums, strict=True)):
+    `jobs`."""
+    dur = trace.dur[jobs.rows]
+    has_share = share_known(trace, jobs)
+    is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    waves = jobs.of_each(lambda job: job.tiles.waves if job.tiles else None)
+    has_waves = ~np.isnan(waves)
+    least_ns = jobs.of_each(lambda job: job.limits.least_ns)
+
+    def sums(amount: NDArray[Any], where: Flags) -> list[Any]:
+        """The amounts of the kernels for which they are known, by group."""
+        by_group: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
+        return by_group
+
+    effective_sums = groups.sums(effective_ns).tolist()
+    least_sums = sums(least_ns, has_share)
+    share_sums = sums(dur, has_share)
+    effective_share_sums = sums(effective_ns, has_share)
+    share_counts = groups.sums(has_share.astype(np.int64)).tolist()
+    memory_bound = has_share & is_memory_bound
+    memory_counts = groups.sums(memory_bound.astype(np.int64)).tolist()
+    wave_sums = sums(waves, has_waves)
+    wave_counts = groups.sums(has_waves.astype(np.int64)).tolist()
+    flop = _known_amounts(jobs, groups, dur, "flop")
+    moved = _known_amounts(jobs, groups, dur, "bytes")
+    for n in range(len(groups)):
+        share_ns = share_sums[n]
+        effective_share_ns = effective_share_sums[n]
+        share = least_sums[n] / share_ns if share_ns else None
+        effective_share = None
+        if effective_share_ns:
+            effective_share = min(1.0, least_sums[n] / effective_share_ns)
         yield {
-            "effective_ns": whole_ns,
-            "flop": flop[n][0],
-            "flop_ns": flop[n][1],
-            "bytes": moved[n][0],
-            "bytes_ns": moved[n][1],
-            "share_of_peak": least_ns / share_ns if share_ns else None,
-            "share_of_peak_effective": min(1.0, least_ns / own_ns) if own_ns else None,
+            "effective_ns": effective_sums[n],
+            "flop": flop[n].amount,
+            "flop_ns": flop[n].ns,
+            "bytes": moved[n].amount,
+            "bytes_ns": moved[n].ns,
+            "share_of_peak": share,
+            "share_of_peak_effective": effective_share,
             "share_ns": share_ns,
-            "bound": {0: "compute", shares: "memory"}.get(by_memory)
-            if shares
-            else None,
-            "waves": wave / tiles if tiles else None,
+            "bound": _common_bound(share_counts[n], memory_counts[n]),
+            "waves": wave_sums[n] / wave_counts[n] if wave_counts[n] else None,
         }
 
 
-def _amounts(
-    known: Jobs, groups: Groups, dur: Int64s, what: str
-) -> list[tuple[float | None, int]]:
-    """FLOP or bytes of each group, and the durations behind them; rounded to a double
-    if it is larger than 2^53, as sums of FLOP may be."""
-    amount = [getattr(job.amount, what) for job in known.distinct]
-    has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[
-        known.number
-    ]
-    exact = np.array([*(value or 0 for value in amount), 0], dtype=object)[known.number]
-    columns = exact, has.astype(np.int64), np.where(has, dur, 0)
-    each = zip(*(groups.sums(column).tolist() for column in columns), strict=True)
-    return [
-        ((work if work <= LARGEST else float(work)) if jobs else None, ns)
-        for work, jobs, ns in each
-    ]
+def _common_bound(kernels: int, by_memory: int) -> str | None:
+    """What limits all kernels of a group; None if it is not the same, or not known of
+    any."""
+    if not kernels:
+        return None
+    if by_memory == 0:
+        return "compute"
+    return "memory" if by_memory == kernels else None
+
+
+class _KnownAmount(NamedTuple):
+    """FLOP or bytes of the kernels of a group for which they are known."""
+
+    amount: float | None  # None: of no kernel
+    ns: int  # the durations of these kernels
+
+
+def _known_amounts(
+    jobs: Jobs, groups: Groups, dur: Int64s, what: Literal["flop", "bytes"]
+) -> list[_KnownAmount]:
+    """Of each group. A sum that is larger than 2^53, as those of FLOP may be, is
+    rounded to a double."""
+    amounts = [getattr(job.amount, what) for job in jobs.distinct]
+    # the last entry is that of number -1
+    is_known = np.array(
+        [*(amount is not None for amount in amounts), False], dtype=np.bool_
+    )[jobs.number]
+    exact = np.array([*(amount or 0 for amount in amounts), 0], dtype=object)
+    sums = groups.sums(exact[jobs.number]).tolist()
+    counts = groups.sums(is_known.astype(np.int64)).tolist()
+    ns_sums = groups.sums(np.where(is_known, dur, 0)).tolist()
+    known_amounts = []
+    for total, count, ns in zip(sums, counts, ns_sums, strict=True):
+        rounded = total if total <= LARGEST else float(total)
+        amount = rounded if count else None
+        known_amounts.append(_KnownAmount(amount=amount, ns=ns))
+    return known_amounts

@@ -10,11 +10,11 @@ outer one counts, with the events of all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from fusetui.trace.layout.counters import Counter
 
 LAUNCHES = late(r"Launch(?!HostFunc)", re.IGNORECASE)
-GRAPH = late(r"GraphLaunch", re.IGNORECASE)
-BEGINS_CAPTURE, ENDS_CAPTURE = late(r"StreamBeginCapture"), late(r"StreamEndCapture")
+_GRAPH_LAUNCH = late(r"GraphLaunch", re.IGNORECASE)
+BEGINS_CAPTURE = late(r"StreamBeginCapture")
+_ENDS_CAPTURE = late(r"StreamEndCapture")
 
 
 def launched_without_events(trace: Trace) -> bool:
@@ -93,32 +94,47 @@ class GraphReplay(msgspec.Struct, frozen=True):
 
 def is_replay(name: str) -> bool:
     """Whether a call of this name launches a graph."""
-    return GRAPH.search(name, 0, LONGEST_NAME) is not None
+    return _GRAPH_LAUNCH.search(name, 0, LONGEST_NAME) is not None
 
 
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
-    spans, found = _spans(trace), []
+    span_of_thread = _thread_spans(trace)
     by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
-    for number, key in enumerate(by_thread.keys.tolist()):
+    launches = []
+    for number, thread in enumerate(by_thread.keys.tolist()):
         places = by_thread.places(number)
-        own, span = rows[places], spans[key]
-        by_name = grouped(trace.name[own], trace.dur[own])
-        names = [trace.names[name] for name in by_name.keys.tolist()]
-        each = zip(
-            names, _figures(trace, own, events[places], by_name, span), strict=True
+        launches.append(
+            _launches_of_thread(
+                trace, rows[places], events[places], span_of_thread[thread]
+            )
         )
-        calls = sorted(
-            (Calls(n, *of) for n, of in each), key=lambda c: (-c.total_ns, c.name)
-        )
-        track = trace.track_of(int(own[0]))
-        ids = exact_id(track.pid), exact_id(track.tid)
-        every = grouped(np.zeros(len(own), dtype=np.intp), trace.dur[own])
-        (figures,) = _figures(trace, own, events[places], every, span)
-        fields = (*ids, span, *figures, tuple(calls))
-        found.append(ThreadLaunches(*fields))
-    return tuple(sorted(found, key=lambda thread: -thread.total_ns))
+    return tuple(sorted(launches, key=lambda thread: -thread.total_ns))
+
+
+def _launches_of_thread(
+    trace: Trace, rows: Rows, events: Int64s, span_ns: int
+) -> ThreadLaunches:
+    """The figures of the launch calls of one thread; `events`: how many each
+    launched."""
+    by_name = grouped(trace.name[rows], trace.dur[rows])
+    figures_by_name = _figures(trace, rows, events, by_name, span_ns)
+    calls = [
+        Calls(name=trace.names[name], **asdict(figures))
+        for name, figures in zip(by_name.keys.tolist(), figures_by_name, strict=True)
+    ]
+    calls.sort(key=lambda call: (-call.total_ns, call.name))
+    all_together = grouped(np.zeros(len(rows), dtype=np.intp), trace.dur[rows])
+    (figures,) = _figures(trace, rows, events, all_together, span_ns)
+    track = trace.track_of(int(rows[0]))
+    return ThreadLaunches(
+        process=exact_id(track.pid),
+        thread=exact_id(track.tid),
+        span_ns=span_ns,
+        calls=tuple(calls),
+        **asdict(figures),
+    )
 
 
 def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
@@ -126,11 +142,11 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    rows = trace.rows_named(LAUNCHES.search, Role.CALL)
-    rows = distinct(np.concatenate((np.flatnonzero(events), rows)))
-    outer = rows[~within(trace, rows)[rows]]
-    before = np.concatenate(([0], np.cumsum(events)))
-    return outer, before[trace.end_row[outer]] - before[outer]
+    named = trace.rows_named(LAUNCHES.search, Role.CALL)
+    calls = distinct(np.concatenate((np.flatnonzero(events), named)))
+    outer = calls[~within(trace, calls)[calls]]
+    events_before = np.concatenate(([0], np.cumsum(events)))
+    return outer, events_before[trace.end_row[outer]] - events_before[outer]
 
 
 def replays(trace: Trace) -> tuple[GraphReplay, ...]:
@@ -142,19 +158,25 @@ def replays(trace: Trace) -> tuple[GraphReplay, ...]:
 def nodes_of_replays(trace: Trace) -> list[Rows]:
     """The GPU rows of each graph launch on each device, by start; in order of the
     calls."""
-    rows = trace.gpu_rows
-    launch = trace.launch[rows]
-    rows = rows[(launch >= 0) & graph_calls(trace)[launch]]
-    launch, device = trace.launch[rows], trace.process_of_track[trace.track[rows]]
-    key = launch.astype(np.int64) * (len(trace.tracks) + 1) + device
-    groups = grouped(key, trace.start[rows])
-    each = [rows[groups.places(number)] for number in range(len(groups))]
-    return sorted(each, key=lambda own: int(trace.start[trace.launch[own[0]]]))
+    nodes = trace.gpu_rows[_is_node(trace)]
+    launch = trace.launch[nodes].astype(np.int64)
+    device = trace.process_of_track[trace.track[nodes]]
+    launch_and_device = launch * (len(trace.tracks) + 1) + device
+    groups = grouped(launch_and_device, trace.start[nodes])
+    replays = [nodes[groups.places(number)] for number in range(len(groups))]
+    return sorted(replays, key=lambda rows: int(trace.start[trace.launch[rows[0]]]))
+
+
+def _is_node(trace: Trace) -> Flags:
+    """For each of `trace.gpu_rows`, whether a graph launched it."""
+    launch = trace.launch[trace.gpu_rows]
+    return (launch >= 0) & graph_calls(trace)[launch]
 
 
 def _replay(trace: Trace, rows: Rows) -> GraphReplay:
     call = int(trace.launch[rows[0]])
-    start, end = trace.start[rows], trace.end[rows]
+    start = trace.start[rows]
+    end = trace.end[rows]
     return GraphReplay(
         call=trace.name_of(call),
         call_start_ns=int(trace.start[call]) - trace.begin_ns,
@@ -168,35 +190,60 @@ def _replay(trace: Trace, rows: Rows) -> GraphReplay:
     )
 
 
+class _Figures(msgspec.Struct, frozen=True):
+    """The fields that `Calls` and `ThreadLaunches` share; see there."""
+
+    count: int
+    total_ns: int
+    mean_ns: int
+    p99_ns: int
+    max_ns: int
+    share: float | None
+    events: int
+
+
 def _figures(
     trace: Trace, rows: Rows, events: Int64s, groups: Groups, span_ns: int
-) -> Iterator[tuple[Any, ...]]:
-    """From the count on those of each group of calls, which are sorted by duration
-    within it."""
+) -> list[_Figures]:
+    """Those of each group of calls, which are sorted by duration within it."""
     dur = trace.dur[rows]
-    count, total = np.diff(groups.begins), groups.sums(dur)
-    ascending = dur[groups.order]
-    most = [
-        percentiles_of_runs(ascending, groups.begins[:-1], count, percent)
-        for percent in (99, 100)
+    count = np.diff(groups.begins)
+    total = groups.sums(dur)
+    mean = total // count
+    by_group = dur[groups.order]
+    p99 = percentiles_of_runs(by_group, groups.begins[:-1], count, 99)
+    longest = percentiles_of_runs(by_group, groups.begins[:-1], count, 100)
+    event_sums = groups.sums(events)
+    return [
+        _Figures(
+            count=int(count[n]),
+            total_ns=int(total[n]),
+            mean_ns=int(mean[n]),
+            p99_ns=int(p99[n]),
+            max_ns=int(longest[n]),
+            share=int(total[n]) / span_ns if span_ns else None,
+            events=int(event_sums[n]),
+        )
+        for n in range(len(groups))
     ]
-    shares = [ns / span_ns if span_ns else None for ns in total.tolist()]
-    columns = (of.tolist() for of in (count, total, total // count, *most))
-    return zip(*columns, shares, groups.sums(events).tolist(), strict=True)
 
 
-def _spans(trace: Trace) -> dict[int, int]:
-    """First start to last end of all that was recorded on each thread, by
+def _thread_spans(trace: Trace) -> dict[int, int]:
+    """First start to last end (ns) of all that was recorded on each thread, by
     `thread_of_track`."""
-    ends: dict[int, list[int]] = {}
-    for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
-        if track.layer in CPU_LAYERS and len(track):
-            own = int(trace.start[track.first_row]), int(trace.end[track.rows].max())
-            ends.setdefault(number, []).extend(own)
-    return {number: max(own) - min(own) for number, own in ends.items()}
+    first_start: dict[int, int] = {}
+    last_end: dict[int, int] = {}
+    for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        if track.layer not in CPU_LAYERS or not len(track):
+            continue
+        start = int(trace.start[track.first_row])
+        end = int(trace.end[track.rows].max())
+        first_start[thread] = min(start, first_start.get(thread, start))
+        last_end[thread] = max(end, last_end.get(thread, end))
+    return {thread: last_end[thread] - start for thread, start in first_start.items()}
 
 
-GROUP = "launch queue"
+_COUNTER_GROUP: Final = "launch queue"
 
 
 class QueueLength(msgspec.Struct, frozen=True, rename={"label": "name"}):
@@ -211,44 +258,63 @@ class QueueLength(msgspec.Struct, frozen=True, rename={"label": "name"}):
 
 def length_of(queue: Counter) -> QueueLength:
     """The figures of one of `queues`."""
-    lasted, value = np.diff(queue.time), queue.value[:-1]
-    span = int(lasted.sum())
-    mean = float((lasted * value).sum()) / span if span else 0.0
-    most, empty = int(queue.value.max()), int(lasted[value == 0].sum())
-    return QueueLength(queue.label, most, mean, empty, span)
+    lasted_ns = np.diff(queue.time)
+    length = queue.value[:-1]
+    span_ns = int(lasted_ns.sum())
+    mean = float((lasted_ns * length).sum()) / span_ns if span_ns else 0.0
+    return QueueLength(
+        label=queue.label,
+        most=int(queue.value.max()),
+        mean=mean,
+        empty_ns=int(lasted_ns[length == 0].sum()),
+        span_ns=span_ns,
+    )
 
 
 def queues(trace: Trace) -> tuple[Counter, ...]:
     """The length of the queue of each device with linked events, in lane order."""
     from fusetui.trace.layout.counters import Counter  # most questions are about others
 
-    rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
-    device, found = trace.process_of_track[trace.track[rows]], []
-    for own in (rows[device == number] for number in distinct(device)):
-        begin = np.minimum(trace.start[trace.launch[own]], trace.start[own])
-        pid = trace.track_of(int(own[0])).pid
-        queue = _running(begin, trace.end[own])
-        found.append(Counter(GROUP, f"{device_label(pid)} queue", "", pid, *queue))
-    return tuple(found)
+    linked = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    device = trace.process_of_track[trace.track[linked]]
+    counters = []
+    for number in distinct(device):
+        rows = linked[device == number]
+        launched = trace.start[trace.launch[rows]]
+        begin = np.minimum(launched, trace.start[rows])
+        time, length = _running(begin, trace.end[rows])
+        pid = trace.track_of(int(rows[0])).pid
+        counter = Counter(
+            group=_COUNTER_GROUP,
+            label=f"{device_label(pid)} queue",
+            unit="",
+            pid=pid,
+            time=time,
+            value=length,
+        )
+        counters.append(counter)
+    return tuple(counters)
 
 
 def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
     """The times at which something begins or ends, and how many have begun and not
     ended then."""
-    time, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
-    change = np.bincount(at[: len(begin)], minlength=len(time)).astype(np.int64)
-    change -= np.bincount(at[len(begin) :], minlength=len(time))
-    value = np.cumsum(change)
-    new = np.concatenate(([True], np.diff(value) != 0))
-    return time[new], value[new].astype(np.float64)
+    time, index = np.unique(np.concatenate([begin, end]), return_inverse=True)
+    begun_at = index[: len(begin)]
+    ended_at = index[len(begin) :]
+    change = np.bincount(begun_at, minlength=len(time)).astype(np.int64)
+    change -= np.bincount(ended_at, minlength=len(time))
+    running = np.cumsum(change)
+    is_new_value = np.concatenate(([True], np.diff(running) != 0))
+    return time[is_new_value], running[is_new_value].astype(np.float64)
 
 
 @memo()
 def graph_calls(trace: Trace) -> Flags:
     """For each row, whether it is a call that launches a graph."""
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[trace.rows_named(is_replay, Role.CALL)] = True
-    return found
+    launches_graph = np.zeros(len(trace), dtype=np.bool_)
+    launches_graph[trace.rows_named(is_replay, Role.CALL)] = True
+    return launches_graph
 
 
 def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
@@ -262,19 +328,21 @@ def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
 def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
     """The calls that begin a capture, and of each the next one on its thread that ends
     one; -1 for none."""
-    begins, ends = (outer_calls(trace, one) for one in (BEGINS_CAPTURE, ENDS_CAPTURE))
+    begins = outer_calls(trace, BEGINS_CAPTURE)
+    ends = outer_calls(trace, _ENDS_CAPTURE)
     thread = trace.thread_of_track[trace.track]
     ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
-    key = np.rec.fromarrays((thread[ends], trace.start[ends]))
-    place = key.searchsorted(np.rec.fromarrays((thread[begins], trace.end[begins])))
-    next_ = np.append(ends, -1)[place]
-    return begins, np.where(thread[next_] == thread[begins], next_, -1)
+    # pairs of thread and time, which are compared in this order
+    end_keys = np.rec.fromarrays((thread[ends], trace.start[ends]))
+    begin_keys = np.rec.fromarrays((thread[begins], trace.end[begins]))
+    next_end = np.append(ends, -1)[end_keys.searchsorted(begin_keys)]
+    is_same_thread = thread[next_end] == thread[begins]
+    return begins, np.where(is_same_thread, next_end, -1)
 
 
 def wants_capture(trace: Trace) -> bool:
     """Whether the trace has nodes of graphs that were not joined."""
-    rows = trace.gpu_rows
-    launch = trace.launch[rows]
-    nodes = (launch >= 0) & graph_calls(trace)[launch]
-    left = trace.captured[rows] < 0 if isinstance(trace, Joined) else True
-    return bool((nodes & left).any())
+    is_open = _is_node(trace)
+    if isinstance(trace, Joined):
+        is_open &= trace.captured[trace.gpu_rows] < 0
+    return bool(is_open.any())

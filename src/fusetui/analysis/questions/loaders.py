@@ -45,8 +45,8 @@ def waits_for_batches(trace: Trace, rows: Rows) -> Int64s:
     thread = trace.thread_of_track[trace.track[rows]]
     lasted = trace.end[rows] - trace.start[rows]
     for number in distinct(thread).tolist():
-        own = np.flatnonzero(thread == number)
-        shortest = int(lasted[own].min())
-        usual = shortest if shortest <= AT_ONCE_NS else 0
-        waited[own] = lasted[own] - usual
+        calls = np.flatnonzero(thread == number)
+        shortest_ns = int(lasted[calls].min())
+        is_at_once = shortest_ns <= AT_ONCE_NS
+        waited[calls] = lasted[calls] - (shortest_ns if is_at_once else 0)
     return waited

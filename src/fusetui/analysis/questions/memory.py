@@ -3,8 +3,9 @@ held."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,9 +17,12 @@ from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import LARGEST
 from fusetui.trace.read.samples import PLACE, totals_in
 
-KEPT_AS = "memory"
-GPUS = [kind for kind, name in DEVICES.items() if name == "GPU"]
-DEVICE, ALLOCATED, RESERVED = 1, 2, 3  # columns
+KEPT_AS: Final = "memory"
+_GPU_KINDS: Final = [kind for kind, name in DEVICES.items() if name == "GPU"]
+# columns of what `totals_in` gives
+_KIND: Final = 0
+_DEVICE: Final = 1
+_TOTALS: Final = slice(2, 4)  # allocated and reserved
 
 
 class MemoryPeak(msgspec.Struct, frozen=True):
@@ -37,78 +41,93 @@ class MemoryPeaks(msgspec.Struct, frozen=True):
     is_recorded: bool
 
 
-class StretchPeaks(NamedTuple):
-    """Of one stretch: the device, and its largest totals (bytes), of each GPU that has
-    any; nan for one that is not recorded."""
+class DeviceTotals(NamedTuple):
+    """The largest totals of one GPU in bytes; nan for one that is not recorded."""
 
-    most: tuple[tuple[int, float, float], ...] = ()
+    device: int
+    allocated: float
+    reserved: float
+
+
+class StretchPeaks(NamedTuple):
+    """Of one stretch, each GPU that has any totals."""
+
+    most: tuple[DeviceTotals, ...] = ()
     is_recorded: bool = False
 
 
 def memory_peaks(trace: Trace) -> MemoryPeaks:
     """Reads the memory events of the file, but only once if the trace is in the
     cache."""
-    found = trace.elements.recall(KEPT_AS, MemoryPeaks)
-    if found is None:
-        events = trace.elements
-        found = peaks_of(
-            peaks_in(events, number) for number in range(len(events.stretches))
-        )
-        events.keep(KEPT_AS, found)
-    return found
+    events = trace.elements
+    peaks = events.recall(KEPT_AS, MemoryPeaks)
+    if peaks is None:
+        numbers = range(len(events.stretches))
+        peaks = peaks_of(peaks_in(events, number) for number in numbers)
+        events.keep(KEPT_AS, peaks)
+    return peaks
 
 
 def peaks_in(events: Events, number: int, totals: Floats | None = None) -> StretchPeaks:
     """Reads one stretch, unless what `totals_in` gives of it is known."""
-    if not events.stretches[number].samples:
+    stretch = events.stretches[number]
+    if not stretch.samples:
         return StretchPeaks()
-    totals = (
-        totals_in(events.text, events.stretches[number]) if totals is None else totals
-    )
-    totals = _one_by_one(events, number) if totals is None else totals
-    gpus = totals[
-        np.logical_or.reduce([totals[:, 0] == kind for kind in GPUS])
-        & (totals[:, DEVICE] >= 0)
-    ]
-    # 9 PB: no number of bytes
-    gpus[:, ALLOCATED:][gpus[:, ALLOCATED:] > LARGEST] = np.nan
-    most = tuple(
-        (
-            int(device),
-            *np.fmax.reduce(gpus[gpus[:, DEVICE] == device][:, ALLOCATED:]).tolist(),
+    if totals is None:
+        totals = totals_in(events.text, stretch)
+    if totals is None:
+        totals = _one_by_one(events, number)
+    is_gpu = np.isin(totals[:, _KIND], _GPU_KINDS) & (totals[:, _DEVICE] >= 0)
+    of_gpus = totals[is_gpu]
+    sizes = of_gpus[:, _TOTALS]
+    sizes[sizes > LARGEST] = np.nan  # 9 PB: no number of bytes
+    most = []
+    for device in distinct(of_gpus[:, _DEVICE]):
+        of_device = sizes[of_gpus[:, _DEVICE] == device]
+        allocated, reserved = np.fmax.reduce(of_device).tolist()
+        most.append(
+            DeviceTotals(device=int(device), allocated=allocated, reserved=reserved)
         )
-        for device in distinct(gpus[:, DEVICE])
-    )
-    return StretchPeaks(most, bool(len(totals)))
+    return StretchPeaks(most=tuple(most), is_recorded=bool(len(totals)))
 
 
 def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
     """From the parts of all stretches."""
-    most: dict[int, tuple[float, float]] = {}
+    most: dict[int, DeviceTotals] = {}
     is_recorded = False
     for part in parts:
         is_recorded |= part.is_recorded
-        for device, *totals in part.most:
-            allocated, reserved = np.fmax(
-                most.get(device, (np.nan, np.nan)), totals
-            ).tolist()
-            most[device] = allocated, reserved
-    known = {
-        device: totals for device, totals in most.items() if not np.isnan(totals).any()
-    }
-    peaks = (
-        MemoryPeak(device, *(max(int(n), 0) for n in known[device])) for device in known
-    )
-    return MemoryPeaks(tuple(peaks), is_recorded)
+        for totals in part.most:
+            before = most.get(totals.device, totals)
+            most[totals.device] = DeviceTotals(
+                device=totals.device,
+                allocated=float(np.fmax(before.allocated, totals.allocated)),
+                reserved=float(np.fmax(before.reserved, totals.reserved)),
+            )
+    peaks = []
+    for totals in most.values():
+        if math.isnan(totals.allocated) or math.isnan(totals.reserved):
+            continue
+        peak = MemoryPeak(
+            device=totals.device,
+            allocated=max(int(totals.allocated), 0),
+            reserved=max(int(totals.reserved), 0),
+        )
+        peaks.append(peak)
+    return MemoryPeaks(peaks=tuple(peaks), is_recorded=is_recorded)
 
 
 def _one_by_one(events: Events, number: int) -> Floats:
     """What `totals_in` gives, of a stretch that it cannot read."""
-    every = [sample.args for sample, _ in events.samples(number) if sample.is_memory]
-    places = [
-        [n if type(n := args.get(name)) is int else None for name in PLACE]
-        for args in every
-    ]
-    totals = [[finite(args.get(name)) for name in TOTALS] for args in every]
-    rows = [[*place, *total] for place, total in zip(places, totals, strict=True)]
+    rows = []
+    for sample, _ in events.samples(number):
+        if not sample.is_memory:
+            continue
+        place = [_whole_number(sample.args.get(name)) for name in PLACE]
+        totals = [finite(sample.args.get(name)) for name in TOTALS]
+        rows.append([*place, *totals])
     return np.array(rows, dtype=np.float64).reshape(-1, len(PLACE) + len(TOTALS))
+
+
+def _whole_number(value: object) -> int | None:
+    return value if type(value) is int else None

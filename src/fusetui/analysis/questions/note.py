@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -11,13 +11,16 @@ from fusetui.text.figures import duration, window
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
-RECONSTRUCTED = "reconstructed"
+RECONSTRUCTED: Final = "reconstructed"
 """The top-level key of a trace that was not recorded; its value says where it comes
 from."""
-CUT_FROM = "cut_from"
+
+CUT_FROM: Final = "cut_from"
 """The top-level key of a trace that was cut out of another: a Whole."""
-LONGEST = 300
+
+MAX_TEXT_CHARACTERS: Final = 300
 Time = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+"""A time in ns."""
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -39,13 +42,15 @@ def note_of(trace: Trace) -> str:
 
 
 def _notes(trace: Trace) -> Iterator[str]:
-    value = trace.keys.get(RECONSTRUCTED)
-    if isinstance(value, str):
-        yield printable(value)[:LONGEST]
-    if part := whole_of(trace):
-        file = printable(part.file or "a trace")[:LONGEST]
-        times, whole = window(part.from_ns, part.to_ns), duration(part.of_ns)
-        yield f"This is the part from {times} of {file}, which lasts {whole}."
+    origin = trace.keys.get(RECONSTRUCTED)
+    if isinstance(origin, str):
+        yield printable(origin)[:MAX_TEXT_CHARACTERS]
+    whole = whole_of(trace)
+    if whole:
+        file = printable(whole.file or "a trace")[:MAX_TEXT_CHARACTERS]
+        times = window(whole.from_ns, whole.to_ns)
+        lasts = duration(whole.of_ns)
+        yield f"This is the part from {times} of {file}, which lasts {lasts}."
 
 
 def whole_of(trace: Trace) -> Whole | None:

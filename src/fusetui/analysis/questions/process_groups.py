@@ -7,19 +7,21 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from fusetui.text.patterns import late
 
-IN_NAME = late(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
-OF_TORCH = late(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
-RECORDED, NAMED, ORDERED = (
-    "distributedInfo",
-    "the file's name",
-    "the order of the files",
-)
+_RANK_IN_NAME = late(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
+_FILE_OF_TORCH = late(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
+RECORDED: Final = "distributedInfo"
+NAMED: Final = "the file's name"
+ORDERED: Final = "the order of the files"
+"""Where the number of a rank comes from."""
+
+_MAX_RANKS: Final = 1 << 24  # in any job
+_MAX_TEXT_CHARACTERS: Final = 200
 
 
 class ProcessGroup(msgspec.Struct, frozen=True):
@@ -31,35 +33,43 @@ class ProcessGroup(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-UNKNOWN_GROUP = ProcessGroup("", (), 0, "one of several")
+UNKNOWN_GROUP: Final = ProcessGroup(
+    name="", ranks=(), size=0, description="one of several"
+)
 """Of a collective that names no group, in a file that lists several."""
 
 
 def distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
     """What a file says of the job of its rank; {} if nothing."""
-    found = keys.get("distributedInfo")
-    return found if isinstance(found, dict) else {}
+    info = keys.get("distributedInfo")
+    return info if isinstance(info, dict) else {}
 
 
 def world_size(keys: Mapping[str, Any]) -> int:
     """How many ranks the job has, 0 if it was not recorded."""
     size = distributed_info(keys).get("world_size")
-    return size if type(size) is int and 0 < size < 1 << 24 else 0
+    return _group_size(size)
+
+
+def _group_size(value: object) -> int:
+    """How many ranks a group has, 0 for what is no such number."""
+    return value if type(value) is int and 0 < value < _MAX_RANKS else 0
 
 
 def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
     """The rank, -1 if nothing says it, and where it comes from."""
     rank = distributed_info(keys).get("rank")
-    if type(rank) is int and 0 <= rank < 1 << 24:
+    if type(rank) is int and 0 <= rank < _MAX_RANKS:
         return rank, RECORDED
-    found = IN_NAME.findall(os.path.basename(path))
-    return (int(found[-1]), NAMED) if found else (-1, ORDERED)
+    numbers = _RANK_IN_NAME.findall(os.path.basename(path))
+    return (int(numbers[-1]), NAMED) if numbers else (-1, ORDERED)
 
 
 def looks_like_a_rank(path: str) -> bool:
     """Whether a file is named as torch or a person names the traces of ranks."""
     name = os.path.basename(path)
-    return IN_NAME.search(name) is not None or OF_TORCH.search(name) is not None
+    has_rank = _RANK_IN_NAME.search(name) is not None
+    return has_rank or _FILE_OF_TORCH.search(name) is not None
 
 
 def group_of(
@@ -67,12 +77,13 @@ def group_of(
 ) -> ProcessGroup:
     """A group from args of a collective: `ranks` is text, and cut off beyond 30 of
     them."""
-    number = size if type(size) is int and 0 < size < 1 << 24 else 0
+    recorded_size = _group_size(size)
     listed = _ranks(ranks)
+    is_complete = not recorded_size or len(listed) == recorded_size
     return ProcessGroup(
         name=_text(name),
-        ranks=listed if len(listed) == number or not number else (),
-        size=number or len(listed),
+        ranks=listed if is_complete else (),
+        size=recorded_size or len(listed),
         description=_text(description),
     )
 
@@ -80,19 +91,23 @@ def group_of(
 def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
     """The process groups that distributedInfo lists, by name."""
     listed = distributed_info(keys).get("pg_config")
-    each = (
-        one
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict)
-    )
-    words = ("pg_name", "pg_desc", "ranks", "pg_size")
-    return {
-        group.name: group for group in (group_of(*map(one.get, words)) for one in each)
-    }
+    groups = {}
+    for config in listed if isinstance(listed, list) else ():
+        if not isinstance(config, dict):
+            continue
+        group = group_of(
+            config.get("pg_name"),
+            config.get("pg_desc"),
+            config.get("ranks"),
+            config.get("pg_size"),
+        )
+        groups[group.name] = group
+    return groups
 
 
 def _text(value: object) -> str:
-    return str(value)[:200] if isinstance(value, str | int) else ""
+    """A name, or a number as one; "" for anything else."""
+    return str(value)[:_MAX_TEXT_CHARACTERS] if isinstance(value, str | int) else ""
 
 
 def _ranks(value: object) -> tuple[int, ...]:
@@ -102,6 +117,6 @@ def _ranks(value: object) -> tuple[int, ...]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return ()
-    if not isinstance(value, list) or not all(type(one) is int for one in value):
+    if not isinstance(value, list) or not all(type(rank) is int for rank in value):
         return ()
     return tuple(value)

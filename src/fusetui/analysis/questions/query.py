@@ -59,10 +59,12 @@ OF_ARGS: Final = {
     "args": "any text in its args",
 }
 TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"}
-# what each field is, in a few words
 FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
-SECONDS = 2.0  # that a pattern may take
-COMPARED = ("<", ">", "<=", ">=")
+"""What each field is, in a few words."""
+
+MAX_PATTERN_SECONDS: Final = 2.0  # over all names
+COMPARED: Final = ("<", ">", "<=", ">=")  # signs
+_EQUAL_SIGNS: Final = ("=", "!=")
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -81,8 +83,8 @@ class Word(msgspec.Struct, frozen=True):
 
     def holds(self, text: str) -> bool:
         """Whether a text contains it, or is it."""
-        given = text.lower() if self.folds else text
-        return self.text == given if self.whole else self.text in given
+        compared = text.lower() if self.folds else text
+        return self.text == compared if self.whole else self.text in compared
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -106,8 +108,11 @@ Term = Word | Pattern | Bound
 
 def words_of(terms: Sequence[Term]) -> tuple[Word, ...]:
     """Those that args may contain where names do not."""
-    words = (term for term in terms if isinstance(term, Word) and not term.field)
-    return tuple(word for word in words if not word.excluded)
+    return tuple(
+        term
+        for term in terms
+        if isinstance(term, Word) and not term.field and not term.excluded
+    )
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -133,19 +138,18 @@ class Query(msgspec.Struct, frozen=True):
     @property
     def is_quick(self) -> bool:
         """Whether names alone decide."""
-        return not self.reads_args and not any(
-            isinstance(term, Pattern) for term in self.terms
-        )
+        has_pattern = any(isinstance(term, Pattern) for term in self.terms)
+        return not self.reads_args and not has_pattern
 
     @property
     def is_of_longest(self) -> bool:
         """Whether it asks for what takes longer than a time."""
-        bounds = [
-            term
+        return any(
+            isinstance(term, Bound)
+            and term.field == "dur"
+            and term.above != term.excluded
             for term in self.terms
-            if isinstance(term, Bound) and term.field == "dur"
-        ]
-        return any(bound.above != bound.excluded for bound in bounds)
+        )
 
 
 def parse(text: str) -> Query:
@@ -154,50 +158,73 @@ def parse(text: str) -> Query:
     >>> parse("family:gemm and dur > 50us").terms[1]
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
-    ways = written_ways(
-        text,
-        lambda field, sign: field in TIMES or (field in FIELDS and sign in ("=", "!=")),
-    )
-    return Query(tuple(tuple(map(_term, way)) for way in ways))
+    ways = []
+    for written_terms in written_ways(text, _compares):
+        ways.append(tuple(_term(part) for part in written_terms))
+    return Query(ways=tuple(ways))
+
+
+def _compares(field: str, sign: str) -> bool:
+    """Whether a sign after a word compares the field of this name."""
+    return field in TIMES or (field in FIELDS and sign in _EQUAL_SIGNS)
 
 
 def _term(part: Written) -> Term:
-    if pattern := pattern_of(part):
+    pattern = pattern_of(part)
+    if pattern:
         return pattern
     if part.field in TIMES:
-        ns = parse_time(part.value) if part.sign in COMPARED else None
-        if part.sign not in COMPARED:
-            raise WrongQuery(
-                f"{part.field} is compared: {part.field}>50us or {part.field}<2ms"
-            )
-        if ns is None or ns < 0:
-            said = f"{part.field}{part.sign}"
-            raise WrongQuery(f"{said} takes a time with its unit: {said}50us")
-        return bound_of(part, ns)
+        return bound_of(part, _time_ns(part))
     if part.field in FIELDS:
         return word_of(part, _value(part.field, part.value))
-    return Word("", part.text.strip('"') or part.text, part.excluded)
+    return Word(
+        field="", text=part.text.strip('"') or part.text, excluded=part.excluded
+    )
+
+
+def _time_ns(part: Written) -> int:
+    """The time that a field is compared with. Raises WrongQuery if it is not."""
+    if part.sign not in COMPARED:
+        raise WrongQuery(
+            f"{part.field} is compared: {part.field}>50us or {part.field}<2ms"
+        )
+    ns = parse_time(part.value)
+    if ns is None or ns < 0:
+        beginning = f"{part.field}{part.sign}"
+        raise WrongQuery(f"{beginning} takes a time with its unit: {beginning}50us")
+    return ns
 
 
 def pattern_of(part: Written) -> Pattern | None:
     """What stands between slashes. Raises WrongQuery for what is no regular
     expression."""
-    if len(part.text) > 2 and part.text[0] == part.text[-1] == "/":
-        compiled(part.text[1:-1])
-        return Pattern(part.text[1:-1], part.excluded)
-    return None
+    is_pattern = len(part.text) > 2 and part.text[0] == part.text[-1] == "/"
+    if not is_pattern:
+        return None
+    expression = part.text[1:-1]
+    compiled(expression)
+    return Pattern(text=expression, excluded=part.excluded)
 
 
 def bound_of(part: Written, value: float) -> Bound:
-    """`>=` is what is not below."""
-    above = part.sign in (">", "<=")
-    return Bound(part.field, above, value, part.excluded ^ ("=" in part.sign))
+    """`>=` is what is not below, and `<=` what is not above."""
+    is_negated = "=" in part.sign
+    return Bound(
+        field=part.field,
+        above=part.sign in (">", "<="),
+        value=value,
+        excluded=part.excluded ^ is_negated,
+    )
 
 
 def word_of(part: Written, value: str) -> Word:
     """A value that a field contains (`:`), is (`=`) or is not (`!=`)."""
+    is_negated = part.sign == "!="
     return Word(
-        part.field, value, part.excluded ^ (part.sign == "!="), part.sign != ":"
+        field=part.field,
+        text=value,
+        excluded=part.excluded ^ is_negated,
+        whole=part.sign != ":",
     )
 
 
@@ -216,12 +243,18 @@ def misread(query: Query) -> str:
     """A sentence about a word that looks like a field, which a person should know if
     nothing is found; "" where there is none."""
     for word in query.words:
-        field, bound = FIELD.fullmatch(word.text), SIGN.match(word.text)
-        if field:
-            return f"{field[1]} is no field, so {word.text} was looked for as a word"
-        if bound and bound[2] in FIELDS:
-            example = f"{bound[2]}:{bound[4] or '...'}"
-            return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[2]}"
+        with_field = FIELD.fullmatch(word.text)
+        if with_field:
+            return (
+                f"{with_field[1]} is no field, so {word.text} was looked for as a word"
+            )
+        comparison = SIGN.match(word.text)
+        if comparison and comparison["field"] in FIELDS:
+            field = comparison["field"]
+            example = f"{field}:{comparison['value'] or '...'}"
+            return (
+                f"only {' and '.join(TIMES)} are compared: {example} looks for {field}"
+            )
     return ""
 
 
@@ -230,29 +263,30 @@ def compiled(pattern: str) -> regex.Pattern[str]:
     none."""
     import regex  # only a pattern needs it
 
+    flags = regex.IGNORECASE if pattern == pattern.lower() else 0
     try:
-        return regex.compile(
-            pattern, regex.IGNORECASE if pattern == pattern.lower() else 0
-        )
+        return regex.compile(pattern, flags)
     except (regex.error, RecursionError, OverflowError) as error:
         raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
 
 
 def matching(
-    pattern: str, names: Sequence[str], seconds: float = SECONDS
+    pattern: str, names: Sequence[str], seconds: float = MAX_PATTERN_SECONDS
 ) -> NDArray[np.bool_]:
     """Which names some part of matches. Raises WrongQuery for a wrong pattern, and for
     one that takes longer than `seconds`."""
-    search, end = compiled(pattern).search, time.monotonic() + seconds
-    found = np.zeros(len(names), dtype=np.bool_)
+    search = compiled(pattern).search
+    deadline = time.monotonic() + seconds
+    matches = np.zeros(len(names), dtype=np.bool_)
     try:
         for place, name in enumerate(names):
-            left = end - time.monotonic()
-            if left <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 raise TimeoutError
-            found[place] = search(name, timeout=left, concurrent=True) is not None
+            match = search(name, timeout=seconds_left, concurrent=True)
+            matches[place] = match is not None
     except TimeoutError:
         raise WrongQuery(
             f"/{pattern}/ takes longer than {seconds:g} s: make it simpler"
         ) from None
-    return found
+    return matches

@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import product
-from typing import NamedTuple
+from itertools import chain, product
+from typing import Final, NamedTuple
 
 from fusetui import Error
 from fusetui.text.patterns import late
 
-LONGEST = 500  # characters of a query
-DEEPEST = 20  # parentheses in parentheses
-MOST_WAYS = 64  # alternatives
+MAX_CHARACTERS: Final = 500  # of a query
+MAX_DEPTH: Final = 20  # parentheses in parentheses
+MAX_WAYS: Final = 64  # alternatives
 SIGN = late(
-    r"(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*"
-    r'("[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
+    r"(?P<minus>-?)(?P<field>[a-z][a-z_0-9]*)\s*(?P<sign>!=|<=|>=|=|<|>)\s*"
+    r'(?P<value>"[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
 )
-TERM = late(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
+_TERM = late(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
 FIELD = late(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
-OPEN, NOT_OPEN, CLOSE = "(", "-(", ")"
+_OPEN: Final = "("
+_NOT_OPEN: Final = "-("
+_CLOSE: Final = ")"
 
 
 class WrongQuery(Error):  # noqa: N818
@@ -47,17 +49,19 @@ class Written(NamedTuple):
 
 Way = tuple[Written, ...]
 """Terms that all hold."""
+
 IsSign = Callable[[str, str], bool]
+"""Whether a sign, the second argument, compares the field that the first one names."""
 
 
 def written_ways(text: str, is_sign: IsSign) -> list[Way]:
     """What a query says; `is_sign` says whether a sign other than `:` compares a field
     of this name, or is only a part of a word. No way where the text is blank. Raises
     WrongQuery."""
-    if len(text) > LONGEST:
-        raise WrongQuery(f"a search has at most {LONGEST} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise WrongQuery(f"a search has at most {MAX_CHARACTERS} characters")
     tokens = _tokens(text, is_sign)
-    return _Reader(tokens).either(False, 0) if tokens else []
+    return _Reader(tokens).either(negated=False, depth=0) if tokens else []
 
 
 Token = Written | str
@@ -65,52 +69,72 @@ Token = Written | str
 
 
 def _tokens(text: str, is_sign: IsSign) -> list[Token]:
-    found, at, depth = list[Token](), 0, 0
+    """The terms and parentheses of a text. Raises WrongQuery for a parenthesis that is
+    not closed; one that closes none is looked for."""
+    tokens: list[Token] = []
+    at = 0
+    depth = 0
     while at < len(text):
         if text[at].isspace():
             at += 1
-        elif text.startswith((OPEN, NOT_OPEN), at):
-            found.append(OPEN if text[at] == OPEN else NOT_OPEN)
-            at, depth = at + len(found[-1]), depth + 1
-        elif text[at] == CLOSE and depth:
-            found.append(CLOSE)
-            at, depth = at + 1, depth - 1
+        elif text.startswith((_OPEN, _NOT_OPEN), at):
+            parenthesis = _OPEN if text[at] == _OPEN else _NOT_OPEN
+            tokens.append(parenthesis)
+            at += len(parenthesis)
+            depth += 1
+        elif text[at] == _CLOSE and depth:
+            tokens.append(_CLOSE)
+            at += len(_CLOSE)
+            depth -= 1
         else:
-            match = _term(text, at, len(text), is_sign)
-            if surplus := min(depth, _surplus(match[0])):
-                match = _term(text, at, match.end() - surplus, is_sign)
-            found.append(_written(match))
+            match = _match_term(text, at, len(text), is_sign)
+            surplus = min(depth, _surplus(match[0]))
+            if surplus:
+                match = _match_term(text, at, match.end() - surplus, is_sign)
+            tokens.append(_written(match))
             at = match.end()
     if depth:
         raise WrongQuery('a ( is not closed: "(" in quotes looks for one')
-    return found
+    return tokens
 
 
-def _term(text: str, at: int, end: int, is_sign: IsSign) -> re.Match[str]:
+def _match_term(text: str, at: int, end: int, is_sign: IsSign) -> re.Match[str]:
+    """The term at a place that is no blank: a comparison, if `is_sign` says so."""
     match = SIGN.match(text, at, end)
-    if match is None or not is_sign(match[2], match[3]):
-        match = TERM.match(text, at, end)
+    if match is None or not is_sign(match["field"], match["sign"]):
+        match = _TERM.match(text, at, end)
     assert match is not None  # it begins with no blank
     return match
 
 
 def _surplus(word: str) -> int:
     """The parentheses at its end that close none of its own: 1 of `f(x))`."""
-    last = len(word) - len(word.rstrip(CLOSE))
-    return max(0, min(last, word.count(CLOSE) - word.count(OPEN)))
+    at_end = len(word) - len(word.rstrip(_CLOSE))
+    unopened = word.count(_CLOSE) - word.count(_OPEN)
+    return max(0, min(at_end, unopened))
 
 
 def _written(match: re.Match[str]) -> Written:
     if match.re.pattern == SIGN.pattern:
         minus, field, sign, value = match.groups()
         return Written(
-            f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"')
+            text=f"{field}{sign}{value}",
+            excluded=minus == "-",
+            field=field,
+            sign=sign,
+            value=value.strip('"'),
         )
-    excluded = match[0].startswith("-") and len(match[0]) > 1
-    text = match[0][1:] if excluded else match[0]
-    field = FIELD.fullmatch(text)
+    is_excluded = match[0].startswith("-") and len(match[0]) > 1
+    text = match[0][1:] if is_excluded else match[0]
+    with_field = FIELD.fullmatch(text)
+    if with_field is None:
+        return Written(text=text, excluded=is_excluded)
     return Written(
-        text, excluded, *((field[1], ":", field[2].strip('"')) if field else ())
+        text=text,
+        excluded=is_excluded,
+        field=with_field[1],
+        sign=":",
+        value=with_field[2].strip('"'),
     )
 
 
@@ -119,27 +143,32 @@ class _Reader:
     parts."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens, self._at = tokens, 0
+        self._tokens = tokens
+        self._at = 0
 
     def either(self, negated: bool, depth: int) -> list[Way]:
-        if depth > DEEPEST:
+        """What follows, up to the end of its parentheses: alternatives joined by
+        `or`."""
+        if depth > MAX_DEPTH:
             raise WrongQuery(
-                f"a search has at most {DEEPEST} parentheses in one another"
+                f"a search has at most {MAX_DEPTH} parentheses in one another"
             )
         parts = [self._all(negated, depth)]
         while self._is("or"):
             self._at += 1
             parts.append(self._all(negated, depth))
-        return _every(parts) if negated else _any(parts)
+        return _all_of(parts) if negated else _any_of(parts)
 
     def _all(self, negated: bool, depth: int) -> list[Way]:
+        """Terms that are joined by `and` or by nothing."""
         parts = [self._one(negated, depth)]
         while self._follows() and not self._is("or"):
             self._at += self._is("and")
             parts.append(self._one(negated, depth))
-        return _any(parts) if negated else _every(parts)
+        return _any_of(parts) if negated else _all_of(parts)
 
     def _one(self, negated: bool, depth: int) -> list[Way]:
+        """A term, or what parentheses hold."""
         if self._is("not"):
             self._at += 1
             return self._one(not negated, depth)
@@ -149,13 +178,14 @@ class _Reader:
             return [(token._replace(excluded=token.excluded ^ negated),)]
         if not self._follows():
             raise WrongQuery("nothing stands between ( and )")
-        found = self.either(negated ^ (token == NOT_OPEN), depth + 1)
-        self._at += 1  # its end
-        return found
+        ways = self.either(negated ^ (token == _NOT_OPEN), depth + 1)
+        self._at += 1  # the parenthesis that closes
+        return ways
 
     def _follows(self, further: int = 0) -> bool:
+        """Whether a token follows, so many further on, and does not close."""
         at = self._at + further
-        return at < len(self._tokens) and self._tokens[at] != CLOSE
+        return at < len(self._tokens) and self._tokens[at] != _CLOSE
 
     def _is(self, word: str) -> bool:
         """Whether this word is next and joins what follows it: at an end it is looked
@@ -166,20 +196,25 @@ class _Reader:
         return token.text.lower() == word and self._follows(1)
 
 
-def _any(parts: Sequence[list[Way]]) -> list[Way]:
-    return _few([way for ways in parts for way in ways])
+def _any_of(parts: Sequence[list[Way]]) -> list[Way]:
+    """The alternatives of which one part holds."""
+    return _limited(list(chain.from_iterable(parts)))
 
 
-def _every(parts: Sequence[list[Way]]) -> list[Way]:
-    found: list[Way] = [()]
+def _all_of(parts: Sequence[list[Way]]) -> list[Way]:
+    """The alternatives of which all parts hold: every way of one with every way of
+    another."""
+    combined: list[Way] = [()]
     for ways in parts:
-        found = _few([(*before, *way) for before, way in product(found, ways)])
-    return found
+        combined = _limited(
+            [(*before, *way) for before, way in product(combined, ways)]
+        )
+    return combined
 
 
-def _few(ways: list[Way]) -> list[Way]:
-    if len(ways) > MOST_WAYS:
+def _limited(ways: list[Way]) -> list[Way]:
+    if len(ways) > MAX_WAYS:
         raise WrongQuery(
-            f"this says more than {MOST_WAYS} alternatives: make it simpler"
+            f"this says more than {MAX_WAYS} alternatives: make it simpler"
         )
     return ways

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Final
 
 import numpy as np
 
@@ -34,42 +36,45 @@ from fusetui.trace.model.events import arguments
 Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
 
-ARGS = (
-    *(
-        "Input Dims",
-        "Input type",
-        "Concrete Inputs",
-        "Input Strides",
-        "Module Hierarchy",
-    ),
-    *(
-        "Collective name",
-        "Process Group Name",
-        "Process Group Description",
-        "dtype",
-        "Group size",
-    ),
-    *(
-        "In msg nelems",
-        "Out msg nelems",
-        "kernel_backend",
-        "kernel_file",
-        "kernel_kwargs",
-    ),
-    *("grid", "block", "registers per thread", "shared memory", "bytes", "kernel"),
+_SHAPES_ARG: Final = "Input Dims"
+ARGS: Final = (
+    _SHAPES_ARG,
+    "Input type",
+    "Concrete Inputs",
+    "Input Strides",
+    "Module Hierarchy",
+    "Collective name",
+    "Process Group Name",
+    "Process Group Description",
+    "dtype",
+    "Group size",
+    "In msg nelems",
+    "Out msg nelems",
+    "kernel_backend",
+    "kernel_file",
+    "kernel_kwargs",
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "bytes",
+    "kernel",
 )
-"""The args that `args:` looks into."""
+"""The args that `args:` looks into; the first are the shapes."""
 
-ROLES = {
+_ROLES_OF_KINDS: Final = {
     **{kind: (Role[kind.upper()],) for kind in KINDS},
     "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
 }
-"""Of each kind."""
 
-SHAPE = late(r"\d+(?:x\d+)+")  # a word that shapes are compared with
-PLAIN = late(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
+_SHAPE_WORD = late(r"\d+(?:x\d+)+")
+"""A word that shapes are compared with."""
+
+_PLAIN_TEXT = late(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 """Text that JSON has only one way to write."""
-MOST_STREAMS = 8  # that a sentence lists
+
+_MAX_STREAMS_LISTED: Final = 8
+_MAX_STEP_DIGITS: Final = 18  # of a number that a column can hold
 
 
 NameTexts = dict[tuple[str, bool], list[str]]
@@ -79,21 +84,21 @@ NameTexts = dict[tuple[str, bool], list[str]]
 
 def texts_of(trace: Trace) -> NameTexts:
     """Made once per trace: every kernel name is decoded."""
-    gpu = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    gpu[trace.name[trace.gpu_rows]] = True
-    decoded = [
-        decode(n) if is_gpu else None
-        for n, is_gpu in zip(trace.names, gpu, strict=False)
+    is_of_gpu = np.zeros(len(trace.names), dtype=np.bool_)
+    is_of_gpu[trace.name[trace.gpu_rows]] = True
+    kernels = [
+        decode(name) if is_of_gpu[number] else None
+        for number, name in enumerate(trace.names)
     ]
     written = {"name": list(trace.names)}
-    for field, text in FROM_NAME.items():
-        written[field] = [text(found) if found else "" for found in decoded]
+    for field, text_of in FROM_NAME.items():
+        written[field] = [text_of(kernel) if kernel else "" for kernel in kernels]
     written[""] = ["\n".join(parts) for parts in zip(*written.values(), strict=True)]
-    folded = {
-        (field, True): [text.lower() for text in texts]
-        for field, texts in written.items()
-    }
-    return {**{(field, False): texts for field, texts in written.items()}, **folded}
+    name_texts: NameTexts = {}
+    for field, texts in written.items():
+        name_texts[field, False] = texts
+        name_texts[field, True] = [text.lower() for text in texts]
+    return name_texts
 
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
@@ -104,41 +109,46 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
 
 def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
     """Those for which all terms hold but those about args."""
-    names = np.ones(len(trace.names) + 1, dtype=np.bool_)
+    holds_for_name = np.ones(len(trace.names), dtype=np.bool_)
     for term in terms:
         if isinstance(term, Pattern):
-            names[:-1] &= matching(term.text, trace.names) ^ term.excluded
+            holds_for_name &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
-            names[:-1] &= _names_with(texts, term) ^ term.excluded
-    rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
+            holds_for_name &= _names_with(texts, term) ^ term.excluded
+    rows = np.flatnonzero(holds_for_name[trace.name[: trace.recorded()]])
     for term in terms:
         if isinstance(term, Bound):
-            times = (
-                trace.dur[rows]
-                if term.field == "dur"
-                else trace.start[rows] - trace.begin_ns
-            )
-            beyond = times > term.value if term.above else times < term.value
-            rows = rows[beyond ^ term.excluded]
-        elif isinstance(term, Word) and term.field in OF_ROW:
-            rows = rows[OF_ROW[term.field](trace, rows, term) ^ term.excluded]
+            rows = rows[_is_beyond(trace, rows, term) ^ term.excluded]
+        elif isinstance(term, Word) and term.field in _TESTS_OF_ROWS:
+            holds = _TESTS_OF_ROWS[term.field](trace, rows, term)
+            rows = rows[holds ^ term.excluded]
     return rows
 
 
-def _united(trace: Trace, found: Sequence[Rows]) -> Rows:
+def _is_beyond(trace: Trace, rows: Rows, bound: Bound) -> Flags:
+    """Which rows exceed a bound, or do not reach it."""
+    if bound.field == "dur":
+        times_ns = trace.dur[rows]
+    else:
+        times_ns = trace.start[rows] - trace.begin_ns
+    return times_ns > bound.value if bound.above else times_ns < bound.value
+
+
+def _united(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
     """The rows of all, in time order."""
-    rows = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.intp)
-    return _in_order(trace, rows)
+    if not several_rows:
+        return np.empty(0, dtype=np.intp)
+    return _in_order(trace, np.unique(np.concatenate(several_rows)))
 
 
 def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
     """Of several alternatives, one after the other."""
-    before = together = np.empty(0, dtype=np.intp)
-    for number, found in enumerate(ways):
-        for rows, share in found:
-            together = _united(trace, [before, rows])
-            yield together, (number + share) / len(ways)
-        before = together
+    hits_before = hits = np.empty(0, dtype=np.intp)
+    for number, hits_of_way in enumerate(ways):
+        for rows, share in hits_of_way:
+            hits = _united(trace, [hits_before, rows])
+            yield hits, (number + share) / len(ways)
+        hits_before = hits
 
 
 def by_words(
@@ -150,37 +160,37 @@ def by_words(
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
-    def found(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
+    def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
         rows = _rows_of(trace, texts, [term for term in way if term not in words])
         rows = _in_order(trace, rows[is_left[rows]])
-        said = [
-            np.append(_names_with(texts, word), False)[trace.name[rows]]
-            for word in words
-        ]
-        return _as_read(trace, rows, ARGS, words, said)
+        in_names = [_names_with(texts, word)[trace.name[rows]] for word in words]
+        return _as_read(trace, rows, ARGS, words, in_names)
 
-    ways = ((way, words_of(way)) for way in query.ways)
-    return _after_another(trace, [found(way, words) for way, words in ways if words])
+    hits_of_ways = []
+    for way in query.ways:
+        words = words_of(way)
+        if words:
+            hits_of_ways.append(hits_of(way, words))
+    return _after_another(trace, hits_of_ways)
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     """The rows for which the terms about args hold too, as the file is read. Raises
     WrongQuery when a pattern takes too long."""
 
-    def found(way: Sequence[Term]) -> Iterator[Hits]:
+    def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
         rows = _in_order(trace, _rows_of(trace, texts, way))
         terms = [
             term for term in way if isinstance(term, Word) and term.field in OF_ARGS
         ]
-        names = (
-            ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
-        )
-        said = [np.zeros(len(rows), np.bool_) for _ in terms]
-        return (
-            _as_read(trace, rows, names, terms, said) if terms else iter([(rows, 1.0)])
-        )
+        if not terms:
+            return iter([(rows, 1.0)])
+        asks_for_shapes_only = all(term.field == "shape" for term in terms)
+        names = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
+        in_names = [np.zeros(len(rows), np.bool_) for _ in terms]
+        return _as_read(trace, rows, names, terms, in_names)
 
-    return _after_another(trace, list(map(found, query.ways)))
+    return _after_another(trace, [hits_of(way) for way in query.ways])
 
 
 def _as_read(
@@ -188,49 +198,59 @@ def _as_read(
     rows: Rows,
     names: tuple[str, ...],
     terms: Sequence[Word],
-    said: Sequence[Flags],
+    holds: Sequence[Flags],
 ) -> Iterator[Hits]:
     """All rows that are found so far, in their order, and the share that was looked at.
     One stretch of the file after the other is read; a term is found in the args of the
-    row or of its op, or is `said` by the row's name."""
+    row or of its op. `holds`: for each term, for which rows it holds by their names;
+    this is changed."""
     if not len(rows):
         yield rows, 1.0
         return
-    firsts = np.cumsum([0, *(stretch.events for stretch in trace.elements.stretches)])
-    events = [
-        trace.order[np.where(trace.op[rows] >= 0, trace.op[rows], rows)],
-        trace.order[rows],
-    ]
-    places = [np.searchsorted(firsts, orders, side="right") for orders in events]
-    last = np.maximum(*places)
-    numbers = np.unique(np.concatenate(places)).tolist()
-    for done, number in enumerate(numbers, 1):
-        if occur(trace, number - 1, terms):
-            here = [np.flatnonzero(place == number) for place in places]
-            orders = [one[which] for one, which in zip(events, here, strict=True)]
-            each, where = np.unique(np.concatenate(orders), return_inverse=True)
-            args = arguments(trace.elements, each, names)
-            for term, flag in zip(terms, said, strict=True):
-                found = np.array(
-                    [_holds(term, texts) for texts in args.distinct] + [False]
-                )
-                of_each = found[args.number][where]
-                flag[here[0]] |= of_each[: len(here[0])]
-                flag[here[1]] |= of_each[len(here[0]) :]
-        holds = [flag ^ term.excluded for term, flag in zip(terms, said, strict=True)]
-        yield rows[np.logical_and.reduce([last <= number, *holds])], done / len(numbers)
+    first_orders = np.cumsum(
+        [0, *(stretch.events for stretch in trace.elements.stretches)]
+    )
+    op = trace.op[rows]
+    op_order = trace.order[np.where(op >= 0, op, rows)]
+    row_order = trace.order[rows]
+    # one more than the number of the stretch that holds an event
+    op_stretch = np.searchsorted(first_orders, op_order, side="right")
+    row_stretch = np.searchsorted(first_orders, row_order, side="right")
+    last_stretch = np.maximum(op_stretch, row_stretch)
+    stretches = np.unique(np.concatenate([op_stretch, row_stretch])).tolist()
+    for done, stretch in enumerate(stretches, 1):
+        if occur(trace, stretch - 1, terms):
+            by_op = np.flatnonzero(op_stretch == stretch)
+            by_row = np.flatnonzero(row_stretch == stretch)
+            orders = np.concatenate([op_order[by_op], row_order[by_row]])
+            distinct_orders, index = np.unique(orders, return_inverse=True)
+            args = arguments(trace.elements, distinct_orders, names)
+            for term, holds_for_rows in zip(terms, holds, strict=True):
+                in_args = [_is_in_args(term, texts) for texts in args.distinct]
+                in_args.append(False)  # of events without args, whose number is -1
+                in_events = np.array(in_args)[args.number][index]
+                holds_for_rows[by_op] |= in_events[: len(by_op)]
+                holds_for_rows[by_row] |= in_events[len(by_op) :]
+        is_hit = last_stretch <= stretch
+        for term, holds_for_rows in zip(terms, holds, strict=True):
+            is_hit = is_hit & (holds_for_rows ^ term.excluded)
+        yield rows[is_hit], done / len(stretches)
 
 
-def _holds(term: Word, texts: tuple[bytes, ...]) -> bool:
-    if term.field == "shape" or (not term.field and SHAPE.fullmatch(term.text)):
-        wanted = term.text.lower().replace("x", ",").replace(" ", "")
-        dims = texts[0].decode("utf-8", "replace").replace(" ", "")
-        if any(f"{before}{wanted}{after}" in dims for before in "[," for after in "],"):
-            return True
-        if term.field:
+def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
+    """Whether args, the shapes first, have a text or a shape."""
+    is_shape = term.field == "shape"
+    if is_shape or (not term.field and _SHAPE_WORD.fullmatch(term.text)):
+        sizes = term.text.lower().replace("x", ",").replace(" ", "")
+        shapes = texts[0].decode("utf-8", "replace").replace(" ", "")
+        for before, after in product("[,", "],"):
+            if f"{before}{sizes}{after}" in shapes:
+                return True
+        if is_shape:
             return False
     text = b"\n".join(texts).decode("utf-8", "replace")
-    text = text.lower() if term.folds else text
+    if term.folds:
+        text = text.lower()
     return term.text in text or term.text in text.replace(" ", "")
 
 
@@ -239,102 +259,136 @@ def _in_order(trace: Trace, rows: Rows) -> Rows:
 
 
 def _names_with(texts: NameTexts, term: Word) -> Flags:
-    given = texts[term.field, term.folds]
+    """For which names a term holds; shape [names]."""
+    name_texts = texts[term.field, term.folds]
     if not term.whole:
-        found = [term.text in text for text in given]
+        holds = [term.text in text for text in name_texts]
     elif term.field == "name":
-        found = [term.text == text for text in given]
-    else:  # they say several things
-        found = [term.text in text.split() for text in given]
-    return np.array(found, dtype=np.bool_)
+        holds = [term.text == text for text in name_texts]
+    else:  # the texts of other fields have several words
+        holds = [term.text in text.split() for text in name_texts]
+    return np.array(holds, dtype=np.bool_)
 
 
 def _on_op(trace: Trace, rows: Rows, term: Word) -> Flags:
-    named, op = trace.named(term.holds), trace.op[rows]
-    return named[np.where(op >= 0, trace.name[op], -1)]
+    has_name = trace.named(term.holds)
+    op = trace.op[rows]
+    return has_name[np.where(op >= 0, trace.name[op], -1)]
 
 
 def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
-    wanted = [t.layer in GPU_LAYERS and str(t.tid) == term.text for t in trace.tracks]
-    return np.array([*wanted, False])[trace.track[rows]]
+    is_stream = [
+        track.layer in GPU_LAYERS and str(track.tid) == term.text
+        for track in trace.tracks
+    ]
+    return _on_tracks(trace, rows, is_stream)
 
 
 def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
-    wanted = [term.text in (str(track.tid), track.label) for track in trace.tracks]
-    named = [term.text.lower() in track.label.lower() for track in trace.tracks]
-    chosen = wanted if any(wanted) or term.whole else named
-    return np.array([*chosen, False])[trace.track[rows]]
+    """By the number or the name of a thread; if none has it, by a part of the name."""
+    is_thread = [term.text in (str(track.tid), track.label) for track in trace.tracks]
+    if not any(is_thread) and not term.whole:
+        text = term.text.lower()
+        is_thread = [text in track.label.lower() for track in trace.tracks]
+    return _on_tracks(trace, rows, is_thread)
+
+
+def _on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
+    """Which rows are on one of the tracks; `is_wanted`: of each track."""
+    return np.array([*is_wanted, False])[trace.track[rows]]
+
+
+def _of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
+    return np.isin(trace.role[rows], _ROLES_OF_KINDS[term.text.lower()])
 
 
 def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     """Those that start in the step, and the GPU events that it launched."""
     steps = steps_of(trace)
-    at = steps.place(number_of(term.text))
-    if at < 0:
+    step = steps.place(number_of(term.text))
+    if step < 0:
         return np.zeros(len(rows), dtype=np.bool_)
-    launched = np.isin(rows, launched_in_steps(trace)[at])
-    return np.where(
-        np.isin(rows, trace.gpu_rows), launched, steps.at(trace.start[rows]) == at
-    )
+    is_launched = np.isin(rows, launched_in_steps(trace)[step])
+    starts_inside = steps.at(trace.start[rows]) == step
+    is_gpu = np.isin(rows, trace.gpu_rows)
+    return np.where(is_gpu, is_launched, starts_inside)
 
 
 def number_of(text: str) -> int:
     """The number of a step; -1 for none."""
-    return int(text) if text.isdecimal() and len(text) < 19 else -1
+    is_number = text.isdecimal() and len(text) <= _MAX_STEP_DIGITS
+    return int(text) if is_number else -1
 
 
-OF_ROW: dict[str, Callable[[Trace, Rows, Word], Flags]] = {
+_TESTS_OF_ROWS: Final[dict[str, Callable[[Trace, Rows, Word], Flags]]] = {
     "op": _on_op,
     "stream": _on_stream,
     "thread": _on_thread,
-    "kind": lambda trace, rows, term: np.isin(
-        trace.role[rows], ROLES[term.text.lower()]
-    ),
+    "kind": _of_kind,
     "step": _in_step,
 }
+"""For which rows a word holds, by its field."""
 
 
-def _types(found: KernelName) -> str:
-    given = (
-        found.dtype,
-        found.dtype_a,
-        found.dtype_b,
-        found.dtype_acc,
-        found.dtype_out,
+def _distinct_words(*words: str | None) -> str:
+    """Those of the words that there are, each once."""
+    return " ".join(dict.fromkeys(word for word in words if word))
+
+
+def _family_text(kernel: KernelName) -> str:
+    words = (kernel.op, kernel.family, kernel.collective)
+    return " ".join(word for word in words if word)
+
+
+def _types_text(kernel: KernelName) -> str:
+    return _distinct_words(
+        kernel.dtype,
+        kernel.dtype_a,
+        kernel.dtype_b,
+        kernel.dtype_acc,
+        kernel.dtype_out,
     )
-    return " ".join(dict.fromkeys(filter(None, given)))
 
 
-FROM_NAME: dict[str, Callable[[KernelName], str]] = {
-    "family": lambda found: " ".join(
-        filter(None, (found.op, found.family, found.collective))
-    ),
-    "dtype": _types,
-    "tile": lambda found: tile_words(found.tile_m, found.tile_n, found.tile_k) or "",
-    "arch": lambda found: " ".join(filter(None, (found.arch, found.arch_name))),
-    "short": lambda found: found.short,
+def _tile_text(kernel: KernelName) -> str:
+    return tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k) or ""
+
+
+def _target_text(kernel: KernelName) -> str:
+    words = (kernel.arch, kernel.arch_name)
+    return " ".join(word for word in words if word)
+
+
+FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
+    "family": _family_text,
+    "dtype": _types_text,
+    "tile": _tile_text,
+    "arch": _target_text,
+    "short": lambda kernel: kernel.short,
 }
+"""What a name says, by field; several words are divided by blanks."""
 
 
 def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     """Whether one of the words may be in stretch `number`, blanks aside. Certain only
     if not."""
     texts = [word.text.replace(" ", "") for word in words]
-    if not all(map(PLAIN.fullmatch, texts)):
+    if not all(_PLAIN_TEXT.fullmatch(text) for text in texts):
         return True
     stretch = trace.elements.stretches[number]
     try:
-        written = bytes(trace.elements.text.part(stretch.start, stretch.end)).replace(
-            b" ", b""
-        )
+        part = bytes(trace.elements.text.part(stretch.start, stretch.end))
     except (OSError, TraceError):
         return True
+    written = part.replace(b" ", b"")
     folded = written.lower()
-    shapes = (text.lower().replace("x", ",") for text in texts)
-    spelled = zip(words, texts, strict=True)
-    return any(shape.encode() in folded for shape in shapes) or any(
-        text.encode() in (folded if word.folds else written) for word, text in spelled
-    )
+    for word, text in zip(words, texts, strict=True):
+        shape = text.lower().replace("x", ",")
+        if shape.encode() in folded:
+            return True
+        if text.encode() in (folded if word.folds else written):
+            return True
+    return False
 
 
 def why_nothing(trace: Trace, query: Query) -> str:
@@ -346,18 +400,20 @@ def why_nothing(trace: Trace, query: Query) -> str:
         steps = steps_of(trace)
         if term.field == "step" and steps.place(number_of(term.text)) < 0:
             return f"this trace has {steps.known}"
-        if term.field == "stream" and (said := _other_streams(trace, term.text)):
-            return said
+        if term.field == "stream":
+            sentence = _other_streams(trace, term.text)
+            if sentence:
+                return sentence
     return misread(query)
 
 
 def why_no_kernels(trace: Trace) -> str:
     """A sentence about a trace without kernels: what there is instead."""
-    if number := len(trace.gpu_rows):
-        them = (
-            "its GPU event is" if number == 1 else f"its {count(number)} GPU events are"
-        )
-        return f"no kernels in this trace: {them} no kernel"
+    events = len(trace.gpu_rows)
+    if events == 1:
+        return "no kernels in this trace: its GPU event is no kernel"
+    if events:
+        return f"no kernels in this trace: its {count(events)} GPU events are no kernel"
     if len(trace.rows_of(Role.DEVICE)):
         return (
             "no kernels in this trace: what its device did is not recorded as kernels"
@@ -373,11 +429,9 @@ def _other_streams(trace: Trace, text: str) -> str:
         return ""
     if not streams:
         return "this trace has no streams"
-    listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
-    more = ", ..." if len(streams) > MOST_STREAMS else ""
-    which = (
-        "only stream of this trace is"
-        if len(streams) == 1
-        else "streams of this trace are"
-    )
-    return f"the {which} {listed}{more}"
+    if len(streams) == 1:
+        return f"the only stream of this trace is {streams.pop()}"
+    by_number = sorted(streams, key=lambda tid: (len(tid), tid))
+    listed = ", ".join(by_number[:_MAX_STREAMS_LISTED])
+    more = ", ..." if len(streams) > _MAX_STREAMS_LISTED else ""
+    return f"the streams of this trace are {listed}{more}"

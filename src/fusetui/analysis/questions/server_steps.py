@@ -22,9 +22,10 @@ Known forms of their names:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,7 +39,7 @@ from fusetui.trace.layout.steps import (
 )
 from fusetui.trace.model.columns import Trace
 
-LONGEST = 400  # characters of a name that are read
+_MAX_NAME_CHARACTERS: Final = 400
 
 
 class ServerPhase(StrEnum):
@@ -53,14 +54,14 @@ class ServerPhase(StrEnum):
     UNKNOWN = "unknown"
 
 
-MODES = {
-    **{
-        "DECODE": ServerPhase.DECODE,
-        "MIXED": ServerPhase.MIXED,
-        "IDLE": ServerPhase.IDLE,
-    },
-    **dict.fromkeys(("EXTEND", "SPLIT_PREFILL"), ServerPhase.PREFILL),
-    **dict.fromkeys(("DRAFT_EXTEND", "DRAFT_EXTEND_V2"), ServerPhase.DRAFT),
+_FORWARD_MODES: Final = {
+    "DECODE": ServerPhase.DECODE,
+    "MIXED": ServerPhase.MIXED,
+    "IDLE": ServerPhase.IDLE,
+    "EXTEND": ServerPhase.PREFILL,
+    "SPLIT_PREFILL": ServerPhase.PREFILL,
+    "DRAFT_EXTEND": ServerPhase.DRAFT,
+    "DRAFT_EXTEND_V2": ServerPhase.DRAFT,
     "TARGET_VERIFY": ServerPhase.VERIFY,
 }
 """SGLang's ForwardMode."""
@@ -83,63 +84,128 @@ class Requested(msgspec.Struct, frozen=True):
         return max(self.kv_tokens - self.new_tokens, 0)
 
 
-def _phase(prefills: int, decodes: int, tokens: int) -> ServerPhase:
-    """`tokens`: of the decodes; more than one of a request are drafts that are
-    verified."""
+def _phase(prefills: int, decodes: int, decode_tokens: int) -> ServerPhase:
+    """What a step with so many requests of each sort does. More than one token of a
+    decode are drafts that are verified."""
     if prefills:
         return ServerPhase.MIXED if decodes else ServerPhase.PREFILL
     if decodes:
-        return ServerPhase.VERIFY if tokens > decodes else ServerPhase.DECODE
+        is_verified = decode_tokens > decodes
+        return ServerPhase.VERIFY if is_verified else ServerPhase.DECODE
     return ServerPhase.IDLE
 
 
-def _of_both(found: re.Match[str]) -> Requested:
-    """Requests, new tokens, and tokens that attention reads if it says so: of prefills,
-    then of decodes."""
-    numbers = [*map(int, found.groups())]
-    prefills, decodes = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-    phase = _phase(prefills[0], decodes[0], decodes[1])
-    return Requested(phase, *map(sum, zip(prefills, decodes, strict=True)))
+def _from_sums(match: re.Match[str]) -> Requested:
+    """vLLM or SGLang, with sums over the requests."""
+    prefills, prefill_tokens, prefill_kv, decodes, decode_tokens, decode_kv = (
+        int(digits) for digits in match.groups()
+    )
+    return Requested(
+        phase=_phase(prefills, decodes, decode_tokens),
+        batch=prefills + decodes,
+        new_tokens=prefill_tokens + decode_tokens,
+        kv_tokens=prefill_kv + decode_kv,
+    )
 
 
-def _counted(found: re.Match[str]) -> Requested:
-    """Requests that go on may still be in their prefill."""
-    return Requested(ServerPhase.UNKNOWN, int(found[1]) + int(found[2]))
+def _from_tokens(match: re.Match[str]) -> Requested:
+    """vLLM, with requests and new tokens."""
+    prefills, prefill_tokens, decodes, decode_tokens = (
+        int(digits) for digits in match.groups()
+    )
+    return Requested(
+        phase=_phase(prefills, decodes, decode_tokens),
+        batch=prefills + decodes,
+        new_tokens=prefill_tokens + decode_tokens,
+    )
 
 
-def _sglang(found: re.Match[str]) -> Requested:
-    phase = MODES.get(found[1], ServerPhase.UNKNOWN)
+def _from_counts(match: re.Match[str]) -> Requested:
+    """vLLM, with requests that begin and that go on, which may still be in their
+    prefill."""
+    return Requested(
+        phase=ServerPhase.UNKNOWN, batch=int(match["new"]) + int(match["cached"])
+    )
+
+
+def _from_sglang(match: re.Match[str]) -> Requested:
+    phase = _FORWARD_MODES.get(match["mode"], ServerPhase.UNKNOWN)
     values = {
-        key: int(value) for key, value in re.findall(r"([a-z_]+)=(\d+)", found[2])
+        key: int(digits)
+        for key, digits in re.findall(r"([a-z_]+)=(\d+)", match["values"])
     }
     batch = values.get("bs")
-    new = [values[key] for key in ("c_sq", "g_sq") if key in values]
-    tokens = values.get(
-        "toks", sum(new) if new else batch if phase is ServerPhase.DECODE else None
+    new_tokens = values.get("toks")
+    if new_tokens is None:
+        new_tokens = _sum_of(values, "c_sq", "g_sq")
+    if new_tokens is None and phase is ServerPhase.DECODE:
+        new_tokens = batch
+    return Requested(
+        phase=phase,
+        batch=batch,
+        new_tokens=new_tokens,
+        kv_tokens=_sum_of(values, "c_sk", "g_sk"),
     )
-    sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
-    return Requested(phase, batch, tokens, sum(sums) if sums else None)
 
 
-def _atom(found: re.Match[str]) -> Requested:
-    values = {key: int(value) for key, value in re.findall(_SPACED, found[4])}
-    batch, tokens, prefills = int(found[2]), values.get("tok"), values.get("p", 0)
-    phase = ServerPhase.MIXED if prefills else _phase(0, batch, tokens or 0)
-    if found[1] == "prefill":
+def _sum_of(values: Mapping[str, int], *keys: str) -> int | None:
+    """The sum of those values that there are; None if there is none."""
+    known = [values[key] for key in keys if key in values]
+    return sum(known) if known else None
+
+
+def _from_atom(match: re.Match[str]) -> Requested:
+    values = {
+        key: int(digits) for key, digits in re.findall(_SPACED_VALUE, match["values"])
+    }
+    batch = int(match["batch"])
+    new_tokens = values.get("tok")
+    if match["phase"] == "prefill":
         phase = ServerPhase.PREFILL
-    return Requested(phase, batch, tokens, values.get("sk"))
+    elif values.get("p", 0):
+        phase = ServerPhase.MIXED
+    else:
+        phase = _phase(prefills=0, decodes=batch, decode_tokens=new_tokens or 0)
+    return Requested(
+        phase=phase, batch=batch, new_tokens=new_tokens, kv_tokens=values.get("sk")
+    )
 
 
 _N = r"(\d{1,15})"
-_SPACED = rf"(?:^| )([a-z]{{1,20}})={_N}(?![^ ])"
+_SPACED_VALUE = rf"(?:^| )([a-z]{{1,20}})={_N}(?![^ ])"
 _SUMS = rf"{_N}\(sq{_N}sk{_N}[a-z0-9]{{0,80}}\)"
 _TOKENS = rf"{_N}\({_N}(?:_\d{{1,30}})*\)"
-_FORMS: tuple[tuple[str, Callable[[re.Match[str]], Requested]], ...] = (
-    (rf"execute_\d{{1,15}}_context_{_SUMS}_generation_{_SUMS}\Z", _of_both),
-    (rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z", _of_both),
-    (rf"execute_new_{_N}_cached_{_N}\Z", _counted),
-    (r"step\[([A-Z_0-9]{1,40})((?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z", _sglang),
-    (rf"(prefill|decode)\[bs={_N}(?:/{_N})?((?: .{{0,300}})?)\]\Z", _atom),
+
+
+class _Form(NamedTuple):
+    """A form of the names of steps."""
+
+    pattern: str
+    read: Callable[[re.Match[str]], Requested]
+
+
+_FORMS: Final = (
+    _Form(
+        rf"execute_\d{{1,15}}_context_{_SUMS}_generation_{_SUMS}\Z",
+        _from_sums,
+    ),
+    _Form(
+        rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z",
+        _from_tokens,
+    ),
+    _Form(
+        r"execute_new_(?P<new>\d{1,15})_cached_(?P<cached>\d{1,15})\Z",
+        _from_counts,
+    ),
+    _Form(
+        r"step\[(?P<mode>[A-Z_0-9]{1,40})(?P<values>(?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z",
+        _from_sglang,
+    ),
+    _Form(
+        r"(?P<phase>prefill|decode)\[bs=(?P<batch>\d{1,15})(?:/\d{1,15})?"
+        r"(?P<values>(?: .{0,300})?)\]\Z",
+        _from_atom,
+    ),
 )
 
 
@@ -150,18 +216,22 @@ def asked_by(name: str) -> Requested | None:
     >>> asked_by("step[DECODE bs=16]")
     Requested(phase=<Phase.DECODE: 'decode'>, batch=16, new_tokens=16, kv_tokens=None)
     """
-    if len(name) > LONGEST:
+    if len(name) > _MAX_NAME_CHARACTERS:
         return None
-    found = ((re.match(pattern, name), read) for pattern, read in _FORMS)
-    return next((read(match) for match, read in found if match), None)
+    for form in _FORMS:
+        match = re.match(form.pattern, name)
+        if match:
+            return form.read(match)
+    return None
 
 
 def merged(outer: Requested, inner: Requested) -> Requested:
     """What two annotations around the same work say together; the inner one knows the
     phase."""
-    said = msgspec.structs.asdict(inner).items()
     known = {
-        key: value for key, value in said if value not in (None, ServerPhase.UNKNOWN)
+        field: value
+        for field, value in msgspec.structs.asdict(inner).items()
+        if value not in (None, ServerPhase.UNKNOWN)
     }
     return msgspec.structs.replace(outer, **known)
 
@@ -180,8 +250,9 @@ def server_steps(trace: Trace) -> ServerSteps:
     steps = steps_of(trace, SERVER)
     asked: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)
-    number = np.searchsorted(steps.start, trace.start[rows], side="right") - 1
-    for row, step in zip(rows.tolist(), number.tolist(), strict=True):
-        inner, before = asked_by(trace.name_of(row)), asked[step]
-        asked[step] = merged(before, inner) if before and inner else before or inner
-    return ServerSteps(steps, tuple(asked))
+    step_of_rows = np.searchsorted(steps.start, trace.start[rows], side="right") - 1
+    for row, step in zip(rows.tolist(), step_of_rows.tolist(), strict=True):
+        outer = asked[step]
+        inner = asked_by(trace.name_of(row))
+        asked[step] = merged(outer, inner) if outer and inner else outer or inner
+    return ServerSteps(steps=steps, asked=tuple(asked))

@@ -77,12 +77,15 @@ class Summary(msgspec.Struct, frozen=True):
 
 def summary(trace: Trace) -> Summary:
     """The figures of a trace; one pass over its columns."""
-    gpu, report = trace.gpu_rows, trace.report
+    gpu_rows = trace.gpu_rows
+    report = trace.report
+    times = gpu_times(trace)
     return Summary(
-        **{
-            of: getattr(report, of)
-            for of in ("file", "bytes", "complete", "events", "skipped")
-        },
+        file=report.file,
+        bytes=report.bytes,
+        complete=report.complete,
+        events=report.events,
+        skipped=report.skipped,
         events_skipped=report.unreadable,
         slices=trace.recorded(),
         slices_unfinished=report.unfinished,
@@ -90,17 +93,20 @@ def summary(trace: Trace) -> Summary:
         counters=report.phases["C"],
         instants=report.phases["i"] + report.phases["I"],
         kernels=int((trace.role == Role.KERNEL).sum()),
-        gpu_events=len(gpu),
-        gpu_events_linked=int((trace.launch[gpu] >= 0).sum()),
-        gpu_events_with_op=int((trace.op[gpu] >= 0).sum()),
+        gpu_events=len(gpu_rows),
+        gpu_events_linked=int((trace.launch[gpu_rows] >= 0).sum()),
+        gpu_events_with_op=int((trace.op[gpu_rows] >= 0).sum()),
         negative_launch_delays=report.negative_delays,
         negative_durations=report.negative_durations,
         base_ns=str(trace.begin_ns),
         span_ns=trace.span_ns,
-        **{
-            f"gpu_{name}": ns
-            for name, ns in msgspec.structs.asdict(gpu_times(trace)).items()
-        },
+        gpu_span_ns=times.span_ns,
+        gpu_busy_ns=times.busy_ns,
+        gpu_idle_ns=times.idle_ns,
+        gpu_sum_ns=times.sum_ns,
+        gpu_compute_ns=times.compute_ns,
+        gpu_comm_ns=times.comm_ns,
+        gpu_copy_ns=times.copy_ns,
         devices=device_names(trace),
         tracks=_tracks(trace),
         steps=_steps(trace),
@@ -128,9 +134,19 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
 
 
 def _steps(trace: Trace) -> list[StepFigures]:
-    steps, launched = steps_of(trace), launched_in_steps(trace)
-    starts = (steps.start - trace.begin_ns).tolist()
-    kernels = [int((trace.role[rows] == Role.KERNEL).sum()) for rows in launched]
-    busy = [work_busy_ns(trace, rows) for rows in launched]
-    columns = zip(steps.names, starts, steps.dur.tolist(), kernels, busy, strict=True)
-    return [StepFigures(*step) for step in columns]
+    steps = steps_of(trace)
+    starts_ns = (steps.start - trace.begin_ns).tolist()
+    durations_ns = steps.dur.tolist()
+    figures = []
+    for name, start_ns, dur_ns, rows in zip(
+        steps.names, starts_ns, durations_ns, launched_in_steps(trace), strict=True
+    ):
+        step = StepFigures(
+            name=name,
+            start_ns=start_ns,
+            dur_ns=dur_ns,
+            kernels=int((trace.role[rows] == Role.KERNEL).sum()),
+            gpu_busy_ns=work_busy_ns(trace, rows),
+        )
+        figures.append(step)
+    return figures

@@ -3,7 +3,7 @@ totals by name: of the kernels of a trace, and of its CPU ops."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import msgspec
@@ -42,6 +42,7 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
         return len(self.keys)
 
     def places(self, number: int) -> Rows:
+        """The indices of one group."""
         return self.order[self.begins[number] : self.begins[number + 1]]
 
     def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
@@ -54,17 +55,20 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
 def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
     """Indices grouped by equal keys and sorted by `within`; both of shape [n]."""
     order = np.lexsort((within, keys))
-    ordered = keys[order]
-    cuts = np.flatnonzero(np.diff(ordered)) + 1
-    firsts = np.concatenate(([0], cuts)) if len(keys) else cuts
-    return Groups(order, np.append(firsts, len(keys)), ordered[firsts])
+    sorted_keys = keys[order]
+    changes = np.flatnonzero(np.diff(sorted_keys)) + 1
+    firsts = np.concatenate(([0], changes)) if len(keys) else changes
+    return Groups(
+        order=order,
+        begins=np.append(firsts, len(keys)),
+        keys=sorted_keys[firsts],
+    )
 
 
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """The spread of each group of equal keys, in the order of the keys."""
     columns = spread_columns(keys, dur)
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [Spread(**dict(zip(columns, row, strict=True))) for row in rows]
+    return [Spread(**figures) for figures in _rows_of_columns(columns)]
 
 
 def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
@@ -88,6 +92,12 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
     for field, percent in percentiles.items():
         columns[field] = percentiles_of_runs(sorted_dur, first, count, percent)
     return columns
+
+
+def _rows_of_columns(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """Columns of equal length as rows of plain numbers, by the names of the columns."""
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 class KernelTotal(Spread, frozen=True):
@@ -158,25 +168,28 @@ def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
     """CPU ops by name, the largest total first."""
     rows = trace.rows_of(Role.OP)
     groups = grouped(trace.name[rows], trace.start[rows])
-    names, counts = groups.keys.tolist(), np.diff(groups.begins).tolist()
-    each = zip(names, counts, op_sums(trace, rows, groups), strict=True)
-    found = [
+    names = groups.keys.tolist()
+    counts = np.diff(groups.begins).tolist()
+    totals = [
         OpTotal(name=trace.names[name], count=count, **sums)
-        for name, count, sums in each
+        for name, count, sums in zip(
+            names, counts, op_sums(trace, rows, groups), strict=True
+        )
     ]
-    return tuple(sorted(found, key=lambda op: (-op.total_ns, op.name)))
+    return tuple(sorted(totals, key=lambda op: (-op.total_ns, op.name)))
 
 
 def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
     """Of groups of CPU ops the last fields of OpTotal."""
-    outer, (gpu_ns, kernels) = ~inside_same_name(trace, rows), gpu_under(trace)
-    columns = {"total_ns": trace.dur, "gpu_ns": gpu_ns, "kernels": kernels}
+    is_outer = ~inside_same_name(trace, rows)
+    gpu_ns, kernels = gpu_under(trace)
     sums = {
-        name: groups.sums(np.where(outer, of[rows], 0)) for name, of in columns.items()
+        "total_ns": groups.sums(np.where(is_outer, trace.dur[rows], 0)),
+        "gpu_ns": groups.sums(np.where(is_outer, gpu_ns[rows], 0)),
+        "kernels": groups.sums(np.where(is_outer, kernels[rows], 0)),
+        "self_ns": groups.sums(self_ns(trace)[rows]),
     }
-    sums["self_ns"] = groups.sums(self_ns(trace)[rows])
-    rows_of = zip(*(column.tolist() for column in sums.values()), strict=True)
-    return [dict(zip(sums, row, strict=True)) for row in rows_of]
+    return _rows_of_columns(sums)
 
 
 def self_ns(trace: Trace) -> Int64s:
@@ -191,16 +204,21 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     shape [slices]. Memcpys and memsets count in the time. A launch counts at its call;
     if only its op is known, at that op; that of a node of a graph which was joined with
     its capture, at the captured call."""
-    rows = trace.gpu_rows
-    host = np.where(trace.asked[rows] >= 0, trace.asked[rows], trace.op[rows])
-    subrow = np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
-    spilled = (host >= 0) & subrow[host] & (trace.op[rows] >= 0)
-    host = np.where(spilled, trace.op[rows], host)
-    rows, host = rows[host >= 0], host[host >= 0]
-    kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    return subtree_sums(trace, host, trace.dur[rows]), subtree_sums(
-        trace, host, kernels
-    )
+    gpu_rows = trace.gpu_rows
+    op = trace.op[gpu_rows]
+    call = trace.asked[gpu_rows]
+    host = np.where(call >= 0, call, op)
+    # a call on a sub-row lies in the subtree of no op
+    is_sub_row = np.array([track.subrow > 0 for track in trace.tracks] or [False])
+    is_outside = (host >= 0) & is_sub_row[trace.track][host] & (op >= 0)
+    host = np.where(is_outside, op, host)
+    has_host = host >= 0
+    rows = gpu_rows[has_host]
+    host = host[has_host]
+    is_kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
+    ns = subtree_sums(trace, host, trace.dur[rows])
+    kernels = subtree_sums(trace, host, is_kernel)
+    return ns, kernels
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
@@ -208,14 +226,17 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     are sorted. Of rows with one name, in order, those lie inside an earlier one that
     come before the end of its subtree."""
     by_name = np.argsort(trace.name[rows], kind="stable")
-    ordered = rows[by_name]
-    name = trace.name[ordered].astype(np.int64) * (len(trace) + 1)
-    reached = np.maximum.accumulate(name + trace.end_row[ordered])
-    found = np.zeros(len(rows), dtype=np.bool_)
-    found[by_name[1:]] = name[1:] + ordered[1:] < reached[:-1]
-    return found
+    sorted_rows = rows[by_name]
+    # names lie one behind the other on one line of rows, so that one pass serves all
+    offset = trace.name[sorted_rows].astype(np.int64) * (len(trace) + 1)
+    latest_end = np.maximum.accumulate(offset + trace.end_row[sorted_rows])
+    is_inside = np.zeros(len(rows), dtype=np.bool_)
+    is_inside[by_name[1:]] = offset[1:] + sorted_rows[1:] < latest_end[:-1]
+    return is_inside
 
 
 def subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
-    before = np.concatenate(([0], np.cumsum(summed(host, amount, len(trace)))))
-    return before[trace.end_row] - before[:-1]
+    """For each row the sum of the amounts whose hosts lie in its subtree; shape
+    [slices]."""
+    sum_before = np.concatenate(([0], np.cumsum(summed(host, amount, len(trace)))))
+    return sum_before[trace.end_row] - sum_before[:-1]

@@ -303,7 +303,8 @@ def _tensile_types(types: str, more: str) -> _TensileTypes | None:
         len(letters) == 1 and more == "B"
     )
     if is_one_type:
-        return _TensileTypes(*letters[:1] * 4)
+        letter = letters[0]
+        return _TensileTypes(a=letter, b=letter, out=letter, sums=letter)
     if len(letters) == 3:
         a, out, sums = letters
         return _TensileTypes(a=a, b=a, out=out, sums=sums)
