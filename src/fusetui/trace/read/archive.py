@@ -101,7 +101,7 @@ class Archive:
         size = LARGE_PIECE if is_limited else SMALL_PIECE
         try:
             with self._archive.open(self._trace) as member:
-                while piece := member.read1(size):
+                while piece := member.read(size):
                     yield piece
         except NotImplementedError:
             raise CannotRead(
