@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.places import ROOT
 
-from fusetui.trace.read.reading import without_collector
+from fusetui.own_memory import without_collector
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from textual.screen import ModalScreen, Screen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, OptionList
 
+from fusetui.own_memory import YOUNG_OF_APP, look_less_often
 from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
 from fusetui.tui import registry, screen_layout
@@ -38,8 +38,6 @@ from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.typed_keys import keys_of
 from fusetui.tui.view_store import keep, restored
 
-# objects between two looks of the collector; a frame makes some thousands
-YOUNG = 20_000
 PAGING = ("pageup", "pagedown")
 FEW_COLORS = ("standard", "windows")  # color systems of Rich with 16 colors
 TEXTS = ("search", "command")  # actions after which a text is typed
@@ -303,7 +301,7 @@ def run(
     cannot be read, KeymapError when the user's keys cannot, and the exception of a bug
     in the app."""
     keymap = user_keymap(registry.ACTIONS)
-    gc.set_threshold(YOUNG)
+    look_less_often(YOUNG_OF_APP)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
     with ended_by_signals(app):
         app.run(mouse=mouse)

@@ -3,7 +3,6 @@ app."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ from threading import Event, Thread
 from textual.message import Message
 from textual.worker import get_current_worker
 
+from fusetui.own_memory import freeze, thaw
 from fusetui.trace.model.report import Stop
 from fusetui.tui import loading
 from fusetui.tui.ending import Ending
@@ -62,18 +62,6 @@ class Ahead:
                 if not self._asked.empty() or not side.trace.elements.text.at_hand:
                     break
                 side.trace.args_of(row)
-
-
-def thaw() -> None:
-    """Collects what is no longer used of all that stayed, such as previews, and gives
-    the memory back where the system can. Takes a tenth of a second or more."""
-    if gc.get_freeze_count():
-        gc.unfreeze()
-        gc.collect()
-        import ctypes  # not needed by a start
-
-        with suppress(AttributeError, OSError, TypeError):  # only glibc has it
-            ctypes.CDLL(None).malloc_trim(0)
 
 
 class Answered(Message):
@@ -159,7 +147,7 @@ class Performing:
                 loading.load(paths, self._settle, cancelled, stop.is_set, helper)
                 if self._start:
                     thaw()
-                    gc.freeze()
+                    freeze()
 
         self._in_thread("load", work)
 
@@ -178,5 +166,5 @@ class Performing:
     def _settle(self, answer: Answer) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
         if self._start and getattr(answer, "func", None) is not reading.progressed:
-            gc.freeze()  # not looked at again until `thaw`
+            freeze()  # not looked at again until `thaw`
         self._post(answer)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping
 
 from fusetui import __version__
 from fusetui.commands.errors import DONE, guarded, say
+from fusetui.own_memory import YOUNG_OF_COMMAND, end, look_less_often
 from fusetui.report.streams import write
 
 AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
 """Variables of the environment that hold a number, and what it counts."""
-YOUNG = 100_000
-"""New objects before the collector of cycles looks at them: what is imported stays
-anyway."""
 
 
 def run(arguments: list[str]) -> int:
@@ -63,10 +60,6 @@ def main() -> int:
 
 
 def script() -> None:
-    """The console script. Exits without tearing down the interpreter, because freeing
-    the objects of a large trace one by one is slow. Torch needs the regular exit."""
-    gc.set_threshold(YOUNG)
-    code = main()
-    if "torch" in sys.modules:
-        sys.exit(code)
-    os._exit(code)
+    """The console script."""
+    look_less_often(YOUNG_OF_COMMAND)
+    end(main())

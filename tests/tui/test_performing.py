@@ -13,8 +13,9 @@ from queue import SimpleQueue
 import pytest
 from tests.tui.conftest import mlp_events
 
+from fusetui.own_memory import thaw
 from fusetui.trace import Trace
-from fusetui.tui import loading, performing
+from fusetui.tui import loading
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.moves import next_line, next_slice, select_first
 from fusetui.tui.layout.view import Side, View
@@ -63,7 +64,7 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
             looked_at = {id(found) for found in gc.get_objects()}
             assert id(app.state.side.lanes[0]) not in looked_at
     finally:
-        performing.thaw()
+        thaw()
     assert gc.get_freeze_count() <= before
 
 
@@ -90,4 +91,4 @@ async def test_what_is_no_longer_shown_is_collected(
             await app.workers.wait_for_complete()
             assert [one() for one in shown] == [None]
     finally:
-        performing.thaw()
+        thaw()

@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec.structs import asdict, replace
 
+from fusetui.own_memory import give_back
 from fusetui.trace.cache import entry_for
 from fusetui.trace.formats import read, text_of
 from fusetui.trace.layout.links import (
@@ -23,7 +24,6 @@ from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.raw import Raw, converted_from, with_directions
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
-from fusetui.trace.read.memory import give_back
 
 MANY = 1_000_000  # slices from which on it pays to give memory back
 # called with the trace that the first part of a file gives

@@ -43,13 +43,13 @@ from fusetui.analysis.diff.story import with_summary
 from fusetui.analysis.diff.work import Work, in_common, lacks_gpu_events, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
+from fusetui.own_memory import without_collector
 from fusetui.text.patterns import late
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.read.reading import without_collector
 
 NO_GPU_EVENTS = (
     "launches GPU work, but its file has no GPU events: both sides are compared by"

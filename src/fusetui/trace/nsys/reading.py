@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.own_memory import without_collector
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows, distinct_rows
@@ -50,7 +51,6 @@ from fusetui.trace.read.document_text import (
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
-from fusetui.trace.read.reading import without_collector
 from fusetui.trace.read.source import State, Stored, reason
 from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
 

@@ -4,7 +4,7 @@ in memory or on disk, that hold it.
 The files are buffered: a write without a buffer may take a part and not say so. Whoever
 writes to them flushes before anybody reads by their number.
 
-Sources: malloc.h of glibc for mallopt(3); proc(5) for MemAvailable; the kernel's admin
+Sources: proc(5) for MemAvailable; the kernel's admin
 guide for memory.max, memory.current and memory.stat of a control group (version 2),
 memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (version 1).
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +22,6 @@ from fusetui.text.patterns import late
 SHARE = 4
 UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
-ARENA_MAX = -8  # of mallopt(3): threads share what one of them has freed
 GROUPS = (
     ("", "max", "current", ""),
     ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"),
@@ -60,18 +58,6 @@ def memory_left(root: Path = Path("/")) -> int:
             # dropped when needed
             left.append(max(0, int(most) - int(now) + sum(map(int, kept))))
     return min(left)
-
-
-def give_back() -> None:
-    """Returns what was freed to the system, where that can be asked for (glibc): a
-    quarter of the memory of a large trace would be what chunks and threads leave
-    behind. Takes 0.2 s a GB."""
-    import ctypes  # numpy has imported it
-
-    with suppress(AttributeError, OSError, TypeError):
-        system = ctypes.CDLL(None)
-        system.mallopt(ARENA_MAX, 1)
-        system.malloc_trim(0)
 
 
 def _text(path: Path) -> str:

@@ -145,11 +145,10 @@ class Mender:
             if self._has_enough():
                 return batch.chunk(begin, number, too_damaged=True)
             text = batch.text_of(number).rstrip(SEPARATORS)
-            following = FAR_AWAY
-            if (event := _first_event(text)) is None:
-                following = self._starts.after(begin)
-                if following < stop:
-                    event = event_in(text[: following - begin].rstrip(SEPARATORS))
+            event = None
+            following = self._starts.after(begin)
+            if following < stop:
+                event = event_in(text[: following - begin].rstrip(SEPARATORS))
             batch.settle(number, event, reason)
             if following < stop:
                 self._window_size = AFTER_DAMAGE
@@ -170,8 +169,6 @@ class Mender:
         text = self._text(start, min(following, last))
         if event := event_in(text):
             return _event(start, start + len(text), event)
-        if event := _first_event(text):
-            return _event(start, start + first_object(text), event)
         if following < FAR_AWAY:
             return _unreadable(start, following, NOT_CLOSED)
         return self._read_last(start)
@@ -210,12 +207,6 @@ class Mender:
         """One more place is damaged: is that too much."""
         self._damaged -= 1
         return self._damaged < 0
-
-
-def _first_event(text: bytes) -> ExactEvent | None:
-    """The first event in a text in which something else follows it."""
-    length = first_object(text) if 0 <= text.find(b"}") < len(text) - 1 else -1
-    return event_in(text[:length]) if 0 < length < len(text) else None
 
 
 def _event(start: int, end: int, event: ExactEvent) -> Chunk:
@@ -270,13 +261,6 @@ class Starts:
                 return found.start
             place = found.start + 1
         return FAR_AWAY
-
-
-def first_object(text: bytes) -> int:
-    """The end of the object at the beginning of a text; -1 if it does not end in the
-    text."""
-    close = split(text[1:]).close if text[:1] == b"{" else -1
-    return close + 2 if close >= 0 else -1
 
 
 class Joiner:

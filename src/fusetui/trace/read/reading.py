@@ -3,7 +3,6 @@ stop."""
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.own_memory import without_collector
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
@@ -78,19 +78,6 @@ def _room(stored: Stored) -> Iterator[IO[bytes]]:
             threading.Thread(target=room.close, daemon=True).start()
         else:
             room.close()
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Turns off the garbage collector: among millions of new objects without cycles,
-    searching for cycles would take half of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Reading:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fusetui.own_memory import without_collector
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
-from fusetui.trace.read.reading import without_collector
 from fusetui.trace.read.source import open_stored, reason, unpacked
 from fusetui.trace.snapshot.columns import (
     Annotations,
