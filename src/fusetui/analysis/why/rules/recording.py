@@ -158,21 +158,35 @@ def _first_step(facts: Facts) -> Iterator[Note]:
         return
     lengths = times.end - times.start
     slow = np.flatnonzero(lengths >= SLOW_FIRST * usual_ns)
-    if len(slow) > 1:
-        yield _slow_steps(facts, lengths, slow[np.argsort(-lengths[slow])], usual_ns)
+    slow = slow[np.argsort(-lengths[slow], kind="stable")]
+    if slow[0] != 0:
+        yield _slow_steps(facts, lengths, slow, usual_ns)
         return
     until = ", up to the end of the work that it launches," if times.by_work else ""
     yield (
         f"The first step{until} takes {duration(first_ns)}, "
         f"{quantity(first_ns / usual_ns, digits=2)} times as long as the median of the others "
-        f"({duration(round(usual_ns))}).",
+        f"({duration(round(usual_ns))}){_later_ones(facts, lengths, slow[1:])}.",
         "Look at the later steps (--step), or warm up for longer before recording.",
-        tuple(facts.spans.rows[:1].tolist()),
+        tuple(facts.spans.rows[slow[:SHOWN_STEPS]].tolist()),
+    )
+
+
+def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
+    """What is said of later steps that take long too, the longest first."""
+    if not len(later):
+        return ""
+    takes = "takes" if len(later) == 1 else "take"
+    longest = int(later[0])
+    return (
+        f"; {plural(len(later), 'later one')} {takes} at least {SLOW_FIRST} times that median, at "
+        f"most {duration(int(lengths[longest]))} ({printable(facts.spans.names[longest])})"
     )
 
 
 def _slow_steps(facts: Facts, lengths: Int64s, slow: Rows, usual_ns: float) -> Note:
-    """About the first step and later ones, the longest first."""
+    """About a first step that takes long, and later ones of which one takes longer; the
+    longest first."""
     spans = facts.spans
     named = []
     for place in slow[:SHOWN_STEPS].tolist():
