@@ -16,12 +16,12 @@ from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_worth, of_recording
 from fusetui.analysis.why.rules.launches import instead_of_computing
+from fusetui.analysis.why.rules.recompiling import graph_breaks
 from fusetui.analysis.why.rules.waiting import (
     FEWER_BATCHES,
     ITSELF,
     MORE_WORKERS,
     batches_were_ready,
-    recompilation,
 )
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
@@ -177,7 +177,7 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
             rows=the_most(rows, facts.trace.dur[rows]),
             why_likely=_profiled(facts),
         )
-    yield from recompilation.find(facts)  # without a GPU, nothing but graph breaks
+    yield from graph_breaks(facts)
 
 
 def _compilations(facts: Facts) -> str:

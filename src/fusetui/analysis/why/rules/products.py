@@ -151,7 +151,8 @@ def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
     taken_ns = kernels.effective_ns[which]
     memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[which])
     least_ns = np.ceil(np.maximum(taken_ns * ratio, memory_ns)).astype(np.int64)
-    return np.maximum(taken_ns - least_ns, 0)
+    spared_ns: Int64s = np.maximum(taken_ns - least_ns, 0)
+    return spared_ns
 
 
 FLOAT32_ATTENTION = late(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
