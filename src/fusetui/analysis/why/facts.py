@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -492,15 +492,16 @@ class Idle(Gaps, frozen=True, eq=False):
         """One after the other; there may be none."""
         if not parts:
             nothing = NO_ROWS.astype(np.int32)
-            columns = dict.fromkeys((*Gaps.__struct_fields__, "device"), nothing)
-            return cls(**columns, reasons=(nothing,) * len(IDLE))
+            names = (*Gaps.__struct_fields__, "device")
+            no_columns: dict[str, Any] = dict.fromkeys(names, nothing)
+            return cls(**no_columns, reasons=(nothing.astype(np.int64),) * len(IDLE))
         if len(parts) == 1:
             return parts[0]
-        columns = {}
+        columns: dict[str, Any] = {}
         for name in (*Gaps.__struct_fields__, "device"):
             columns[name] = np.concatenate([getattr(part, name) for part in parts])
         each_reason = zip(*(part.reasons for part in parts), strict=True)
-        reasons = tuple(np.concatenate(columns) for columns in each_reason)
+        reasons = tuple(np.concatenate(ns) for ns in each_reason)
         return cls(**columns, reasons=reasons)
 
     def ns(self, *names: str) -> Int64s:
