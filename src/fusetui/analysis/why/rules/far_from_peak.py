@@ -12,13 +12,13 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
 from fusetui.analysis.why.rule import Claim, Rule, claimed_by, of_work, subject
-from fusetui.analysis.why.rules.fusion import unfused_attention
 from fusetui.analysis.why.rules.products import (
     alignment,
     few_blocks,
     is_unaligned,
     no_tensor_cores,
 )
+from fusetui.analysis.why.rules.separate_attention import unfused_attention
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
