@@ -17,6 +17,7 @@ from fusetui.analysis.why.model import (
 from fusetui.analysis.why.remedies import remedy_for, tags_of
 from fusetui.analysis.why.rule import Claim, Rule, claims_of, is_finding
 from fusetui.analysis.why.rules import (
+    clocks,
     communication,
     cpu_only,
     drained,
@@ -29,9 +30,10 @@ from fusetui.analysis.why.rules import (
     recompiling,
     recording,
     separate_attention,
-    steps,
     unrecognized,
+    unsteady,
     waiting,
+    warm_up,
 )
 from fusetui.analysis.why.versions import with_versions
 
@@ -39,7 +41,7 @@ RULES: Final = (
     products.alignment,
     waiting.allocation,
     memory.casts_and_copies,
-    steps.clock_drop,
+    clocks.clock_drop,
     communication.cpu_collectives,
     cpu_only.cpu_compilation,
     cpu_only.cpu_data_loading,
@@ -64,7 +66,7 @@ RULES: Final = (
     far_from_peak.old_architecture,
     launches.optimizer_launches,
     communication.overlap_tax,
-    steps.power_capped,
+    clocks.power_capped,
     recompiling.recompilation,
     memory.recompute,
     recording.recording,
@@ -74,9 +76,9 @@ RULES: Final = (
     far_from_peak.tail_wave,
     separate_attention.unfused_attention,
     unrecognized.unrecognized_kernel,
-    steps.unsteady,
+    unsteady.unsteady,
     recording.waits_outside,
-    steps.warm_up,
+    warm_up.warm_up,
 )
 """All rules, in the order of their names."""
 
