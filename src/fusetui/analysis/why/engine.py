@@ -26,6 +26,7 @@ from fusetui.analysis.why.rules import (
     fusion,
     launches,
     memory,
+    missing_work,
     products,
     recompiling,
     recording,
@@ -57,7 +58,7 @@ RULES: Final = (
     products.few_blocks,
     first_runs.first_compiled_kernels,
     fusion.fusable_run,
-    recording.holes,
+    missing_work.holes,
     launches.host_bound,
     launches.kernel_switches,
     memory.layout_changes,
@@ -77,7 +78,7 @@ RULES: Final = (
     separate_attention.unfused_attention,
     unrecognized.unrecognized_kernel,
     unsteady.unsteady,
-    recording.waits_outside,
+    missing_work.waits_outside,
     warm_up.warm_up,
 )
 """All rules, in the order of their names."""
