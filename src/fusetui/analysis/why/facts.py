@@ -20,8 +20,8 @@ from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.warming import (
     TIMES,
-    Once,
     StepIntervals,
+    WarmUpPart,
     slow_first_step,
     step_intervals,
     warm_up,
@@ -204,7 +204,7 @@ class Facts:
         return step_intervals(self.trace, self.spans)
 
     @cached_property
-    def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
+    def warm_up(self) -> tuple[WarmUpPart, ...]:
         """What happens once, and when; see warming.warm_up."""
         return warm_up(
             self.trace,
@@ -217,7 +217,7 @@ class Facts:
 
     @cached_property
     def warming(self) -> Cover:
-        return joined(NOTHING, *(cover for _, cover in self.warm_up))
+        return joined(NOTHING, *(part.cover for part in self.warm_up))
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover

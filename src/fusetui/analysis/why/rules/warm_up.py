@@ -52,7 +52,7 @@ LEAST_SHARE_NAMED: Final = 0.05
 def warm_up(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         return
-    waited_ns = [facts.late_under(cover) for _, cover in facts.warm_up]
+    waited_ns = [facts.late_under(part.cover) for part in facts.warm_up]
     all_ns = sum(waited_ns)
     if not all_ns:
         return
@@ -74,7 +74,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
         f"{', '.join(texts)}. What is said of launches, loading and compilation leaves it out.",
         at_stake_ns=all_ns,
         rows=facts.heaviest(
-            np.concatenate([facts.warm_up[part][0].rows for part in named])
+            np.concatenate([facts.warm_up[part].slices.rows for part in named])
         ),
         why_likely=_why_likely(facts),
     )
@@ -92,17 +92,18 @@ def _why_likely(facts: Facts) -> str | None:
 def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost
     most. Of ops, that of the innermost one, and the first call that it is in."""
-    part, cover = facts.warm_up[number]
-    if not len(part.rows):
+    once = facts.warm_up[number].slices
+    if not len(once.rows):
         return "the first step" if is_alone else "the rest of the first step"
     trace = facts.trace
-    slices = Slices(part.rows, part.start, part.end)
-    if part.of_ops:
-        ops = _ops_within(trace, part.rows)
+    slices = Slices(once.rows, once.start, once.end)
+    if once.of_ops:
+        ops = _ops_within(trace, once.rows)
         slices = Slices(ops, trace.start[ops], trace.end[ops])
     in_order = np.lexsort((slices.start - slices.end, slices.start))
     innermost = slices.only(in_order).parts()
-    waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
+    gaps = counted(facts.idle.begin, facts.idle.returned)
+    waits = gaps.only(facts.warm_up[number].cover)
     ns = waits.within(innermost.start, innermost.end)
     longest = int(np.bincount(trace.name[innermost.rows], ns).argmax())
     waiting = distinct(innermost.rows[ns > 0])
@@ -110,8 +111,8 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     mostly = "mostly " if len(calls) < len(waiting) else ""
     calls = calls[~np.isin(trace.parent[calls], calls)]  # an op that calls itself
     name = frame_text(trace.names[longest])
-    outer = _outer_op(trace, calls, part.rows) if part.of_ops else ""
-    return f"{part.what} ({mostly}{count(len(calls))} x {name}{outer})"
+    outer = _outer_op(trace, calls, once.rows) if once.of_ops else ""
+    return f"{once.what} ({mostly}{count(len(calls))} x {name}{outer})"
 
 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
