@@ -339,7 +339,8 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
         edges = (trace.start[op], trace.end[op])
         first, last = np.searchsorted(self.start, edges).tolist()
         is_own = self.thread[first:last] == trace.thread_of_track[trace.track[op]]
-        return first + np.flatnonzero(is_own)
+        places: Rows = first + np.flatnonzero(is_own)
+        return places
 
 
 def tried_launches(trace: Trace) -> Rows:
