@@ -140,7 +140,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
 def _products_on_plain_cores(kernels: Kernels) -> Flags:
     """GEMMs and convolutions in float32 without tensor cores."""
-    plain = kernels.flags(on_plain_cores) & ~kernels.tried
+    plain: Flags = kernels.flags(on_plain_cores) & ~kernels.tried
     convolutions = kernels.flags(_is_convolution)
     if (convolutions & kernels.flags(_names_tf32)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
@@ -363,4 +363,5 @@ def _candidates(kernels: Kernels) -> Flags:
     few: Flags = kernels.computes & ~kernels.tried & kernels.alone
     few &= kernels.effective_ns >= SHORTEST_NS
     few &= (kernels.blocks > 0) & (kernels.blocks <= FEW_BLOCKS * kernels.sms)
-    return few & ~keeps_memory_busy
+    few &= ~keeps_memory_busy
+    return few
