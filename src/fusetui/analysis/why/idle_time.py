@@ -62,7 +62,7 @@ def longest_gaps(
         rows = zip(events, launches, strict=True)
         described += zip(told_of(line, gaps, reasons, longest), rows, strict=True)
     described.sort(key=lambda gap_and_rows: _by_length(gap_and_rows[0]))
-    del described[most:]
+    described = described[:most]
     return LongestGaps(
         gaps=tuple(gap for gap, _ in described),
         count=count,
