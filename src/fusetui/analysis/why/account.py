@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int64s, distinct
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -40,15 +40,17 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     def threads(self) -> tuple[Threads, ...]:
         """All CPU threads, on as many lines of time as they need."""
         trace = self.trace
-        most, thread = TimeLine(trace).most, trace.thread_of_track
+        fit_on_line = TimeLine(trace).most
+        thread = trace.thread_of_track
         firsts = [track.first_row for track in trace.tracks]
         kinds = np.minimum.reduceat(self.kinds, firsts) if firsts else self.kinds
         chosen = distinct(thread[kinds != Host.NOTHING])
-        parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
-        alone = len(chosen) <= most
-        return tuple(
-            Threads(trace, self.kinds, np.isin(thread, part), alone) for part in parts
-        )
+        lines = []
+        for first in range(0, len(chosen), fit_on_line):
+            of_line = np.isin(thread, chosen[first : first + fit_on_line])
+            is_only_line = len(chosen) <= fit_on_line
+            lines.append(Threads(trace, self.kinds, of_line, is_only_line))
+        return tuple(lines)
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
@@ -58,16 +60,20 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         lent = lent_work(self.trace)
         if not len(lent.rows):
             return self.threads
-        return tuple(
-            msgspec.structs.replace(line, lent=lent, alike=line)
-            if line.tracks[lent.track].any()
-            else line
-            for line in self.threads
-        )
+        lines = []
+        for line in self.threads:
+            if line.tracks[lent.track].any():
+                lines.append(msgspec.structs.replace(line, lent=lent, alike=line))
+            else:
+                lines.append(line)
+        return tuple(lines)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        return tuple(Device(line, n) for line in self.lines for n in range(len(line)))
+        devices = []
+        for line in self.lines:
+            devices += [Device(line, number) for number in range(len(line))]
+        return tuple(devices)
 
     @cached_property
     def lines(self) -> tuple[Devices, ...]:
@@ -76,10 +82,14 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
         """Only those that people call so, likewise; None for all."""
-        own = [
-            n for n, device in self._processes.items() if pid in (None, str(device.pid))
+        processes = [
+            process
+            for process, device in self._processes.items()
+            if pid in (None, str(device.pid))
         ]
-        return self.lines if len(own) == len(self._processes) else self._lines(own)
+        if len(processes) == len(self._processes):
+            return self.lines
+        return self._lines(processes)
 
     def as_one(self) -> Devices:
         """All devices as if they were one, by the name of the first one; there must be
@@ -91,28 +101,31 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _processes(self) -> dict[int, Named]:
         """The devices by their numbers among all processes."""
-        trace, known, found = (
-            self.trace,
-            device_properties(self.trace),
-            dict[int, Named](),
-        )
+        trace = self.trace
+        properties = device_properties(trace)
+        devices: dict[int, Named] = {}
         for track in np.flatnonzero(np.bincount(trace.track[trace.gpu_rows])).tolist():
             pid = trace.tracks[track].pid
-            name = known.get(pid, {}).get("name")
-            found[int(trace.process_of_track[track])] = Named(
-                pid, name if isinstance(name, str) else ""
-            )
-        return found
+            name = properties.get(pid, {}).get("name")
+            process = int(trace.process_of_track[track])
+            devices[process] = Named(pid, name if isinstance(name, str) else "")
+        return devices
 
     def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
-        trace, most, lines = self.trace, TimeLine(self.trace).most, []
-        for at in range(0, len(processes), most):
-            own = processes[at : at + most]
-            number = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
-            number[own] = np.arange(len(own))  # by process
-            named = [self._processes[process] for process in own]
+        trace = self.trace
+        fit_on_line = TimeLine(trace).most
+        lines = []
+        for first in range(0, len(processes), fit_on_line):
+            of_line = processes[first : first + fit_on_line]
+            number_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
+            number_of_process[of_line] = np.arange(len(of_line))
             lines.append(
-                Devices(trace, self.launchers, named, number[trace.process_of_track])
+                Devices(
+                    trace,
+                    self.launchers,
+                    named=[self._processes[process] for process in of_line],
+                    number_of_track=number_of_process[trace.process_of_track],
+                )
             )
         return tuple(lines)
 
@@ -154,7 +167,7 @@ class Device(NamedTuple):
         return slice(*number.searchsorted((self.number, self.number + 1)).tolist())
 
 
-WAITS = late(
+WAITS: Final = late(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"
     r"|<method '(?:acquire|poll|wait\w*|recv\w*|accept)' of"
 )
@@ -166,68 +179,94 @@ def cpu_accounts(
 ) -> tuple[ThreadAccount, ...]:
     """Each thread in the order of the lanes; if there is a window [begin, end), in ns
     of the file, only its part."""
-    by_track = [
-        one
-        for line in accounts.threads
-        for one in _accounts(accounts.trace, line, window)
-    ]
-    return tuple(account for _, account in sorted(by_track, key=lambda one: one[0]))
+    account_of_track: dict[int, ThreadAccount] = {}
+    for line in accounts.threads:
+        account_of_track.update(_accounts(accounts.trace, line, window))
+    return tuple(account_of_track[track] for track in sorted(account_of_track))
 
 
 def _accounts(
     trace: Trace, line: Threads, window: tuple[int, int] | None
 ) -> Iterator[tuple[int, ThreadAccount]]:
     """Of each thread, by its first track."""
-    firsts = np.array([track.first_row for track in trace.tracks])
-    ends = np.maximum.reduceat(trace.end, firsts)
-    on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
-    tracks = np.flatnonzero(line.tracks & on_cpu)
-    _, first, own = np.unique(
+    spans = _thread_spans(trace, line)
+    begin = spans.begin_ns
+    end = spans.end_ns
+    if window is not None:
+        begin = np.clip(begin, *window)
+        end = np.clip(end, *window)
+    first = line.on_line(spans.track, begin)
+    last = line.on_line(spans.track, end)
+    split_ns = line.split(first, last)
+    waiting = common(line.covers[Host.PYTHON], waiting_frames(trace, line))
+    waits_ns = waiting.within(first, last)
+    in_collectives = common(line.covers[Host.ANNOTATION], _collectives(trace, line))
+    collective_ns = in_collectives.within(first, last)
+    annotation_ns = split_ns[Host.ANNOTATION] - collective_ns
+    op_ns = split_ns[Host.ALLOC] + split_ns[Host.CALL] + split_ns[Host.OP]
+    python_ns = split_ns[Host.PYTHON] - waits_ns
+    wait_ns = split_ns[Host.SYNC] + waits_ns + collective_ns
+    for place, number in enumerate(spans.track.tolist()):
+        track = trace.tracks[number]
+        noted_ns = int(annotation_ns[place])
+        yield (
+            number,
+            ThreadAccount(
+                process=exact_id(track.pid),
+                thread=exact_id(track.tid),
+                label=track.label,
+                span_ns=int(end[place] - begin[place]),
+                op_ns=int(op_ns[place]),
+                python_ns=int(python_ns[place]),
+                wait_ns=int(wait_ns[place]),
+                nothing_ns=noted_ns + int(split_ns[Host.NOTHING, place]),
+                annotation_ns=noted_ns,
+                collective_ns=int(collective_ns[place]),
+            ),
+        )
+
+
+class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
+    """When each CPU thread of a line runs; ns of the file, arrays of shape
+    [threads]."""
+
+    track: Rows
+    """Its first one."""
+    begin_ns: Int64s
+    end_ns: Int64s
+
+
+def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
+    """From the first start to the last end of its slices."""
+    first_row = np.array([track.first_row for track in trace.tracks])
+    last_end_ns = np.maximum.reduceat(trace.end, first_row)
+    is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
+    tracks = np.flatnonzero(line.tracks & is_on_cpu)
+    _, first, thread = np.unique(
         trace.thread_of_track[tracks], return_index=True, return_inverse=True
     )
-    track, begin = tracks[first], np.full(len(first), np.iinfo(np.int64).max)
-    end = np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(begin, own, trace.start[firsts[tracks]])
-    np.maximum.at(end, own, ends[tracks])
-    if window is not None:
-        begin, end = np.clip(begin, *window), np.clip(end, *window)
-    first, last = line.on_line(track, begin), line.on_line(track, end)
-    split = line.split(first, last)
-    waits = common(line.covers[Host.PYTHON], waiting_frames(trace, line)).within(
-        first, last
-    )
-    inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(
-        first, last
-    )
-    op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
-    noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
-    nothing = noted + split[Host.NOTHING]
-    columns = (
-        end - begin,
-        op,
-        split[Host.PYTHON] - waits,
-        waited,
-        nothing,
-        noted,
-        inside,
-    )
-    for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
-        one = trace.tracks[at]
-        yield (
-            at,
-            ThreadAccount(exact_id(one.pid), exact_id(one.tid), one.label, *figures),
-        )
+    limits = np.iinfo(np.int64)
+    begin_ns = np.full(len(first), limits.max)
+    end_ns = np.full(len(first), limits.min)
+    np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
+    np.maximum.at(end_ns, thread, last_end_ns[tracks])
+    return ThreadSpans(track=tracks[first], begin_ns=begin_ns, end_ns=end_ns)
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it
     is done."""
-    marks = line.slices(Host.ANNOTATION)
-    return union(*marks.only(trace.matching(marks.rows, ON_CPU.match))[1:])
+    annotations = line.slices(Host.ANNOTATION)
+    are_collectives = trace.matching(annotations.rows, ON_CPU.match)
+    collectives = annotations.only(are_collectives)
+    return union(collectives.start, collectives.end)
 
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
-    waits = union(*line.bounds(line.own(trace.rows_named(WAITS.search, Role.PYTHON))))
-    parts = line.slices(Host.PYTHON).begun_in(waits)[0].parts()  # and what they call
-    return union(*parts.only(trace.matching(parts.rows, WAITS.search))[1:])
+    frames = line.own(trace.rows_named(WAITS.search, Role.PYTHON))
+    start, end = line.bounds(frames)
+    within_waits = line.slices(Host.PYTHON).begun_in(union(start, end))[0]
+    innermost = within_waits.parts()  # and what they call
+    waits = innermost.only(trace.matching(innermost.rows, WAITS.search))
+    return union(waits.start, waits.end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -48,21 +49,23 @@ def held(
 ) -> tuple[Rows, Int64s]:
     """Likewise in the host parts of some gaps, except during a cover (ns of the file),
     by the innermost slice of some layers."""
-    idle, found = facts.idle, []
+    idle = facts.idle
+    rows = [np.empty(0, dtype=np.intp)]
+    times = [np.empty(0, dtype=np.int64)]
     for line, _, placed in facts.launched(which & (idle.called > idle.begin)):
         # for each of several devices
         waiting = counted(placed(idle.begin), placed(idle.called))
         waiting = line.parts(waiting, outside(leaving_out))
         for kinds in layers:
-            touching = [
-                line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds
-            ]
-            rows, start, end = together(touching).parts()
-            found.append((rows, waiting.within(start, end)))
-            waiting = waiting.only(outside(union(start, end)))
-    none = np.empty(0, dtype=np.int64)
-    every = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
-    return every, np.concatenate([none, *(ns for _, ns in found)])
+            slices = []
+            for kind in kinds:
+                of_kind = line.slices(kind)
+                slices.append(of_kind.touching(waiting.start, waiting.end))
+            innermost = together(slices).parts()
+            rows.append(innermost.rows)
+            times.append(waiting.within(innermost.start, innermost.end))
+            waiting = waiting.only(outside(union(innermost.start, innermost.end)))
+    return np.concatenate(rows), np.concatenate(times)
 
 
 def idle_by_cause(
@@ -73,33 +76,33 @@ def idle_by_cause(
     a launch, what a launching thread spent fetching a batch or compiling is taken out
     as `data_loading` and `compilation`. `idle_ns` is the mean of all, which these add
     up to."""
-    found: Counter[str] = Counter()
     if not (len(trace.gpu_rows) and len(begin)):
         return {}
-    every = Accounts(trace)
-    whole = every.as_one()
-    for account in whole.at(np.zeros(len(begin), dtype=np.intp), begin, end):
-        found.update(account.idle)
-    facts = Facts(every, (whole,), (int(begin.min()), int(end.max())))
-    loading = common(facts.loading, union(begin, end))
-    compiling = without(common(facts.compiling, union(begin, end)), loading)
+    accounts = Accounts(trace)
+    as_one = accounts.as_one()
+    ns_of_cause: Counter[str] = Counter()
+    for account in as_one.at(np.zeros(len(begin), dtype=np.intp), begin, end):
+        ns_of_cause.update(account.idle)
+    facts = Facts(accounts, (as_one,), (int(begin.min()), int(end.max())))
+    windows = union(begin, end)
+    loading = common(facts.loading, windows)
+    compiling = without(common(facts.compiling, windows), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
-        for kind, ns in zip(
-            Host, facts.host_under(cover).sum(axis=1).tolist(), strict=True
-        ):
-            found[f"host_{kind.name.lower()}"] -= ns
-            found[cause] += ns
-    means = {cause: round(ns / len(begin)) for cause, ns in found.items() if ns}
+        ns_of_kind = facts.host_under(cover).sum(axis=1).tolist()
+        for kind, ns in zip(Host, ns_of_kind, strict=True):
+            ns_of_cause[f"host_{kind.name.lower()}"] -= ns
+            ns_of_cause[cause] += ns
+    means = {cause: round(ns / len(begin)) for cause, ns in ns_of_cause.items() if ns}
     if means:
-        means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(
-            means.values()
-        )
+        longest = max(means, key=lambda cause: means[cause])
+        means[longest] += idle_ns - sum(means.values())  # what rounding lost
     return means
 
 
-FRAME = late(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
-BUILT_IN = late(r"<built-in (?:method|function) (\S+)")
-LONGEST_TEXT = 60
+FRAME: Final = late(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN: Final = late(r"<built-in (?:method|function) (\S+)")
+LONGEST_TEXT: Final = 60
+"""Characters."""
 
 
 def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
@@ -117,9 +120,11 @@ def module_text(name: str, most: int = LONGEST_TEXT) -> str:
     return frame_text(MODULE_NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
-SHOWN = 2  # names of one kind
-NUMBER = late(r"#[0-9]{1,18}\Z")
-LEAST = 0.02  # of all time; a name with less is not told
+MAX_NAMES: Final = 2
+"""Of one kind."""
+_STEP_NUMBER: Final = late(r"#[0-9]{1,18}\Z")
+LEAST_SHARE: Final = 0.02
+"""Of all time; a name with less is not told."""
 
 
 def holders(
@@ -128,18 +133,18 @@ def holders(
     """Of some slices, with the time for which each held a launching thread, the names
     with the most time: `aten::conv2d (265 x, 21.3 ms)`, and these ns; `all_ns`: of all
     slices."""
-    each, place = np.unique(rows, return_inverse=True)
-    found = by_text(trace, each, summed(place, ns, len(each)), text)
-    enough = [
-        (name, *one) for name, one in found.items() if one[1] >= LEAST * all_ns > 0
-    ]
-    longest = sorted(enough, key=lambda one: -one[2])[:SHOWN]
-    return [
-        (f"{name} ({count(calls)} x, {duration(held)})", held)
-        for name, calls, held in longest
-    ]
+    slices, place = np.unique(rows, return_inverse=True)
+    by_name = by_text(trace, slices, summed(place, ns, len(slices)), text)
+    considerable = {}
+    for name, (calls, held_ns) in by_name.items():
+        if held_ns >= LEAST_SHARE * all_ns > 0:
+            considerable[f"{name} ({count(calls)} x, {duration(held_ns)})"] = held_ns
+    longest_first = sorted(considerable.items(), key=lambda item: -item[1])
+    return longest_first[:MAX_NAMES]
 
 
 def label(name: str) -> str:
     """Steps count as one, as do modules of one class."""
-    return module_text(name) if is_module(name) else frame_text(NUMBER.sub("", name))
+    return (
+        module_text(name) if is_module(name) else frame_text(_STEP_NUMBER.sub("", name))
+    )

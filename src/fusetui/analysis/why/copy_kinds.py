@@ -28,7 +28,9 @@ _CASTS = late(r"LoadWithCast|elementwise_kernel_manual_unroll<.*gpu_kernel_impl<
 """aten/src/ATen/native/cuda/CUDALoops.cuh. ROCm unrolls by hand since casts have a
 function of their own."""
 _KEEPS_TYPE = late(r"nocast|LoadWithoutCast|vectorized_elementwise_kernel")
-_STRIDED = late(r"\belementwise_kernel<(?:\(int\))?128, (?:\(int\))?(?P<unroll>\d+),")
+_STRIDED = late(
+    r"\belementwise_kernel<(?:\(int\))?\d+, (?:\(int\))?(?P<unroll>\d+), .*gpu_kernel_impl<"
+)
 """The loop over strided tensors. Where types stay it handles two elements at once, four
 of types below 4 bytes; where they change always four."""
 _WITHOUT_CASTS = "gpu_kernel_impl_nocast"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,8 +27,15 @@ Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE (ns); a reason that does not occur
 takes no memory."""
 
-UNLINKED, GRAPH, HOST = 0, 1, 2  # places in IDLE; at HOST the kinds of Host begin
-LAUNCH_CALL, LAUNCH_LATENCY, QUEUED, AFTER = 9, 10, 11, 12
+_PLACES: Final = {name: place for place, name in enumerate(IDLE)}
+UNLINKED: Final = _PLACES["unlinked"]
+GRAPH: Final = _PLACES["graph"]
+HOST: Final = _PLACES["host_sync"]
+"""The places of reasons in IDLE; at HOST the kinds of Host begin, in their order."""
+LAUNCH_CALL: Final = _PLACES["launch_call"]
+LAUNCH_LATENCY: Final = _PLACES["launch_latency"]
+QUEUED: Final = _PLACES["queued"]
+AFTER: Final = _PLACES["after"]
 
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
@@ -37,14 +44,18 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
     begin: Int64s
     end: Int64s
-    event: Int32s  # the row of the GPU event that ends it
-    before: Int32s  # the row of the event that ended last before it, -1 for none
-    # the row of the call that launched the event, -1 where it is not known
+    event: Int32s
+    """The row of the GPU event that ends it."""
+    before: Int32s
+    """The row of the event that ended last before it, -1 for none."""
     launch: Int32s
-    in_graph: Flags  # the call launched earlier events of the device too
-    # the end of the host part: when the call begins; `begin` unless plain
+    """The row of the call that launched the event, -1 where it is not known."""
+    in_graph: Flags
+    """Whether the call launched earlier events of the device too."""
     called: Int64s
-    returned: Int64s  # the end of the call, if it lies in the gap; likewise
+    """The end of the host part: when the call begins; `begin` unless plain."""
+    returned: Int64s
+    """The end of the call, if it lies in the gap; likewise."""
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -58,12 +69,15 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return self.only(inside).clipped(begin_ns, end_ns)
 
     def clipped(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
-        begin, end = (np.clip(times, self.begin, self.end) for times in (begin, end))
-        called, returned = (
-            np.clip(one, begin, end) for one in (self.called, self.returned)
-        )
+        """Each without what lies before or after these times."""
+        begin = np.clip(begin, self.begin, self.end)
+        end = np.clip(end, self.begin, self.end)
         return msgspec.structs.replace(
-            self, begin=begin, end=end, called=called, returned=returned
+            self,
+            begin=begin,
+            end=end,
+            called=np.clip(self.called, begin, end),
+            returned=np.clip(self.returned, begin, end),
         )
 
     @property
@@ -76,16 +90,18 @@ def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
     """GPU events by `start`; of those that start together, the longest first."""
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
-        rows, start = rows[order], start[order]
-    equal = start[1:] == start[:-1]
-    if equal.any():
-        among = np.concatenate((equal, [False])) | np.concatenate(([False], equal))
-        few = rows[among]
-        rows[among] = few[np.lexsort((few, -trace.dur[few], start[among]))]
+        rows = rows[order]
+        start = start[order]
+    is_same = start[1:] == start[:-1]
+    if is_same.any():
+        is_tied = np.append(is_same, False) | np.append(False, is_same)
+        tied = rows[is_tied]
+        rows[is_tied] = tied[np.lexsort((tied, -trace.dur[tied], start[is_tied]))]
     return rows
 
 
-FEWEST = 20  # the fewest gaps from which the usual launch latency is derived
+MIN_GAPS_FOR_LATENCY: Final = 20
+"""The fewest gaps from which the usual launch latency is derived."""
 
 
 class Named(NamedTuple):
@@ -95,6 +111,45 @@ class Named(NamedTuple):
     name: str
 
 
+class Stretch(msgspec.Struct, frozen=True, eq=False):
+    """When a reason holds in each gap; arrays of shape [gaps], ns of the file."""
+
+    holds: Flags
+    """Whether it does at all; else the times mean nothing."""
+    begin: Int64s
+    end: Int64s
+
+
+class LaunchingCalls(msgspec.Struct, frozen=True, eq=False):
+    """The calls that launched events on each device, before these started; arrays of
+    shape [calls]."""
+
+    key: Int64s
+    """See Devices._key; sorted."""
+    first_start_ns: Int64s
+    """The first start of the events that it launched on the device."""
+
+
+class BusyTimes(msgspec.Struct, frozen=True, eq=False):
+    """What devices did in some windows; arrays of shape [windows]."""
+
+    compute_ns: Int64s
+    exposed_comm_ns: Int64s
+    exposed_copy_ns: Int64s
+    hidden_comm_ns: Int64s
+    hidden_copy_ns: Int64s
+
+
+class BusyCovers(msgspec.Struct, frozen=True, eq=False):
+    """When devices run something, on their line."""
+
+    compute: Cover
+    comm: Cover
+    copy: Cover
+    compute_or_comm: Cover
+    any: Cover
+
+
 class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Devices that have events, and fit on one line of time; a number is a place among
     them."""
@@ -102,24 +157,25 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     trace: Trace
     threads: tuple[Threads, ...]
     named: Sequence[Named]
-    # of the device whose events are on it, -1 for none; shape [tracks]
     number_of_track: Int32s
-    # all of them stand for one, and it does not matter what they run
+    """Of the device whose events are on it, -1 for none; shape [tracks]."""
     as_one: bool = False
+    """All of them stand for one, and it does not matter what they run."""
 
     def __len__(self) -> int:
         return len(self.named)
 
     def number(self, rows: NDArray[np.integer]) -> Int32s:
         """Of the device on which each GPU event ran."""
-        found: Int32s = self.number_of_track[self.trace.track[rows]]
-        return found
+        number: Int32s = self.number_of_track[self.trace.track[rows]]
+        return number
 
     def on_line(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) of these devices lie (see Line.at)."""
         return times if len(self) == 1 else TimeLine(self.trace).at(number, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+        """Starts and ends of GPU events on the line."""
         start = self.on_line(self.number(rows), self.trace.start[rows])
         return start, start + self.trace.dur[rows]
 
@@ -150,61 +206,85 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def gaps(self) -> Gaps:
         """Between the first and the last event of each device."""
-        trace, events = self.trace, self.events
+        trace = self.trace
+        events = self.events
         start, end = self.bounds_on(events)
-        latest = np.maximum.accumulate(end, out=end)
-        ending = np.flatnonzero(start[1:] > latest[:-1]) + 1
-        ending = ending[self.number(events[ending]) == self.number(events[ending - 1])]
-        last = events[latest.searchsorted(latest[ending - 1])]
-        del start, end, latest
+        latest_end = np.maximum.accumulate(end, out=end)
+        ends_gap = np.flatnonzero(start[1:] > latest_end[:-1]) + 1
+        device = self.number(events[ends_gap])
+        ends_gap = ends_gap[device == self.number(events[ends_gap - 1])]
+        last_place = latest_end.searchsorted(latest_end[ends_gap - 1])
+        last = events[last_place]
+        del start, end, latest_end  # large
+        event = events[ends_gap]
         return self._linked(
-            trace.end[last], trace.start[events[ending]], events[ending], last
+            begin=trace.end[last], end=trace.start[event], event=event, before=last
         )
 
     def lead(self, begin_ns: int) -> Gaps:
         """The time from `begin_ns` until each device starts; none if that is before
         `begin_ns`."""
-        first = self.events[self._firsts[:-1]][self.begin_ns > begin_ns]
-        begins = np.full(len(first), begin_ns, dtype=np.int64)
+        starts_later = self.begin_ns > begin_ns
+        first = self.events[self._firsts[:-1]][starts_later]
         return self._linked(
-            begins, self.trace.start[first], first, np.full_like(first, -1)
+            begin=np.full(len(first), begin_ns, dtype=np.int64),
+            end=self.trace.start[first],
+            event=first,
+            before=np.full_like(first, -1),
         )
 
     def with_lead(self, begin_ns: int) -> Gaps:
-        both = zip(astuple(self.lead(begin_ns)), astuple(self.gaps), strict=True)
-        return Gaps(*map(np.concatenate, both))
+        """The gaps, after those of `lead`."""
+        lead = self.lead(begin_ns)
+        columns: dict[str, Any] = {}
+        for name in Gaps.__struct_fields__:
+            columns[name] = np.concatenate(
+                (getattr(lead, name), getattr(self.gaps, name))
+            )
+        return Gaps(**columns)
 
     def _linked(
-        self, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
+        self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
     ) -> Gaps:
         """Gaps with the calls that ended them. A call that starts after its event does
         not count: the clocks differ."""
-        launch = self.trace.launch[event]
-        launch[self.trace.start[launch] > end] = -1
+        trace = self.trace
+        launch = trace.launch[event]
+        launch[trace.start[launch] > end] = -1
         in_graph = launch >= 0
-        keys, began = self._began
-        at = keys.searchsorted(self._key(event[in_graph], launch[in_graph]))
-        in_graph[in_graph] = began[at] < end[in_graph]
-        plain = (launch >= 0) & ~in_graph
-        called = np.where(plain, np.maximum(self.trace.start[launch], begin), begin)
-        returned = np.where(plain, np.clip(self.trace.end[launch], called, end), begin)
-        return Gaps(begin, end, event, before, launch, in_graph, called, returned)
+        launched = self._launching_calls
+        key = self._key(event[in_graph], launch[in_graph])
+        first_start_ns = launched.first_start_ns[launched.key.searchsorted(key)]
+        in_graph[in_graph] = first_start_ns < end[in_graph]
+        is_plain = (launch >= 0) & ~in_graph
+        called = np.where(is_plain, np.maximum(trace.start[launch], begin), begin)
+        returned = np.where(is_plain, np.clip(trace.end[launch], called, end), begin)
+        return Gaps(
+            begin=begin,
+            end=end,
+            event=event,
+            before=before,
+            launch=launch,
+            in_graph=in_graph,
+            called=called,
+            returned=returned,
+        )
 
     def _key(self, events: Int32s, calls: Int32s) -> Int64s:
+        """A number for each device and call."""
         return self.number(events).astype(np.int64) * len(self.trace) + calls
 
     @cached_property
-    def _began(self) -> tuple[Int64s, Int64s]:
-        """Each call that launched events on a device, by its key, and the first start
-        of those."""
+    def _launching_calls(self) -> LaunchingCalls:
         trace = self.trace
-        launched = self.events[trace.launch[self.events] >= 0]
-        calls = trace.launch[launched]
-        known = trace.start[calls] <= trace.start[launched]
-        launched, calls = launched[known], calls[known]
-        keys, first = np.unique(self._key(launched, calls), return_index=True)
-        # events are in order: the earliest of each
-        return keys, trace.start[launched[first]]
+        events = self.events[trace.launch[self.events] >= 0]
+        calls = trace.launch[events]
+        is_before = trace.start[calls] <= trace.start[events]
+        events = events[is_before]
+        key, first = np.unique(
+            self._key(events, calls[is_before]), return_index=True
+        )  # events are in order, so the first is the earliest
+        return LaunchingCalls(key=key, first_start_ns=trace.start[events[first]])
 
     @cached_property
     def latency_ns(self) -> Int64s:
@@ -217,21 +297,20 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             return np.array(
                 [known.get(str(one.pid), 0) for one in self.named], dtype=np.int64
             )
-        return self.latency_of(self.gaps, FEWEST)
+        return self.latency_of(self.gaps, MIN_GAPS_FOR_LATENCY)
 
     def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
         """Likewise over some gaps, of which each device needs so many."""
-        during = gaps.called > gaps.begin
-        delays, number = (
-            (gaps.end - gaps.called)[during],
-            self.number(gaps.event[during]),
-        )
-        delays = delays[np.lexsort((delays, number))]
-        count = np.bincount(number, minlength=len(self))
-        enough = count >= fewest
-        found = np.zeros(len(self), dtype=np.int64)
-        found[enough] = delays[(np.cumsum(count) - count + count // 4)[enough]]
-        return found
+        calls_within = gaps.called > gaps.begin
+        delay_ns = (gaps.end - gaps.called)[calls_within]
+        number = self.number(gaps.event[calls_within])
+        delay_ns = delay_ns[np.lexsort((delay_ns, number))]
+        counts = np.bincount(number, minlength=len(self))
+        lower_quartile = np.cumsum(counts) - counts + counts // 4
+        is_enough = counts >= fewest
+        latency_ns = np.zeros(len(self), dtype=np.int64)
+        latency_ns[is_enough] = delay_ns[lower_quartile[is_enough]]
+        return latency_ns
 
     @cached_property
     def reasons(self) -> Reasons:
@@ -240,35 +319,39 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def reasons_of(self, gaps: Gaps) -> Reasons:
         """How long each gap of these devices, or part of one, lasted for which reason:
         they add up to its length."""
-        found = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
-        for reason, (which, begin, end) in self.stretches(gaps).items():
-            if which.any():
-                found[reason] = np.where(which, end - begin, 0)
-        waits = gaps.called > gaps.begin
+        columns = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
+        for reason, stretch in self.stretches(gaps).items():
+            if stretch.holds.any():
+                length_ns = stretch.end - stretch.begin
+                columns[reason] = np.where(stretch.holds, length_ns, 0)
+        has_host_part = gaps.called > gaps.begin
         for line, own, placed in launching(
-            self.trace, self.threads, gaps.launch, waits
+            self.trace, self.threads, gaps.launch, has_host_part
         ):
-            first, last = placed(gaps.begin), placed(gaps.called)
-            split = line.split(first, last)
+            begin = placed(gaps.begin)
+            end = placed(gaps.called)
+            split_ns = line.split(begin, end)
             # Outside the trace there is nothing.
-            split[Host.NOTHING] += (gaps.called - gaps.begin)[own] - (last - first)
-            for reason, part in enumerate(split, HOST):
-                if part.any():
-                    found[reason] = np.array(found[reason])
-                    found[reason][own] = part
-        return tuple(found)
+            split_ns[Host.NOTHING] += (gaps.called - gaps.begin)[own] - (end - begin)
+            for reason, ns in enumerate(split_ns, HOST):
+                if ns.any():
+                    columns[reason] = np.array(columns[reason])
+                    columns[reason][own] = ns
+        return tuple(columns)
 
-    def stretches(self, gaps: Gaps) -> dict[int, tuple[Flags, Int64s, Int64s]]:
-        """For the reasons that hold for one stretch of a gap: which gaps have it, and
-        from when to when it holds."""
-        due = self.trace.start[gaps.launch] + self.latency_ns[self.number(gaps.event)]
-        due, plain = np.clip(due, gaps.returned, gaps.end), gaps.plain
+    def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
+        """The reasons that hold for one stretch of a gap, by their places in IDLE."""
+        latency_ns = self.latency_ns[self.number(gaps.event)]
+        due = self.trace.start[gaps.launch] + latency_ns
+        due = np.clip(due, gaps.returned, gaps.end)
         return {
-            UNLINKED: (gaps.launch < 0, gaps.begin, gaps.end),
-            GRAPH: (gaps.in_graph, gaps.begin, gaps.end),
-            LAUNCH_CALL: (plain, gaps.called, gaps.returned),
-            LAUNCH_LATENCY: (plain, gaps.returned, due),
-            QUEUED: (plain, due, gaps.end),
+            UNLINKED: Stretch(holds=gaps.launch < 0, begin=gaps.begin, end=gaps.end),
+            GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
+            LAUNCH_CALL: Stretch(
+                holds=gaps.plain, begin=gaps.called, end=gaps.returned
+            ),
+            LAUNCH_LATENCY: Stretch(holds=gaps.plain, begin=gaps.returned, end=due),
+            QUEUED: Stretch(holds=gaps.plain, begin=due, end=gaps.end),
         }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
@@ -276,10 +359,10 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         and the time before the first event of a device is a gap too."""
         if window is None:
             return self.gaps, self.reasons
-        every = self.with_lead(window[0])
-        inside = every.only(np.argsort(self.number(every.event), kind="stable")).within(
-            *window
-        )
+        begin_ns, end_ns = window
+        gaps = self.with_lead(begin_ns)
+        by_device = np.argsort(self.number(gaps.event), kind="stable")
+        inside = gaps.only(by_device).within(begin_ns, end_ns)
         return inside, self.reasons_of(inside)
 
     @cached_property
@@ -291,75 +374,114 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def at(self, number: Rows, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
         """The account of each window [begin, end) (ns of the file) of a device, where
         begin <= end; three arrays of one shape."""
-        first, last = self.begin_ns[number], self.end_ns[number]
-        idle = self._idle_until(number, end) - self._idle_until(number, begin)
+        first = self.begin_ns[number]
+        last = self.end_ns[number]
+        idle_ns = self._idle_until(number, end) - self._idle_until(number, begin)
         early = np.flatnonzero(begin < first)
         if len(early):
             until = np.minimum(end, first)[early]
-            idle[:, early] += self._idle_before(number[early], begin[early], until)
-        idle[AFTER] = np.maximum(end - np.maximum(begin, last), 0)
-        busy, span = (
-            self._busy(self.on_line(number, begin), self.on_line(number, end)),
-            end - begin,
-        )
-        columns = (number, span, *busy[:3], span - busy[:3].sum(axis=0), *busy[3:])
-        found = []
-        for figures, why in zip(
-            np.stack(columns).T.tolist(), idle.T.tolist(), strict=True
-        ):
-            n, whole, compute, comm, copy, rest, behind, hidden = figures
-            times = (
-                whole,
-                compute,
-                comm,
-                copy,
-                rest,
-                behind,
-                hidden,
-                int(self.latency_ns[n]),
-            )
-            reasons = {name: ns for name, ns in zip(IDLE, why, strict=True) if ns}
-            device, name = exact_id(self.named[n].pid), self.named[n].name
-            found.append(DeviceAccount(device, name, *times, reasons))
-        return found
+            idle_ns[:, early] += self._idle_before(number[early], begin[early], until)
+        idle_ns[AFTER] = np.maximum(end - np.maximum(begin, last), 0)
+        busy = self._busy(self.on_line(number, begin), self.on_line(number, end))
+        return self._accounts(number, end - begin, busy, idle_ns)
 
-    def _busy(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Compute, exposed communication, exposed copies, hidden communication and
-        hidden copies of times on the line; shape [5, times]."""
-        compute, comm, copy, both, every = (
-            cover.within(begin, end) for cover in self._covers
+    def _accounts(
+        self, number: Rows, span_ns: Int64s, busy: BusyTimes, idle_ns: Int64s
+    ) -> list[DeviceAccount]:
+        """Of each window. `idle_ns`: of shape [IDLE, windows]."""
+        busy_ns = busy.compute_ns + busy.exposed_comm_ns + busy.exposed_copy_ns
+        latency_ns = self.latency_ns.tolist()
+        # lists, because reading single figures of arrays is slow
+        spans = span_ns.tolist()
+        idle = (span_ns - busy_ns).tolist()
+        compute = busy.compute_ns.tolist()
+        exposed_comm = busy.exposed_comm_ns.tolist()
+        exposed_copy = busy.exposed_copy_ns.tolist()
+        hidden_comm = busy.hidden_comm_ns.tolist()
+        hidden_copy = busy.hidden_copy_ns.tolist()
+        idle_by_reason = idle_ns.T.tolist()
+        accounts = []
+        for window, device in enumerate(number.tolist()):
+            reasons = zip(IDLE, idle_by_reason[window], strict=True)
+            accounts.append(
+                DeviceAccount(
+                    device=exact_id(self.named[device].pid),
+                    name=self.named[device].name,
+                    span_ns=spans[window],
+                    compute_ns=compute[window],
+                    exposed_comm_ns=exposed_comm[window],
+                    exposed_copy_ns=exposed_copy[window],
+                    idle_ns=idle[window],
+                    hidden_comm_ns=hidden_comm[window],
+                    hidden_copy_ns=hidden_copy[window],
+                    launch_latency_usual_ns=latency_ns[device],
+                    idle={reason: ns for reason, ns in reasons if ns},
+                )
+            )
+        return accounts
+
+    def _busy(self, begin: Int64s, end: Int64s) -> BusyTimes:
+        """What runs in [begin, end) on the line."""
+        covers = self._covers
+        compute_ns = covers.compute.within(begin, end)
+        comm_ns = covers.comm.within(begin, end)
+        copy_ns = covers.copy.within(begin, end)
+        compute_or_comm_ns = covers.compute_or_comm.within(begin, end)
+        exposed_comm_ns = compute_or_comm_ns - compute_ns
+        exposed_copy_ns = covers.any.within(begin, end) - compute_or_comm_ns
+        return BusyTimes(
+            compute_ns=compute_ns,
+            exposed_comm_ns=exposed_comm_ns,
+            exposed_copy_ns=exposed_copy_ns,
+            hidden_comm_ns=comm_ns - exposed_comm_ns,
+            hidden_copy_ns=copy_ns - exposed_copy_ns,
         )
-        exposed = both - compute, every - both
-        return np.stack((compute, *exposed, comm - exposed[0], copy - exposed[1]))
 
     @cached_property
-    def _covers(self) -> tuple[Cover, ...]:
-        """Compute; communication; copies; the first two; all three."""
+    def _covers(self) -> BusyCovers:
         events = self.events
-        kernel = self.trace.role[events] == Role.KERNEL
-        moves = communicates(self.trace, events) & (not self.as_one)
-        parts = (events[own] for own in (kernel & ~moves, moves, ~kernel & ~moves))
-        compute, comm, copy = (union(*self.bounds_on(rows)) for rows in parts)
-        both = joined(compute, comm)
-        return compute, comm, copy, both, joined(both, copy)
+        is_kernel = self.trace.role[events] == Role.KERNEL
+        communicating = communicates(self.trace, events) & (not self.as_one)
+
+        def cover(which: Flags) -> Cover:
+            start, end = self.bounds_on(events[which])
+            return union(start, end)
+
+        compute = cover(is_kernel & ~communicating)
+        comm = cover(communicating)
+        copy = cover(~is_kernel & ~communicating)
+        compute_or_comm = joined(compute, comm)
+        return BusyCovers(
+            compute=compute,
+            comm=comm,
+            copy=copy,
+            compute_or_comm=compute_or_comm,
+            any=joined(compute_or_comm, copy),
+        )
 
     def _idle_until(self, number: Rows, times: Int64s) -> Int64s:
         """How long a device was idle for which reason before each time (ns), [IDLE,
         times]."""
-        gaps, found = self.gaps, np.zeros((len(IDLE), len(times)), dtype=np.int64)
-        begins = self.on_line(self.number(gaps.event), gaps.begin)
-        at = np.searchsorted(begins, self.on_line(number, times), side="right") - 1
-        first = self.number(gaps.event).searchsorted(number)  # of its device
-        started = np.flatnonzero(at >= first)
-        at, first = at[started], first[started]
-        part = self.reasons_of(gaps.only(at).clipped(-FOREVER, times[started]))
-        for reason, column in enumerate(self.reasons):
-            before = np.concatenate(([0], np.cumsum(column)))
-            found[reason, started] = before[at] - before[first] + part[reason]
-        return found
+        gaps = self.gaps
+        device_of_gap = self.number(gaps.event)
+        begins = self.on_line(device_of_gap, gaps.begin)
+        gap = np.searchsorted(begins, self.on_line(number, times), side="right") - 1
+        first_gap = device_of_gap.searchsorted(number)  # of its device
+        has_begun = np.flatnonzero(gap >= first_gap)
+        gap = gap[has_begun]
+        first_gap = first_gap[has_begun]
+        last_gap_ns = self.reasons_of(
+            gaps.only(gap).clipped(-FOREVER, times[has_begun])
+        )
+        idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
+        for reason, ns in enumerate(self.reasons):
+            before = np.concatenate(([0], np.cumsum(ns)))
+            whole_gaps_ns = before[gap] - before[first_gap]
+            idle_ns[reason, has_begun] = whole_gaps_ns + last_gap_ns[reason]
+        return idle_ns
 
     def _idle_before(self, number: Rows, begin: Int64s, end: Int64s) -> Int64s:
         """Likewise from begin to end, both before the first event of the device."""
         lead = self.lead(int(begin.min()))
-        whole = lead.only(self.number(lead.event).searchsorted(number))
-        return np.stack(self.reasons_of(whole.clipped(begin, end)))
+        of_device = lead.only(self.number(lead.event).searchsorted(number))
+        return np.stack(self.reasons_of(of_device.clipped(begin, end)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import numpy as np
-from msgspec.structs import astuple
-from numpy.typing import NDArray
+from msgspec.structs import asdict
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.questions.loaders import loader_rows
@@ -20,8 +20,8 @@ from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.warming import (
     TIMES,
-    Once,
     StepIntervals,
+    WarmUpPart,
     slow_first_step,
     step_intervals,
     warm_up,
@@ -41,10 +41,10 @@ from fusetui.trace.model.intervals import (
     without,
 )
 
-NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
 
-COMPILER = late(
+COMPILER: Final = late(
     r"\(dynamo_timed\)\Z"
     r"|torch/_dynamo/convert_frame\.py\(\d+\): (?:_compile|compile_inner)\Z"
     r"|torch/_inductor/compile_fx\.py\(\d+\): compile_fx"
@@ -54,9 +54,10 @@ COMPILER = late(
 and Triton that run only when something is compiled."""
 
 
-COMPILED = late(r"\Atriton_[a-z]{3}_fused")
+COMPILED: Final = late(r"\Atriton_[a-z]{3}_fused")
 """How the names begin that Inductor gives to the kernels that it generates."""
-COMPILING_NS = 100_000_000  # unrecorded time; in less of it nothing is compiled
+COMPILING_NS: Final = 100_000_000
+"""Of unrecorded time; in less of it nothing is compiled."""
 
 
 class Facts:
@@ -71,10 +72,12 @@ class Facts:
         called: str = "the time",
     ) -> None:
         """`lines`: only these devices. `called`: what the window is for a reader."""
-        self.accounts, self.trace = accounts, accounts.trace
+        self.accounts = accounts
+        self.trace = accounts.trace
         self.lines = tuple(accounts.lines if lines is None else lines)
         self.devices = [device for line in self.lines for device in line.named]
-        self.window, self.called = window, called
+        self.window = window
+        self.called = called
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
 
     @cached_property
@@ -82,12 +85,12 @@ class Facts:
         """GPU events that run in the window, in the order of the trace."""
         rows = self.trace.gpu_rows
         if sum(len(line.events) for line in self.lines) < len(rows):
-            rows = np.sort(
-                np.concatenate([NO_ROWS, *(line.events for line in self.lines)])
-            )
+            of_lines = [line.events for line in self.lines]
+            rows = np.sort(np.concatenate([NO_ROWS, *of_lines]))
         return self.inside(rows)
 
     def inside(self, rows: Rows) -> Rows:
+        """Those that lie at least partly in the window."""
         return rows[
             (self.trace.end[rows] > self.begin_ns)
             & (self.trace.start[rows] < self.end_ns)
@@ -101,11 +104,15 @@ class Facts:
         if self.window or times is None or not slow_first_step(self.spans, times):
             return self
         begin_ns = int(times.end[0])
-        ends = self.trace.end[self.gpu_rows[self.trace.end[self.gpu_rows] > begin_ns]]
-        if not len(ends):
+        last_end_ns = int(self.trace.end[self.gpu_rows].max(initial=begin_ns))
+        if last_end_ns <= begin_ns:
             return self
-        after = "the time after the first step"
-        return Facts(self.accounts, self.lines, (begin_ns, int(ends.max())), after)
+        return Facts(
+            self.accounts,
+            self.lines,
+            window=(begin_ns, last_end_ns),
+            called="the time after the first step",
+        )
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -128,18 +135,15 @@ class Facts:
 
     @cached_property
     def idle(self) -> Idle:
-        parts: list[list[NDArray[Any]]] = []
-        devices = 0
+        """The gaps of all these devices."""
+        parts = []
+        devices_before = 0
         for line in self.lines:
-            gaps, why = line.idle_in(self.window)
-            parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
-            devices += len(line)
-        each: Sequence[Any] = (
-            parts[0] if parts else [NO_ROWS.astype(np.int32)] * (9 + len(IDLE))
-        )
-        if len(parts) > 1:
-            each = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return Idle(*[*each[:9], tuple(each[9:])])
+            gaps, reasons = line.idle_in(self.window)
+            device = line.number(gaps.event) + devices_before
+            parts.append(Idle.of(gaps, device=device, reasons=reasons))
+            devices_before += len(line)
+        return Idle.joined(parts)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that
@@ -163,20 +167,30 @@ class Facts:
     def host_under(self, cover: Cover) -> Int64s:
         """What the launching threads did in the host parts of the gaps during a cover
         (times of the file): ns, of shape [Host, gaps]."""
+        ns = np.zeros((len(Host), len(self.idle)), dtype=np.int64)
+        if len(cover.start):
+            for host_parts in self._host_parts(cover):
+                split_ns = host_parts.line.split(
+                    host_parts.parts.start, host_parts.parts.end
+                )
+                ns[:, host_parts.gaps] = host_parts.sums(split_ns)
+        return ns
+
+    def _host_parts(self, cover: Cover) -> Iterator[HostParts]:
+        """The host parts of the gaps during a cover, for each line of threads."""
         idle = self.idle
-        found = np.zeros((len(Host), len(idle)), dtype=np.int64)
-        if not len(cover.start):
-            return found
-        for line, own, placed in self.launched(idle.called > idle.begin):
-            edges = placed(idle.begin), placed(idle.called)
-            # each wholly in a gap, or outside
-            parts = line.parts(counted(*edges), cover)
-            until = np.pad(
-                line.split(parts.start, parts.end).cumsum(axis=1), ((0, 0), (1, 0))
+        for line, gaps, placed in self.launched(idle.called > idle.begin):
+            begin = placed(idle.begin)
+            end = placed(idle.called)
+            # each part lies wholly in a gap, or outside
+            parts = line.parts(counted(begin, end), cover)
+            yield HostParts(
+                line=line,
+                gaps=gaps,
+                parts=parts,
+                first=parts.start.searchsorted(begin),
+                last=parts.start.searchsorted(end),
             )
-            first, last = (parts.start.searchsorted(times) for times in edges)
-            found[:, own] = until[:, last] - until[:, first]
-        return found
 
     @cached_property
     def spans(self) -> Steps:
@@ -190,7 +204,7 @@ class Facts:
         return step_intervals(self.trace, self.spans)
 
     @cached_property
-    def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
+    def warm_up(self) -> tuple[WarmUpPart, ...]:
         """What happens once, and when; see warming.warm_up."""
         return warm_up(
             self.trace,
@@ -203,7 +217,7 @@ class Facts:
 
     @cached_property
     def warming(self) -> Cover:
-        return joined(NOTHING, *(cover for _, cover in self.warm_up))
+        return joined(NOTHING, *(part.cover for part in self.warm_up))
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover
@@ -214,7 +228,8 @@ class Facts:
     def explained(self) -> Cover:
         """The time that data-loading, recompilation, warm-up and first-compiled-kernels
         claim."""
-        idle, first = self.idle, self.before_first_runs
+        idle = self.idle
+        first = self.before_first_runs
         compiling = union(idle.begin[first], idle.called[first])
         return joined(self._claimed_by_slices, compiling)
 
@@ -228,31 +243,34 @@ class Facts:
         generated, and in which a compiler probably ran unrecorded: long ones, compared
         with those before later runs of that kernel too, for most of which nothing was
         recorded of the launching thread."""
-        trace, idle = self.trace, self.idle
-        events = idle.event
-        is_compiled = trace.matching(events, COMPILED.match) & (
-            trace.role[events] == Role.KERNEL
-        )
-        places = np.flatnonzero(is_compiled)
-        if not len(places):  # what was recorded in the gaps does not matter
+        trace = self.trace
+        idle = self.idle
+        name = trace.name[idle.event]
+        is_kernel = trace.role[idle.event] == Role.KERNEL
+        is_compiled = is_kernel & trace.matching(idle.event, COMPILED.match)
+        gaps = np.flatnonzero(is_compiled)
+        if not len(gaps):  # what was recorded in the gaps does not matter
             return NO_ROWS
         unrecorded_ns = self.unclaimed_ns[Host.NOTHING] + self._in_steps_alone_ns
-        all_runs = trace.rows_of(Role.KERNEL)
-        all_runs = all_runs[np.isin(trace.name[all_runs], trace.name[events[places]])]
-        all_runs = all_runs[np.argsort(trace.start[all_runs], kind="stable")]
-        first_runs = all_runs[np.unique(trace.name[all_runs], return_index=True)[1]]
-        is_first = np.isin(events[places], first_runs)
+        is_first = np.isin(idle.event[gaps], self._first_runs_of(name[gaps]))
         longest_later_ns = np.zeros(len(trace.names), dtype=np.int64)
-        later = places[~is_first]
-        np.maximum.at(longest_later_ns, trace.name[events[later]], unrecorded_ns[later])
-        first = places[is_first]
-        is_long = unrecorded_ns[first] >= COMPILING_NS
-        is_long &= (
-            unrecorded_ns[first] >= TIMES * longest_later_ns[trace.name[events[first]]]
-        )
-        is_long &= 2 * unrecorded_ns[first] > idle.host[:, first].sum(axis=0)
-        found: Rows = first[is_long]
-        return found
+        later = gaps[~is_first]
+        np.maximum.at(longest_later_ns, name[later], unrecorded_ns[later])
+        first = gaps[is_first]
+        first_ns = unrecorded_ns[first]
+        is_long = first_ns >= COMPILING_NS
+        is_long &= first_ns >= TIMES * longest_later_ns[name[first]]
+        is_long &= 2 * first_ns > idle.host[:, first].sum(axis=0)
+        long_gaps: Rows = first[is_long]
+        return long_gaps
+
+    def _first_runs_of(self, names: Int32s) -> Rows:
+        """The first kernel of each of these names."""
+        trace = self.trace
+        runs = trace.rows_of(Role.KERNEL)
+        runs = runs[np.isin(trace.name[runs], names)]
+        runs = runs[np.argsort(trace.start[runs], kind="stable")]
+        return runs[np.unique(trace.name[runs], return_index=True)[1]]
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
@@ -269,34 +287,33 @@ class Facts:
     def unclaimed_ns(self) -> Int64s:
         """The host parts of gaps, [Host, gaps], without data loading, recorded
         compilation and warm-up."""
-        found: Int64s = self.idle.host - self.host_under(self._claimed_by_slices)
-        return found
+        claimed_ns = self.host_under(self._claimed_by_slices)
+        unclaimed_ns: Int64s = self.idle.host - claimed_ns
+        return unclaimed_ns
 
     @cached_property
     def late(self) -> Int64s:
         """The host parts of gaps except synchronization and allocation, minus what is
         explained; see host_under."""
-        found: Int64s = (self.idle.host - self.host_under(self.explained)) * LATE[
-            :, None
-        ]
-        return found
+        left_ns = self.idle.host - self.host_under(self.explained)
+        late_ns: Int64s = left_ns * LATE[:, None]
+        return late_ns
 
     @cached_property
     def computing_ns(self) -> Int64s:
         """For how long the launching thread computed on the CPU in the host part of
         each gap, without what is explained (ns, of shape [gaps]); see cpu_compute."""
-        idle, rows = self.idle, cpu_compute_rows(self.trace)
-        found = np.zeros(len(idle), dtype=np.int64)
+        ns = np.zeros(len(self.idle), dtype=np.int64)
+        rows = cpu_compute_rows(self.trace)
         if not len(rows):
-            return found
-        for line, own, placed in self.launched(idle.called > idle.begin):
-            edges = placed(idle.begin), placed(idle.called)
+            return ns
+        for host_parts in self._host_parts(outside(self.explained)):
+            line = host_parts.line
+            parts = host_parts.parts
             computing = union(*line.bounds(line.own(rows)))
-            parts = line.parts(counted(*edges), outside(self.explained))
-            until = np.pad(computing.within(parts.start, parts.end).cumsum(), (1, 0))
-            first, last = (parts.start.searchsorted(times) for times in edges)
-            found[own] = until[last] - until[first]
-        return found
+            computing_ns = computing.within(parts.start, parts.end)
+            ns[host_parts.gaps] = host_parts.sums(computing_ns)
+        return ns
 
     @cached_property
     def computing_gaps(self) -> Flags:
@@ -304,27 +321,34 @@ class Facts:
         COMPUTES_SHARE computing on the CPU: tensors in the memory of the host stand
         between two launches."""
         least_ns = COMPUTES_SHARE * self.late.sum(axis=0)
-        found: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
-        return found
+        computes: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
+        return computes
 
     @cached_property
     def busy_cpu(self) -> Flags:
         """The gaps in which the launching thread did other work than to launch: it
         computed on the CPU, or their `late` part is longer than a sequence of ops
         takes, and not made of many small slices; without the set-up."""
-        idle, late_ns = self.idle, self.late.sum(axis=0)
-        long, slices = (
-            (late_ns > WORK_NS) & (idle.launch >= 0),
-            np.zeros(len(idle), dtype=np.int64),
-        )
-        for line, own, placed in self.launched(long):
-            edges = placed(idle.begin), placed(idle.called)
+        late_ns = self.late.sum(axis=0)
+        is_long = (late_ns > WORK_NS) & (self.idle.launch >= 0)
+        launching_takes_ns = SLICE_NS * self._slices_begun(is_long)
+        is_other_work = late_ns > launching_takes_ns
+        is_other_work |= late_ns > LONG_WORK_NS
+        is_busy: Flags = (is_long & is_other_work) | self.computing_gaps
+        return is_busy & ~self.set_up
+
+    def _slices_begun(self, which: Flags) -> Int64s:
+        """How many ops, calls and frames of the launching thread begin in the host part
+        of some gaps; shape [gaps], 0 for others."""
+        idle = self.idle
+        slices = np.zeros(len(idle), dtype=np.int64)
+        for line, gaps, placed in self.launched(which):
+            begin = placed(idle.begin)
+            end = placed(idle.called)
             for kind in (*CALLS, Host.OP, Host.PYTHON):
-                slices[own] += np.diff(
-                    line.slices(kind).start.searchsorted(edges), axis=0
-                )[0]
-        found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
-        return (found | self.computing_gaps) & ~self.set_up
+                start = line.slices(kind).start
+                slices[gaps] += start.searchsorted(end) - start.searchsorted(begin)
+        return slices
 
     @cached_property
     def is_late(self) -> bool:
@@ -340,17 +364,18 @@ class Facts:
     def set_up(self) -> Flags:
         """Without steps, the gaps before the first kernel of a device, between the
         copies and sets that prepare the work; none where a device runs no kernel."""
-        trace, events = self.trace, self.idle.event
+        trace = self.trace
+        events = self.idle.event
         kernels = trace.rows_of(Role.KERNEL)
         if len(self.spans) or not len(kernels):
             return np.zeros(len(events), dtype=np.bool_)
-        first_ns = np.full(len(trace.tracks) + 1, -FOREVER)
         device = trace.process_of_track[trace.track[kernels]]
-        first_ns[device] = FOREVER
-        np.minimum.at(first_ns, device, trace.start[kernels])
-        of_gap = trace.process_of_track[trace.track[events]]
-        found: Flags = self.idle.end <= first_ns[of_gap]
-        return found
+        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)
+        first_kernel_ns[device] = FOREVER
+        np.minimum.at(first_kernel_ns, device, trace.start[kernels])
+        device_of_gap = trace.process_of_track[trace.track[events]]
+        is_before: Flags = self.idle.end <= first_kernel_ns[device_of_gap]
+        return is_before
 
     @cached_property
     def is_profiled(self) -> bool:
@@ -406,37 +431,85 @@ class Facts:
     def waited_for(self, rows: Rows) -> Int64s:
         """How long the devices were idle under each of these rows of the threads that
         launched next (ns)."""
-        waits = np.zeros(len(rows), dtype=np.int64)
+        waited_ns = np.zeros(len(rows), dtype=np.int64)
         for line, _, placed in self.launched():
-            own = np.flatnonzero(line.tracks[self.trace.track[rows]])
-            cover = union(placed(self.idle.begin), placed(self.idle.end))
-            waits[own] = cover.within(*line.bounds(rows[own]))
-        return waits
+            of_line = np.flatnonzero(line.tracks[self.trace.track[rows]])
+            gaps = union(placed(self.idle.begin), placed(self.idle.end))
+            start, end = line.bounds(rows[of_line])
+            waited_ns[of_line] = gaps.within(start, end)
+        return waited_ns
 
 
-# of the span; from this share on, a GPU counts as waiting for launches
-CPU_BOUND = 0.10
-WORK_NS = 5_000_000
+CPU_BOUND: Final = 0.10
+"""Of the span; from this share on, a GPU counts as waiting for launches."""
+WORK_NS: Final = 5_000_000
 """A longer gap is not due to launching, unless many slices begin in it."""
-SLICE_NS = 200_000
+SLICE_NS: Final = 200_000
 """Of a gap that is due to launching: no more for each slice that begins in it."""
-LONG_WORK_NS = 50_000_000
+LONG_WORK_NS: Final = 50_000_000
 """A longer gap is not due to launching, whatever begins in it."""
-LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
+LATE: Final = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
+
+
+class HostParts(msgspec.Struct, frozen=True, eq=False):
+    """The parts of the host parts of gaps that lie in a cover, on one line of
+    threads."""
+
+    line: Threads
+    gaps: Rows
+    """Those that end with a launch from the line."""
+    parts: Cover
+    """In order; each lies in one gap, or outside of all."""
+    first: Rows
+    """The first part of each gap; shape of `gaps`."""
+    last: Rows
+    """One more than its last part."""
+
+    def sums(self, ns_of_parts: Int64s) -> Int64s:
+        """A figure of the parts, of shape [..., parts], added up for each gap; shape
+        [..., gaps]."""
+        before = ns_of_parts.cumsum(axis=-1)
+        nothing = np.zeros((*ns_of_parts.shape[:-1], 1), dtype=np.int64)
+        until = np.concatenate((nothing, before), axis=-1)
+        of_gaps: Int64s = until[..., self.last] - until[..., self.first]
+        return of_gaps
 
 
 class Idle(Gaps, frozen=True, eq=False):
     """The gaps of devices within the window, clipped to it."""
 
-    device: Int32s  # a number, in order
+    device: Int32s
+    """A number, in order."""
     reasons: Reasons
 
+    @classmethod
+    def of(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> Idle:
+        return cls(**asdict(gaps), device=device, reasons=reasons)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Idle]) -> Idle:
+        """One after the other; there may be none."""
+        if not parts:
+            nothing = NO_ROWS.astype(np.int32)
+            names = (*Gaps.__struct_fields__, "device")
+            no_columns: dict[str, Any] = dict.fromkeys(names, nothing)
+            return cls(**no_columns, reasons=(nothing.astype(np.int64),) * len(IDLE))
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, Any] = {}
+        for name in (*Gaps.__struct_fields__, "device"):
+            columns[name] = np.concatenate([getattr(part, name) for part in parts])
+        each_reason = zip(*(part.reasons for part in parts), strict=True)
+        reasons = tuple(np.concatenate(ns) for ns in each_reason)
+        return cls(**columns, reasons=reasons)
+
     def ns(self, *names: str) -> Int64s:
-        found: Int64s = np.stack(
-            [self.reasons[[*IDLE].index(name)] for name in names]
-        ).sum(axis=0)
-        return found
+        """How long each gap lasted for some reasons, by their names in IDLE (ns)."""
+        places = [[*IDLE].index(name) for name in names]
+        columns = np.stack([self.reasons[place] for place in places])
+        total_ns: Int64s = columns.sum(axis=0)
+        return total_ns
 
     @property
     def host(self) -> Int64s:

@@ -55,7 +55,8 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
         start = trace.start[rows]
         is_between = (ranges[place] == wanted) & (wanted >= 0)
         is_between &= (start > first_ns[place]) & (start < last_ns[place])
-        return rows[is_between]
+        inside: Rows = rows[is_between]
+        return inside
 
     waits = between(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
     obstacles = waits if len(waits) else between(loader_rows(trace))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,88 +27,144 @@ from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, Reach, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
-LONGEST = 100  # the number of gaps that are reported, unless all are asked for
+LONGEST: Final = 100
+"""The number of gaps that are reported, unless all are asked for."""
+
+
+class LongestGaps(msgspec.Struct, frozen=True):
+    """The longest gaps of some devices together, and the rows behind them."""
+
+    gaps: tuple[Gap, ...]
+    """The longest first."""
+    count: int
+    """How many gaps there are in all."""
+    rows: tuple[tuple[int, int], ...]
+    """Of each of `gaps` the GPU event that ends it, and the call that launched that; -1
+    for none."""
 
 
 def longest_gaps(
     lines: Sequence[Devices],
     most: int | None = LONGEST,
     window: tuple[int, int] | None = None,
-) -> tuple[tuple[Gap, ...], int, tuple[tuple[int, int], ...]]:
-    """The longest gaps of all devices together (None: all), how many there are, and of
-    each of those told the rows of the event that ends it and of that event's launch
-    (-1: none). `window`: what lies in [begin, end), in ns of the file; a gap across its
-    border counts with the part inside, as in the account."""
-    found: list[tuple[Gap, tuple[int, int]]] = []
-    number = 0
+) -> LongestGaps:
+    """The longest gaps of all devices together (None: all). `window`: what lies in
+    [begin, end), in ns of the file; a gap across its border counts with the part
+    inside, as in the account."""
+    described: list[tuple[Gap, tuple[int, int]]] = []
+    count = 0
     for line in lines:
-        gaps, why = line.idle_in(window)
-        number += len(gaps)
-        lasted, least = gaps.end - gaps.begin, 0
-        if most is not None and most < len(gaps):
-            least = np.partition(lasted, -most)[-most]
-        among = np.flatnonzero(lasted >= least)
-        which = among[np.lexsort((gaps.begin[among], -lasted[among]))][:most]
-        rows = zip(gaps.event[which].tolist(), gaps.launch[which].tolist(), strict=True)
-        found += zip(told_of(line, gaps, why, which), rows, strict=True)
-    found.sort(key=lambda one: (-one[0].dur_ns, one[0].start_ns))
-    return (
-        tuple(gap for gap, _ in found[:most]),
-        number,
-        tuple(rows for _, rows in found[:most]),
+        gaps, reasons = line.idle_in(window)
+        count += len(gaps)
+        longest = _longest_places(gaps, most)
+        events = gaps.event[longest].tolist()
+        launches = gaps.launch[longest].tolist()
+        rows = zip(events, launches, strict=True)
+        described += zip(told_of(line, gaps, reasons, longest), rows, strict=True)
+    described.sort(key=lambda gap_and_rows: _by_length(gap_and_rows[0]))
+    described = described[:most]
+    return LongestGaps(
+        gaps=tuple(gap for gap, _ in described),
+        count=count,
+        rows=tuple(rows for _, rows in described),
     )
 
 
-def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
+def _by_length(gap: Gap) -> tuple[int, int]:
+    return -gap.dur_ns, gap.start_ns
+
+
+def _longest_places(gaps: Gaps, most: int | None) -> Rows:
+    """The places of the longest gaps, the longest first, then the first."""
+    length_ns = gaps.end - gaps.begin
+    least_ns = 0
+    if most is not None and most < len(gaps):
+        least_ns = np.partition(length_ns, -most)[-most]
+    among = np.flatnonzero(length_ns >= least_ns)
+    order = np.lexsort((gaps.begin[among], -length_ns[among]))
+    return among[order][:most]
+
+
+def told_of(line: Devices, every: Gaps, reasons: Reasons, which: Rows) -> list[Gap]:
     """What is known about some of these gaps, by their places and with their
     reasons."""
-    trace, gaps = line.trace, every.only(which)
-    late = np.where(trace.start[gaps.launch] > gaps.begin, gaps.launch, -1)
-    drained = running(trace, line.threads, late, gaps.begin)
-    named = (gaps.before, gaps.event, *_explained(line, gaps), drained)
-    previous, next_, op, annotation, module, frame, drained_by = (
-        [trace.name_of(row) if row >= 0 else None for row in own.tolist()]
-        for own in named
-    )
-    reasons = np.stack([column[which] for column in why]).T.tolist()
-    columns = (
-        [
-            exact_id(line.named[number].pid)
-            for number in line.number(gaps.event).tolist()
-        ],
-        (gaps.begin - trace.begin_ns).tolist(),
-        (gaps.end - gaps.begin).tolist(),
-        [
-            {name: ns for name, ns in zip(IDLE, own, strict=True) if ns}
-            for own in reasons
-        ],
-        previous,
-        [name or "" for name in next_],
-        op,
-        annotation,
-        [name.removeprefix(MODULE_PREFIX) if name else None for name in module],
-        frame,
-        drained_by,
-    )
-    return [Gap(*fields) for fields in zip(*columns, strict=True)]
+    trace = line.trace
+    gaps = every.only(which)
+    launched_later = trace.start[gaps.launch] > gaps.begin
+    late_launch = np.where(launched_later, gaps.launch, -1)
+    drained_by = running(trace, line.threads, late_launch, gaps.begin)
+    cover = _explained(line, gaps)
+    reason_ns = np.stack([column[which] for column in reasons]).T.tolist()
+    numbers = line.number(gaps.event).tolist()
+    start_ns = (gaps.begin - trace.begin_ns).tolist()
+    dur_ns = (gaps.end - gaps.begin).tolist()
+
+    def name_of(row: np.integer) -> str | None:
+        return trace.name_of(int(row)) if row >= 0 else None
+
+    described = []
+    for place, number in enumerate(numbers):
+        reasons_of_gap = zip(IDLE, reason_ns[place], strict=True)
+        module = name_of(cover.module[place])
+        described.append(
+            Gap(
+                device=exact_id(line.named[number].pid),
+                start_ns=start_ns[place],
+                dur_ns=dur_ns[place],
+                idle={reason: ns for reason, ns in reasons_of_gap if ns},
+                previous=name_of(gaps.before[place]),
+                next=name_of(gaps.event[place]) or "",
+                op=name_of(cover.op[place]),
+                annotation=name_of(cover.annotation[place]),
+                module=module.removeprefix(MODULE_PREFIX) if module else None,
+                frame=name_of(cover.frame[place]),
+                drained_by=name_of(drained_by[place]),
+            )
+        )
+    return described
 
 
-def _explained(line: Devices, gaps: Gaps) -> Rows:
-    """The rows that covered most of the host part of gaps; for a gap without one, of
-    the launch call that was running."""
-    waits = gaps.called > gaps.begin
-    first = np.where(waits, gaps.begin, gaps.called)
-    last = np.where(waits, gaps.called, gaps.returned)
-    found = np.full((4, len(gaps)), -1, dtype=np.intp)
+class Covering(msgspec.Struct, frozen=True, eq=False):
+    """What covered most of some stretches of time: rows, -1 for none; arrays of shape
+    [stretches]."""
+
+    op: Rows
+    annotation: Rows
+    module: Rows
+    frame: Rows
+
+
+def _explained(line: Devices, gaps: Gaps) -> Covering:
+    """What covered most of the host part of gaps; for a gap without one, of the launch
+    call that was running."""
+    has_host_part = gaps.called > gaps.begin
+    begin = np.where(has_host_part, gaps.begin, gaps.called)
+    end = np.where(has_host_part, gaps.called, gaps.returned)
+    nothing = np.full(len(gaps), -1, dtype=np.intp)
+    found = Covering(
+        op=nothing,
+        annotation=nothing.copy(),
+        module=nothing.copy(),
+        frame=nothing.copy(),
+    )
     for threads, own, placed in launching(
-        line.trace, line.threads, gaps.launch, last > first
+        line.trace, line.threads, gaps.launch, end > begin
     ):
-        found[:, own] = covering(line.trace, threads, placed(first), placed(last))
+        cover = covering(line.trace, threads, placed(begin), placed(end))
+        found.op[own] = cover.op
+        found.annotation[own] = cover.annotation
+        found.module[own] = cover.module
+        found.frame[own] = cover.frame
     return found
 
 
-Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
-"""Numbers of devices or gaps, starts and ends in ns of the file."""
+class Pieces(NamedTuple):
+    """Pieces of idle time; arrays of shape [pieces], ns of the file."""
+
+    number: NDArray[np.integer]
+    """Of the device."""
+    start: Int64s
+    end: Int64s
 
 
 class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
@@ -159,104 +216,140 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
 
 def idle_times(line: Devices) -> tuple[IdleTime, ...]:
+    """The idle time of each device of a line."""
     gaps = line.gaps
-    number, numbers = line.number(gaps.event), np.arange(len(line) + 1)
-    order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
-    gap = number.searchsorted(numbers)
-    order = order[np.arange(len(order)) - gap[number] < LONGEST]
-    told, own = (
-        tuple(told_of(line, gaps, line.reasons, order)),
-        number[order].searchsorted(numbers),
-    )
+    number = line.number(gaps.event)
+    edges = np.arange(len(line) + 1)
+    first_gap = number.searchsorted(edges)
+    longest = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
+    rank = np.arange(len(longest)) - first_gap[number]
+    longest = longest[rank < LONGEST]
+    first_told = number[longest].searchsorted(edges)
+    told = tuple(told_of(line, gaps, line.reasons, longest))
     reasons = _reasons(line)
-    return tuple(
-        IdleTime(
-            device=named.pid,
-            reasons=reasons[n],
-            begin=gaps.begin[gap[n] : gap[n + 1]],
-            end=gaps.end[gap[n] : gap[n + 1]],
-            longest=order[own[n] : own[n + 1]] - gap[n],
-            told=told[own[n] : own[n + 1]],
+    idle_times = []
+    for device, named in enumerate(line.named):
+        of_gaps = slice(first_gap[device], first_gap[device + 1])
+        of_told = slice(first_told[device], first_told[device + 1])
+        idle_times.append(
+            IdleTime(
+                device=named.pid,
+                reasons=reasons[device],
+                begin=gaps.begin[of_gaps],
+                end=gaps.end[of_gaps],
+                longest=longest[of_told] - first_gap[device],
+                told=told[of_told],
+            )
         )
-        for n, named in enumerate(line.named)
-    )
+    return tuple(idle_times)
 
 
 def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
+    """The reasons of each device, in the order of IDLE."""
     trace = line.trace
-    found: list[list[Pieces]] = [[] for _ in IDLE]
+    pieces_of_reason: list[list[Pieces]] = [[] for _ in IDLE]
     for gaps in (line.lead(trace.begin_ns), line.gaps):
-        number, waits = line.number(gaps.event), gaps.called > gaps.begin
-        for reason, (which, start, end) in line.stretches(gaps).items():
-            found[reason].append((number[which], start[which], end[which]))
-        for threads, own, placed in launching(
-            line.trace, line.threads, gaps.launch, waits
-        ):
-            waiting = Cover(placed(gaps.begin), placed(gaps.called))
-            back = gaps.begin[own] - waiting.start
-            for kind, cover in enumerate(
-                (*threads.covers, outside(joined(*threads.covers)))
-            ):
-                (start, end, _), place = pieces(waiting, cover)
-                piece = number[own[place]], start + back[place], end + back[place]
-                found[HOST + kind].append(piece)
-    found[AFTER].append(
-        (np.arange(len(line)), line.end_ns, np.full(len(line), trace.end_ns))
-    )
+        number = line.number(gaps.event)
+        for reason, stretch in line.stretches(gaps).items():
+            which = stretch.holds
+            pieces_of_reason[reason].append(
+                Pieces(number[which], stretch.begin[which], stretch.end[which])
+            )
+        for kind, found in _host_pieces(line, gaps):
+            pieces_of_reason[HOST + kind].append(found)
+    ends = np.full(len(line), trace.end_ns)
+    pieces_of_reason[AFTER].append(Pieces(np.arange(len(line)), line.end_ns, ends))
     reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
-    for name, those in zip(IDLE, found, strict=True):
-        for n, times in _of_each(name, those):
-            reasons[n].append(times)
-    return [tuple(own) for own in reasons]
+    for name, found_pieces in zip(IDLE, pieces_of_reason, strict=True):
+        for device, times in _of_each(name, found_pieces):
+            reasons[device].append(times)
+    return [tuple(of_device) for of_device in reasons]
 
 
-def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
+def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
+    """The pieces of the host parts of gaps, by the Host of what the thread did."""
+    number = line.number(gaps.event)
+    has_host_part = gaps.called > gaps.begin
+    for threads, own, placed in launching(
+        line.trace, line.threads, gaps.launch, has_host_part
+    ):
+        waiting = Cover(placed(gaps.begin), placed(gaps.called))
+        to_file_ns = gaps.begin[own] - waiting.start
+        unrecorded = outside(joined(*threads.covers))
+        for kind, cover in enumerate((*threads.covers, unrecorded)):
+            inside, gap = pieces(waiting, cover)
+            yield (
+                kind,
+                Pieces(
+                    number=number[own[gap]],
+                    start=inside.start + to_file_ns[gap],
+                    end=inside.end + to_file_ns[gap],
+                ),
+            )
+
+
+def _of_each(name: str, every: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
     """Stretches from pieces in any order, for each device that has any; adjacent pieces
     become one."""
-    if not found:
+    if not every:
         return
-    number, start, end = (np.concatenate(column) for column in zip(*found, strict=True))
+    number = np.concatenate([part.number for part in every])
+    start = np.concatenate([part.start for part in every])
+    end = np.concatenate([part.end for part in every])
     order = np.lexsort((start, number))
     order = order[(start < end)[order]]
-    number, start, end = number[order], start[order], end[order]
-    new = (start[1:] != end[:-1]) | (number[1:] != number[:-1])
-    first, last = np.append(True, new)[: len(start)], np.append(new, True)[: len(start)]
-    number, start, end = number[first], start[first], end[last]
-    lasted = end - start
-    for a, b in pairwise(
-        np.flatnonzero(np.diff(number, prepend=-1, append=-1)).tolist()
-    ):
-        before = np.concatenate(([0], np.cumsum(lasted[a:b])))
-        yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)
+    number = number[order]
+    start = start[order]
+    end = end[order]
+    is_apart = (start[1:] != end[:-1]) | (number[1:] != number[:-1])
+    is_first = np.append(True, is_apart)[: len(start)]
+    is_last = np.append(is_apart, True)[: len(start)]
+    number = number[is_first]
+    start = start[is_first]
+    end = end[is_last]
+    edges = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+    for first, last in pairwise(edges.tolist()):
+        own = slice(first, last)
+        before = np.concatenate(([0], np.cumsum((end - start)[own])))
+        yield (
+            int(number[first]),
+            ReasonTimes(name=name, start=start[own], end=end[own], before=before),
+        )
 
 
-LEAST = 10  # a name that covers less than 1 / LEAST of a stretch says nothing about it
+SHARES_OF_A_STRETCH: Final = 10
+"""A name that covers less than a tenth of a stretch says nothing about it."""
+MAX_DEPTH: Final = 2000
+"""How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
-# how many slices around one moment are examined; Python itself allows 1,000 frames
-DEEPEST = 2000
 
-
-def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:
+def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
     """The op, the annotation, the module and the frame that covered most of each
-    stretch [begin, end) of a line of time (ns): rows of shape [4, stretches], -1 for
-    none."""
-    kinds = (Host.OP, Host.ANNOTATION, Host.PYTHON)
-    *others, frames = (line.slices(kind).touching(begin, end) for kind in kinds)
-    calls = trace.matching(frames.rows, is_module)
-    every = (*others, frames.only(calls), frames.only(~calls))
-    return np.stack([most_of(trace, slices, begin, end) for slices in every])
+    stretch [begin, end) of a line of time (ns)."""
+
+    def touching(kind: Host) -> Slices:
+        return line.slices(kind).touching(begin, end)
+
+    frames = touching(Host.PYTHON)
+    are_modules = trace.matching(frames.rows, is_module)
+    return Covering(
+        op=most_of(trace, touching(Host.OP), begin, end),
+        annotation=most_of(trace, touching(Host.ANNOTATION), begin, end),
+        module=most_of(trace, frames.only(are_modules), begin, end),
+        frame=most_of(trace, frames.only(~are_modules), begin, end),
+    )
 
 
 def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """The row that covered most of each stretch, -1 for none; shape of `begin`."""
-    found = np.full(len(begin), -1, dtype=np.intp)
+    rows = np.full(len(begin), -1, dtype=np.intp)
     if len(slices.rows) and len(begin):
-        found[:] = _more_than_half(slices, begin, end)
-        rest = np.flatnonzero(found < 0)
+        rows[:] = _more_than_half(slices, begin, end)
+        rest = np.flatnonzero(rows < 0)
         if len(rest):
-            few = slices.touching(begin[rest], end[rest])
-            found[rest] = _longest_name(trace, few, begin[rest], end[rest])
-    return found
+            touching = slices.touching(begin[rest], end[rest])
+            rows[rest] = _longest_name(trace, touching, begin[rest], end[rest])
+    return rows
 
 
 def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
@@ -264,11 +357,11 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     middle = begin + (end - begin) // 2
     reach = Reach(slices.end)
     place = reach.last(slices.start.searchsorted(middle, side="right") - 1, middle)
-    for _ in range(DEEPEST):
-        inside = np.minimum(slices.end[place], end) - np.maximum(
-            slices.start[place], begin
-        )
-        short = np.flatnonzero((place >= 0) & (2 * inside <= end - begin))
+    for _ in range(MAX_DEPTH):
+        inside_end = np.minimum(slices.end[place], end)
+        inside_ns = inside_end - np.maximum(slices.start[place], begin)
+        is_short = (place >= 0) & (2 * inside_ns <= end - begin)
+        short = np.flatnonzero(is_short)
         if not len(short):
             return np.append(slices.rows, -1)[place]
         place[short] = reach.last(place[short] - 1, middle[short])
@@ -279,25 +372,26 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """By the time for which slices of one name are the innermost ones of each
     stretch."""
-    found = np.full(len(begin), -1, dtype=np.intp)
+    rows = np.full(len(begin), -1, dtype=np.intp)
     if not len(slices.rows):
-        return found
+        return rows
     parts = slices.parts()
     inside, stretch = pieces(Cover(begin, end), Cover(parts.start, parts.end))
     row = parts.rows[parts.end.searchsorted(inside.start, side="right")]
-    order = np.lexsort((trace.name[row], stretch))
-    stretch, row, start, ns = (
-        column[order]
-        for column in (stretch, row, inside.start, inside.end - inside.start)
-    )
-    new = (np.diff(stretch) != 0) | (np.diff(trace.name[row]) != 0)
-    first = np.concatenate(([0], np.flatnonzero(new) + 1))[: len(row)]
+    by_name = np.lexsort((trace.name[row], stretch))
+    stretch = stretch[by_name]
+    row = row[by_name]
+    start = inside.start[by_name]
+    ns = (inside.end - inside.start)[by_name]
+    is_other_name = (np.diff(stretch) != 0) | (np.diff(trace.name[row]) != 0)
+    first = np.concatenate(([0], np.flatnonzero(is_other_name) + 1))[: len(row)]
     if not len(first):
-        return found
-    total = np.add.reduceat(ns, first)
-    enough = LEAST * total >= (end - begin)[stretch[first]]
-    first, total = first[enough], total[enough]
+        return rows
+    total_ns = np.add.reduceat(ns, first)
+    length_ns = (end - begin)[stretch[first]]
+    is_enough = SHARES_OF_A_STRETCH * total_ns >= length_ns
+    first = first[is_enough]
     # The largest, and the first of those, is assigned last.
-    by_size = np.lexsort((-start[first], total))
-    found[stretch[first][by_size]] = row[first][by_size]
-    return found
+    by_size = np.lexsort((-start[first], total_ns[is_enough]))
+    rows[stretch[first][by_size]] = row[first][by_size]
+    return rows

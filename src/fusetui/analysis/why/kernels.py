@@ -2,7 +2,7 @@
 beside it, and how fast it could be at most.
 
 A kernel's bound is the longer of FLOP / attainable rate and bytes / attainable
-bandwidth, and never below SHORTEST. What is at stake is its effective duration minus
+bandwidth, and never below MIN_BOUND_NS. What is at stake is its effective duration minus
 that bound: an estimate, because an attainable rate is measured or assumed, and some
 kernels exceed it. Only with the full rates of the data sheet is the sum the most that
 better kernels could save. It says nothing about idle time.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from fusetui.text.patterns import LONGEST_NAME
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
@@ -46,46 +46,63 @@ from fusetui.trace.program.origin import Credit, Origins, origins
 def by_text(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
 ) -> dict[str, tuple[int, int]]:
-    """How many rows have a name that is said like this, and their exact sum (ns)."""
-    counts = np.bincount(trace.name[rows])
-    found: dict[str, tuple[int, int]] = {}
-    totals = summed(trace.name[rows], ns, len(counts))
+    """How many rows have a name with this text, and their exact sum (ns)."""
+    numbers = trace.name[rows]
+    counts = np.bincount(numbers)
+    ns_of_name = summed(numbers, ns, len(counts))
+    totals: dict[str, tuple[int, int]] = {}
     for number in np.flatnonzero(counts).tolist():
-        said = text(trace.names[number])
-        before = found.get(said, (0, 0))
-        found[said] = before[0] + int(counts[number]), before[1] + int(totals[number])
-    return found
+        key = text(trace.names[number])
+        count_before, ns_before = totals.get(key, (0, 0))
+        totals[key] = (
+            count_before + int(counts[number]),
+            ns_before + int(ns_of_name[number]),
+        )
+    return totals
 
 
-MOST_ROWS = 5  # rows of evidence for one finding
+MAX_ROWS: Final = 5
+"""Rows of evidence for one finding."""
 
 
 def the_most(
     rows: NDArray[np.integer], ns: Int64s, among: int = 1000
 ) -> tuple[int, ...]:
-    """The rows with the most time, each once; -1 means none."""
-    few = (
-        np.flatnonzero(ns >= np.partition(ns, -among)[-among])
-        if among < len(ns)
-        else slice(None)
-    )
-    found = rows[few][np.argsort(-ns[few], kind="stable")]
-    most = tuple(dict.fromkeys(found[found >= 0].tolist()))[:MOST_ROWS]
-    enough = len(most) == MOST_ROWS or among >= len(ns)
-    return most if enough else the_most(rows, ns, len(ns))
+    """The rows with the most time, each once; -1 means none. `among`: so many entries
+    with the most time are looked at, or all if these are too few rows."""
+    is_part = among < len(ns)
+    if is_part:
+        least_ns = np.partition(ns, -among)[-among]
+        longest = np.flatnonzero(ns >= least_ns)
+        longest = longest[np.argsort(-ns[longest], kind="stable")]
+    else:
+        longest = np.argsort(-ns, kind="stable")
+    found = rows[longest]
+    heaviest = tuple(dict.fromkeys(found[found >= 0].tolist()))[:MAX_ROWS]
+    if is_part and len(heaviest) < MAX_ROWS:
+        return the_most(rows, ns, len(ns))
+    return heaviest
 
 
-SHORTEST = 2_000  # no kernel is expected to take fewer nanoseconds than this
+MIN_BOUND_NS: Final = 2_000
+"""No kernel is expected to take fewer nanoseconds than this."""
 
 
 class Bounds(NamedTuple):
-    bound_ns: Int64s  # -1: not known
-    at_stake_ns: Int64s  # 0 where the bound is not known
-    least_ns: Int64s  # by the data sheet; -1: not known
+    """How fast kernels could be at most; arrays of shape [rows]."""
+
+    bound_ns: Int64s
+    """-1: not known."""
+    at_stake_ns: Int64s
+    """0 where the bound is not known."""
+    least_ns: Int64s
+    """By the data sheet; -1: not known."""
     assumed: Flags
+    """Whether the attainable rate is assumed."""
 
 
-MANY_SMS = 1 << 20  # more is no number of multiprocessors
+MAX_SMS: Final = 1 << 20
+"""More is no number of multiprocessors."""
 
 
 class Kernels:
@@ -95,14 +112,16 @@ class Kernels:
         """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their
         order, or some of them. The part of an event outside that time does not
         count."""
-        self.trace, self.rows = trace, rows
+        self.trace = trace
+        self.rows = rows
         self.start = np.maximum(trace.start[rows], begin_ns)
         self.end = np.minimum(trace.end[rows], end_ns)
-        # neither a copy nor a set
         self.is_kernel: Flags = trace.role[rows] == Role.KERNEL
-        # a number per stream of a device
+        """Neither a copy nor a set."""
         self.stream = trace.thread_of_track[trace.track[rows]]
-        self.device = trace.process_of_track[trace.track[rows]]  # a number per device
+        """A number for each stream of a device."""
+        self.device = trace.process_of_track[trace.track[rows]]
+        """A number for each device."""
         self.devices: list[int] = np.flatnonzero(np.bincount(self.device)).tolist()
         self._name = trace.name[rows]
         self._names: list[int] = np.flatnonzero(np.bincount(self._name)).tolist()
@@ -117,18 +136,20 @@ class Kernels:
         return passes[self._name] & self.is_kernel
 
     def under(self, names: frozenset[str]) -> Flags:
+        """Which were launched by an op with one of these names."""
         op = self.trace.op[self.rows]
         return (op >= 0) & self.trace.named(names.__contains__)[self.trace.name[op]]
 
     @cached_property
     def effective_ns(self) -> Int64s:
         """See questions.effective."""
-        whole = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
-        begin = np.maximum(self.start, self.trace.end[self.rows] - whole)
-        found: Int64s = np.maximum(self.end - begin, 0)
-        return found
+        whole_ns = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
+        begin = np.maximum(self.start, self.trace.end[self.rows] - whole_ns)
+        inside_ns: Int64s = np.maximum(self.end - begin, 0)
+        return inside_ns
 
     def ns(self, which: Flags | Rows) -> int:
+        """The effective time of some of them."""
         return int(self.effective_ns[which].sum())
 
     @cached_property
@@ -142,18 +163,22 @@ class Kernels:
     def family_ns(self) -> dict[str, int]:
         """How long the kernels of each family took, effectively; "" is that of unknown
         names."""
-        rows, ns = self.rows[self.is_kernel], self.effective_ns[self.is_kernel]
-        found = by_text(
-            self.trace, rows, ns, lambda name: getattr(decode(name), "family", "")
-        )
-        return {name: ns for name, (_, ns) in found.items() if ns}
+
+        def family(name: str) -> str:
+            kernel = decode(name)
+            return kernel.family if kernel else ""
+
+        rows = self.rows[self.is_kernel]
+        ns = self.effective_ns[self.is_kernel]
+        totals = by_text(self.trace, rows, ns, family)
+        return {name: family_ns for name, (_, family_ns) in totals.items() if family_ns}
 
     @cached_property
     def _place(self) -> NDArray[np.int32]:
         """The place of each among the rows of the jobs, -1 for none."""
-        found = np.full(len(self.trace), -1, dtype=np.int32)
-        found[self.jobs.rows] = np.arange(len(self.jobs.rows))
-        return found[self.rows]
+        place_of_row = np.full(len(self.trace), -1, dtype=np.int32)
+        place_of_row[self.jobs.rows] = np.arange(len(self.jobs.rows))
+        return place_of_row[self.rows]
 
     def _of(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
         """The values of the rows of the jobs for these, in their order."""
@@ -195,38 +220,38 @@ class Kernels:
     @cached_property
     def bounded(self) -> Bounds:
         """The bounds of these rows; unknown for what is not a kernel."""
-        known, near = self.jobs, share_known(self.trace, self.jobs)
-        compute = known.of_each(lambda job: job.attainable.compute_ns)
-        memory = known.of_each(lambda job: job.attainable.memory_ns)
-        bound = np.fmax(np.fmax(compute, memory), SHORTEST)
-        least = np.nan_to_num(known.of_each(lambda job: job.limits.least_ns))
-        bound_ns, least_ns = (
-            self._of(np.where(near, ns, -1).astype(np.int64), -1)
-            for ns in (np.rint(bound), np.floor(least))
-        )
+        jobs = self.jobs
+        is_known = share_known(self.trace, jobs)
+        compute_ns = jobs.of_each(lambda job: job.attainable.compute_ns)
+        memory_ns = jobs.of_each(lambda job: job.attainable.memory_ns)
+        least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
+        is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
+        attainable_ns = np.fmax(np.fmax(compute_ns, memory_ns), MIN_BOUND_NS)
+
+        def of_rows(ns: Floats) -> Int64s:
+            known_ns = np.where(is_known, ns, -1).astype(np.int64)
+            return self._of(known_ns, -1)
+
+        bound_ns = of_rows(np.rint(attainable_ns))
+        beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
         return Bounds(
             bound_ns=bound_ns,
-            at_stake_ns=np.where(
-                bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0
-            ),
-            least_ns=least_ns,
-            assumed=self._of(
-                near & (known.of_each(lambda job: float(job.assumed)) == 1), False
-            ),
+            at_stake_ns=np.where(bound_ns >= 0, beyond_bound_ns, 0),
+            least_ns=of_rows(np.floor(least_ns)),
+            assumed=self._of(is_known & is_assumed, False),
         )
 
     @cached_property
     def ceiling(self) -> Ceiling:
-        known, spared = (
-            self.bounded.bound_ns >= 0,
-            self.effective_ns - self.bounded.least_ns,
-        )
+        """What better kernels could save."""
+        is_known = self.bounded.bound_ns >= 0
+        beyond_least_ns = np.maximum(self.effective_ns - self.bounded.least_ns, 0)
         return Ceiling(
-            known_ns=self.ns(known),
-            unknown_ns=self.ns(self.is_kernel & ~known),
+            known_ns=self.ns(is_known),
+            unknown_ns=self.ns(self.is_kernel & ~is_known),
             at_stake_ns=int(self.bounded.at_stake_ns.sum()),
-            assumed_ns=self.ns(known & self.bounded.assumed),
-            at_most_ns=int(np.maximum(spared, 0)[known].sum()),
+            assumed_ns=self.ns(is_known & self.bounded.assumed),
+            at_most_ns=int(beyond_least_ns[is_known].sum()),
         )
 
     @cached_property
@@ -241,8 +266,8 @@ class Kernels:
     @cached_property
     def inputs(self) -> Arguments:
         """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
-        found = self.jobs.inputs
-        return Arguments(self._of(found.number, -1), found.texts)
+        inputs = self.jobs.inputs
+        return Arguments(self._of(inputs.number, -1), inputs.texts)
 
     @cached_property
     def blocks(self) -> Int64s:
@@ -253,12 +278,13 @@ class Kernels:
     def sms(self) -> Int64s:
         """How many multiprocessors (compute units) the device of each has, 0 if
         unknown."""
-        known = device_properties(self.trace)
-        counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
-        table = np.array(
-            [n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0]
-        )
-        return table[self.trace.track[self.rows]]
+        properties = device_properties(self.trace)
+        sms_of_track = []
+        for track in self.trace.tracks:
+            sms = properties.get(track.pid, {}).get("numSms")
+            is_number = type(sms) is int and sms < MAX_SMS
+            sms_of_track.append(sms if is_number else 0)
+        return np.array(sms_of_track or [0])[self.trace.track[self.rows]]
 
     def of_jobs(
         self, value: Callable[[KernelJob], float | None]
@@ -269,9 +295,9 @@ class Kernels:
     @cached_property
     def peak(self) -> Peak | None:
         """The peak of the device, if all devices are the same and known."""
-        peaks = [found.peak for found in peaks_of_devices(self.trace)]
-        alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
-        return peaks[0] if alike else None
+        peaks = [device.peak for device in peaks_of_devices(self.trace)]
+        are_alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
+        return peaks[0] if are_alike else None
 
     @cached_property
     def tried(self) -> Flags:
@@ -280,42 +306,43 @@ class Kernels:
         tries = once(self.trace, tried_launches)
         if not len(tries):
             return np.zeros(len(self.rows), dtype=np.bool_)
-        found: Flags = np.isin(self.trace.launch[self.rows], tries)
-        return found
+        are_tried: Flags = np.isin(self.trace.launch[self.rows], tries)
+        return are_tried
 
     def cover(self, which: Flags, device: int) -> Cover:
-        own = which & (self.device == device)
-        return union(self.start[own], self.end[own])
+        """When any of some kernels runs on a device."""
+        on_device = which & (self.device == device)
+        return union(self.start[on_device], self.end[on_device])
 
     def during(self, others: Flags) -> Int64s:
         """For how long any of the others runs on the same device while each runs."""
-        found = np.zeros(len(self.rows), dtype=np.int64)
+        beside_ns = np.zeros(len(self.rows), dtype=np.int64)
         for device in self.devices:
-            own, cover = self.device == device, self.cover(others, device)
-            found[own] = cover.within(self.start[own], self.end[own])
-        return found
+            own = self.device == device
+            cover = self.cover(others, device)
+            beside_ns[own] = cover.within(self.start[own], self.end[own])
+        return beside_ns
 
     @cached_property
     def alone(self) -> Flags:
         """Whether nothing else runs on the device at the same time."""
-        found = np.zeros(len(self.rows), dtype=np.bool_)
-        start, end = self.start, self.end
+        is_alone = np.zeros(len(self.rows), dtype=np.bool_)
         for device in self.devices:
             own = np.flatnonzero(self.device == device)
-            order = own[np.argsort(start[own], kind="stable")]
-            latest = np.maximum.accumulate(end[order])
-            before = np.concatenate(([True], latest[:-1] <= start[order][1:]))
-            after = np.concatenate((end[order][:-1] <= start[order][1:], [True]))
-            found[order] = before & after
-        return found
+            own = own[np.argsort(self.start[own], kind="stable")]
+            latest_end = np.maximum.accumulate(self.end[own])
+            next_start = self.start[own][1:]
+            none_before = np.append(True, latest_end[:-1] <= next_start)
+            none_after = np.append(self.end[own][:-1] <= next_start, True)
+            is_alone[own] = none_before & none_after
+        return is_alone
 
     def mainly(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
         """The name with most of this time among these, in short, and those that have
         it."""
-        name = int(np.bincount(self._name[which], ns[which]).argmax())
-        return printable(short_name(self.trace.names[name])), which & (
-            self._name == name
-        )
+        number = int(np.bincount(self._name[which], ns[which]).argmax())
+        name = printable(short_name(self.trace.names[number]))
+        return name, which & (self._name == number)
 
     def without(self, which: Flags | Rows) -> Shorter:
         """They take no time."""

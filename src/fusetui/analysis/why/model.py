@@ -164,9 +164,10 @@ NEGLIGIBLE_SHARE = 0.005
 """Of the span, or of the steps together where those are shorter. A finding with a
 smaller upper bound is negligible: it comes last, and only where all findings are asked
 for."""
-NOTHING = 2000  # a smaller part of the time is worth nothing
-# from this share on that is not understood, an answer by a replay begins with that
-DOUBTFUL = 0.05
+NOTHING: Final = 2000
+"""A gain of less than 1 / NOTHING of the time is none."""
+DOUBTFUL: Final = 0.05
+"""From this share on that is not understood, an answer by a replay begins with that."""
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):
@@ -307,58 +308,68 @@ class Why(WhyDocument, frozen=True, kw_only=True):
     # of each finding, what would be done about it
     wanted: tuple[Wanted | None, ...] = ()
     left_out: int = 0  # first steps of which rules about kernels do not speak
-    # what was not recorded, and what records it: see recorded.py
+    # what was not recorded, and what records it: see needs.py
     lacks: dict[str, str] = {}
 
 
-def considerable(found: Why) -> tuple[Finding, ...]:
+def considerable(why: Why) -> tuple[Finding, ...]:
     """The findings that are not negligible, which come first."""
-    return tuple(one for one in found.findings if not one.negligible)
+    return tuple(finding for finding in why.findings if not finding.negligible)
 
 
-def negligible(found: Why) -> tuple[Finding, ...]:
+def negligible(why: Why) -> tuple[Finding, ...]:
     """The findings below the floor, which come last."""
-    return tuple(one for one in found.findings if one.negligible)
+    return tuple(finding for finding in why.findings if finding.negligible)
 
 
-CLASSES = ("compute", "exposed_comm", "exposed_copy", "idle")
+CLASSES: Final = ("compute", "exposed_comm", "exposed_copy", "idle")
+"""The classes of the account, which add up to the span."""
 
 
-def steps_tell(found: Why) -> bool:
+def steps_tell(why: Why) -> bool:
     """Whether the steps, by time, hold at least half of the work of the devices. A step
     that only launches work that runs after it says nothing about the GPU."""
-    if found.about or not found.steps:
+    if why.about or not why.steps:
         return False
-    whole = sum(one.busy_ns for one in found.devices)
-    inside = sum(one.busy_ns for step in found.steps for one in step.devices)
-    return 0 < whole <= 2 * inside
+    all_ns = sum(device.busy_ns for device in why.devices)
+    in_steps_ns = 0
+    for step in why.steps:
+        in_steps_ns += sum(device.busy_ns for device in step.devices)
+    return 0 < all_ns <= 2 * in_steps_ns
 
 
 def median_step(steps: Sequence[StepAccount]) -> StepAccount:
     """The working step of median length, the shorter one of the middle two; of at least
     one."""
-    ordered = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
-    return ordered[(len(ordered) - 1) // 2]
+    by_length = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
+    return by_length[(len(by_length) - 1) // 2]
 
 
 def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
     """The steps in which a device ran, or all if none did: recording often ends early
     in a step."""
-    return [step for step in steps if any(one.busy_ns for one in step.devices)] or steps
+    busy_steps = [
+        step for step in steps if any(device.busy_ns for device in step.devices)
+    ]
+    return busy_steps or steps
+
+
+_SUMMED: Final = ("span", *CLASSES, "hidden_comm", "hidden_copy")
 
 
 def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
     """Classes, what is hidden, and the reasons of idle time by name, summed over
     devices; ns."""
-    found: Counter[str] = Counter()
-    for one in devices:
-        for name in ("span", *CLASSES, "hidden_comm", "hidden_copy"):
-            found[name] += getattr(one, f"{name}_ns")
-        found.update(one.idle)
-    return found
+    total_ns: Counter[str] = Counter()
+    for device in devices:
+        for name in _SUMMED:
+            total_ns[name] += getattr(device, f"{name}_ns")
+        total_ns.update(device.idle)
+    return total_ns
 
 
-LOADER, COMPILER = "data_loading", "compilation"
+LOADER: Final = "data_loading"
+COMPILER: Final = "compilation"
 """What a thread that launches does instead, by the rules data-loading and
 recompilation."""
 
@@ -375,42 +386,112 @@ class IdleReason(msgspec.Struct, frozen=True):
     meanwhile: str = ""  # of a rank that others waited for; "" is not told
 
 
-_REASONS = """\
-unlinked: ? | launch not recorded | for an unknown reason | the launch of the next kernel was
-    not recorded | for a reason that was not recorded
-graph: g | in a graph | between graph nodes | between the nodes of a graph | between the nodes of
-    a graph
-host_sync: s | sync | in synchronization | not launched yet: the thread waited for the GPU |
-    while the thread that launches waited for the GPU | the GPU was idle while the launching
-    thread waited in a synchronization
-host_alloc: m | allocation | in allocations | not launched yet: memory was allocated or freed |
-    while the thread that launches allocated or freed memory | the GPU was idle while memory was
-    allocated
-host_call: r | runtime call | in runtime calls | not launched yet: other runtime calls | while
-    the thread that launches was in other runtime calls | the GPU was idle during runtime calls
-host_op: o | CPU op | in CPU ops | not launched yet: CPU ops ran | while the thread that
-    launches ran CPU ops | the GPU was idle while ops ran on the CPU
-host_python: p | Python | in Python | not launched yet: Python ran | while the thread that
-    launches ran Python | the GPU was idle while Python ran
-host_annotation: a | annotation | in annotations | not launched yet: inside an annotation |
-    while the thread that launches was inside an annotation | the GPU was idle in annotated code
-host_nothing: n | nothing recorded | with nothing recorded | not launched yet: nothing was
-    recorded | while nothing was recorded of the thread that launches | the GPU was idle and
-    nothing was recorded on the launching thread
-launch_call: c | launch call | in launch calls | the launch call was running | while a launch
-    call was running | the GPU was idle during launch calls
-launch_latency: l | launch latency | in launch latency | the usual delay from launch to start |
-    between a launch and its start, as is usual
-queued: q | queued | although work was queued | launched, but not started yet | although the
-    next event was launched already | the GPU was idle though work had been launched
-after: e | after the last event | after the last event | after the last GPU event | after the
-    last GPU event
-"""
-# unlinked: what launched the event that ends the gap is unknown. graph: its call
-# launched earlier events too. host_*: not launched yet; what the launching thread was
-# doing, in the order of Host. queued: launched, but not started. after: only in steps
-# and windows.
-
-_each = (one.partition(": ") for one in _REASONS.replace("\n    ", " ").splitlines())
-IDLE: Final = {key: IdleReason(*told.split(" | ")) for key, _, told in _each}
-"""Every ns of idle time has one of these reasons."""
+IDLE: Final[dict[str, IdleReason]] = {
+    # What launched the event that ends the gap is unknown.
+    "unlinked": IdleReason(
+        letter="?",
+        short="launch not recorded",
+        where="for an unknown reason",
+        sentence="the launch of the next kernel was not recorded",
+        while_="for a reason that was not recorded",
+    ),
+    # Its call launched earlier events too.
+    "graph": IdleReason(
+        letter="g",
+        short="in a graph",
+        where="between graph nodes",
+        sentence="between the nodes of a graph",
+        while_="between the nodes of a graph",
+    ),
+    # From here on to host_nothing, not launched yet: what the launching thread was
+    # doing, in the order of Host.
+    "host_sync": IdleReason(
+        letter="s",
+        short="sync",
+        where="in synchronization",
+        sentence="not launched yet: the thread waited for the GPU",
+        while_="while the thread that launches waited for the GPU",
+        meanwhile="the GPU was idle while the launching thread waited in a synchronization",
+    ),
+    "host_alloc": IdleReason(
+        letter="m",
+        short="allocation",
+        where="in allocations",
+        sentence="not launched yet: memory was allocated or freed",
+        while_="while the thread that launches allocated or freed memory",
+        meanwhile="the GPU was idle while memory was allocated",
+    ),
+    "host_call": IdleReason(
+        letter="r",
+        short="runtime call",
+        where="in runtime calls",
+        sentence="not launched yet: other runtime calls",
+        while_="while the thread that launches was in other runtime calls",
+        meanwhile="the GPU was idle during runtime calls",
+    ),
+    "host_op": IdleReason(
+        letter="o",
+        short="CPU op",
+        where="in CPU ops",
+        sentence="not launched yet: CPU ops ran",
+        while_="while the thread that launches ran CPU ops",
+        meanwhile="the GPU was idle while ops ran on the CPU",
+    ),
+    "host_python": IdleReason(
+        letter="p",
+        short="Python",
+        where="in Python",
+        sentence="not launched yet: Python ran",
+        while_="while the thread that launches ran Python",
+        meanwhile="the GPU was idle while Python ran",
+    ),
+    "host_annotation": IdleReason(
+        letter="a",
+        short="annotation",
+        where="in annotations",
+        sentence="not launched yet: inside an annotation",
+        while_="while the thread that launches was inside an annotation",
+        meanwhile="the GPU was idle in annotated code",
+    ),
+    "host_nothing": IdleReason(
+        letter="n",
+        short="nothing recorded",
+        where="with nothing recorded",
+        sentence="not launched yet: nothing was recorded",
+        while_="while nothing was recorded of the thread that launches",
+        meanwhile="the GPU was idle and nothing was recorded on the launching thread",
+    ),
+    "launch_call": IdleReason(
+        letter="c",
+        short="launch call",
+        where="in launch calls",
+        sentence="the launch call was running",
+        while_="while a launch call was running",
+        meanwhile="the GPU was idle during launch calls",
+    ),
+    "launch_latency": IdleReason(
+        letter="l",
+        short="launch latency",
+        where="in launch latency",
+        sentence="the usual delay from launch to start",
+        while_="between a launch and its start, as is usual",
+    ),
+    # Launched, but not started.
+    "queued": IdleReason(
+        letter="q",
+        short="queued",
+        where="although work was queued",
+        sentence="launched, but not started yet",
+        while_="although the next event was launched already",
+        meanwhile="the GPU was idle though work had been launched",
+    ),
+    # Only in steps and windows.
+    "after": IdleReason(
+        letter="e",
+        short="after the last event",
+        where="after the last event",
+        sentence="after the last GPU event",
+        while_="after the last GPU event",
+    ),
+}
+"""Every ns of idle time has one of these reasons, by its name in JSON."""

@@ -5,6 +5,7 @@ Also how rules ask one another, and how they write shares.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -25,11 +26,13 @@ class CannotTell(Exception):  # noqa: N818
     """A rule lacks what it needs: what was not recorded, and what records it."""
 
 
-NOTHING_RECORDS = ""
+NOTHING_RECORDS: Final = ""
 """What records a thing that comes with GPU events, which are there: no option does."""
-MANY = 100  # rules
-LEAST_SHARE = 0.02  # of the span; less is not worth a look
-LEAST_OF_BUSY = 0.05
+MAX_RULES: Final = 100
+"""More than there are."""
+LEAST_SHARE: Final = 0.02
+"""Of the span; less is not worth a look."""
+LEAST_OF_BUSY: Final = 0.05
 """Of the time in which the device is busy: a finding about its kernels is worth a look
 from there on too, however idle the span is."""
 
@@ -82,20 +85,20 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return msgspec.structs.replace(self, id=id_, needs=needs, find=find)
 
 
-@memo(MANY)
+@memo(MAX_RULES)
 def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]:
     """What a rule says, which other rules may ask too, and what it lacks."""
-    found = list[Claim]()
+    claims: list[Claim] = []
     try:
         if not (rule.without_gpu or len(facts.gpu_rows)):
             raise CannotTell("GPU events", "ProfilerActivity.CUDA")
         if rule.by_launches and not facts.has_launches:
             raise CannotTell("launch calls", NOTHING_RECORDS)
         for claim in rule.find(facts):
-            found.append(claim)
+            claims.append(claim)
     except CannotTell as lack:
-        return found, lack
-    return found, None
+        return claims, lack
+    return claims, None
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
@@ -106,23 +109,24 @@ def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
 
 def claimed_by(facts: Facts, *rules: Rule) -> Flags:
     """The kernels that findings of these rules are about."""
-    found = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
+    claimed = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
     for rule in rules:
         for claim in claims_of(facts, rule)[0]:
             if claim.kernels is not None and is_finding(facts, rule, claim):
-                found |= claim.kernels
-    return found
+                claimed |= claim.kernels
+    return claimed
 
 
 def of_span(facts: Facts, ns: int) -> str:
     """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or
     what it is called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
-    whole = (
-        f"the span{'s' if gpus > 1 else ''}" if facts.window is None else facts.called
-    )
-    of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
-    return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
+    time = facts.called
+    if facts.window is None:
+        time = "the spans" if gpus > 1 else "the span"
+    if gpus > 1:
+        time += f" of {count(gpus)} GPUs"
+    return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {time})"
 
 
 def of_recording(facts: Facts, ns: int) -> str:
@@ -137,10 +141,11 @@ def of_recording(facts: Facts, ns: int) -> str:
 def of_work(facts: Facts, ns: int) -> str:
     """The same for the time of kernels; where the GPU is mostly idle, their share of
     its busy time too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
-    text, busy = of_span(facts, ns), facts.kernels.busy_ns
-    if 2 * busy >= facts.span_ns:
+    text = of_span(facts, ns)
+    busy_ns = facts.kernels.busy_ns
+    if 2 * busy_ns >= facts.span_ns:
         return text
-    return f"{text.removesuffix(')')}, {percent(ns, busy)} of the busy time)"
+    return f"{text.removesuffix(')')}, {percent(ns, busy_ns)} of the busy time)"
 
 
 def subject(number: int, noun: str, verb: str, of: str = "") -> str:
@@ -153,18 +158,25 @@ def most_module(
 ) -> str:
     """The kind of module in which some kernels take more than half of their time, after
     these words; blank where there is none."""
-    module, ns = kernels.module[which], kernels.effective_ns[which]
+    module = kernels.module[which]
+    ns = kernels.effective_ns[which]
 
     def kind(name: str) -> str:
         return module_text(name) if is_module(name) else ""
 
-    found = by_text(kernels.trace, module[module >= 0], ns[module >= 0], kind)
-    most = max(filter(None, found), key=lambda text: found[text][1], default="")
-    return before + most if most and 2 * found[most][1] > int(ns.sum()) else ""
+    has_module = module >= 0
+    kinds = by_text(kernels.trace, module[has_module], ns[has_module], kind)
+    kinds.pop("", None)
+    if not kinds:
+        return ""
+    longest = max(kinds, key=lambda text: kinds[text][1])
+    return before + longest if 2 * kinds[longest][1] > int(ns.sum()) else ""
 
 
-STACKS = "Python stacks were recorded: these times include the profiler's own work."
-COLD = "Most of the time is warm-up: what is left may be, too."
+STACKS: Final = (
+    "Python stacks were recorded: these times include the profiler's own work."
+)
+COLD: Final = "Most of the time is warm-up: what is left may be, too."
 
 
 def why_likely(facts: Facts) -> str | None:

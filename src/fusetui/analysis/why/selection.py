@@ -83,7 +83,7 @@ def asked(found: Accounts, selection: Selection | None = None) -> Question:
 
 def account_of(question: Question) -> Why:
     trace, window = question.accounts.trace, question.window
-    gaps, count, rows = longest_gaps(question.lines, question.gaps, window)
+    longest = longest_gaps(question.lines, question.gaps, window)
     spans = question.spans
     if window is None:
         devices = tuple(one for line in question.lines for one in line.spans)
@@ -101,9 +101,9 @@ def account_of(question: Question) -> Why:
         devices=devices,
         steps=tuple(StepAccount(*one, accounts) for one, accounts in steps),
         steps_by=spans.by or None,
-        gaps=gaps,
-        gap_rows=rows,
-        gaps_count=count,
+        gaps=longest.gaps,
+        gap_rows=longest.rows,
+        gaps_count=longest.count,
         ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=on_this_device(trace, _unknown(trace)),

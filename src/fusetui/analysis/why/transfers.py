@@ -9,9 +9,11 @@ device) from above.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import (
     ONE_GROUP,
@@ -26,33 +28,68 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.memo import memo
 
-Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
+PAIR: Final = 2
+"""Ranks, whose only group of several is both."""
+FEWEST: Final = 3
+"""Equal transfers, the fastest of which tells the waiting of the others."""
+FAR_LONGER: Final = 5
+"""Times what its bytes explain, or the median of others: a transfer that waits."""
+_UNNAMED: Final = frozenset({"", "undefined"})
+_MAX_NAME_CHARACTERS: Final = 40
+_MAX_GROUP_CHARACTERS: Final = 24
 
-PAIR = 2  # ranks, whose only group of several is both
-FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
-# times what its bytes explain, or the median of others: a transfer that waits
-FAR_LONGER = 5
-UNNAMED = frozenset({"", "undefined"})
-LONGEST_NAME = 40  # characters
-LONGEST_GROUP = 24
 
+class TransferKind(NamedTuple):
+    """What transfers have in common that count together."""
 
-class Transfers(msgspec.Struct, frozen=True, eq=False):
     name: str
-    group: str  # what the process group is called, "" if that is not known
-    ranks: int  # of the group, 0 if that is not known
-    dtype: str  # "" if it is not known
-    is_guessed: bool  # that the group is of all ranks, of which there are more than two
+    group: str = ""
+    """What the process group is called, "" if that is not known."""
+    ranks: int = 0
+    """Of the group, 0 if that is not known."""
+    dtype: str = ""
+    """"" if it is not known."""
+    is_guessed: bool = False
+    """That the group is of all ranks, of which there are more than two."""
+
+
+class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The transfers of one kind."""
+
+    kind: TransferKind
     rows: Rows
-    total_ns: int  # of the kernels
-    fastest_ns: int  # if each took as long as the fastest equal one
-    # by row, what it took longer than equal ones, or than its bytes explain
+    total_ns: int
+    """Of the kernels."""
+    fastest_ns: int
+    """If each took as long as the fastest equal one."""
     waits_ns: Int64s
-    # of waits_ns: what it took longer than its bytes explain; shape of `rows`
+    """By row, what it took longer than equal ones, or than its bytes explain."""
     is_by_bytes: Flags
-    # as nccl-tests counts the size; None unless that of each is known
+    """Whether waits_ns is what it took longer than its bytes explain; shape of
+    `rows`."""
     bytes: int | None
+    """As nccl-tests counts the size; None unless that of each is known."""
     median_ns: int
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def group(self) -> str:
+        return self.kind.group
+
+    @property
+    def ranks(self) -> int:
+        return self.kind.ranks
+
+    @property
+    def dtype(self) -> str:
+        return self.kind.dtype
+
+    @property
+    def is_guessed(self) -> bool:
+        return self.kind.is_guessed
 
     @property
     def bus_bytes_per_s(self) -> tuple[float, float] | None:
@@ -70,58 +107,69 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
 
 @memo()
 def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
-    trace, rows = facts.trace, facts.kernels.rows[facts.kernels.communicates]
+    """The transfers of all kinds, in the order of their first ones."""
+    trace = facts.trace
+    rows = facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()
-    found = collectives_on_gpu(trace)
-    place = np.full(len(trace), -1, dtype=np.intp)
-    place[found.rows] = np.arange(len(found.rows))
-    kinds: dict[Key, int] = {}
-    sizes = np.array([one.bytes for one in found.told] + [-1], dtype=np.int64)[
-        place[rows]
-    ]
+    collectives = collectives_on_gpu(trace)
+    place_of_row = np.full(len(trace), -1, dtype=np.intp)
+    place_of_row[collectives.rows] = np.arange(len(collectives.rows))
+    place = place_of_row[rows]
+    sizes_known = [collective.bytes for collective in collectives.told]
+    size_bytes = np.array([*sizes_known, -1], dtype=np.int64)[place]
+    numbers: dict[TransferKind, int] = {}
     number = np.empty(len(rows), dtype=np.intp)
-    for at, (row, own) in enumerate(
-        zip(rows.tolist(), place[rows].tolist(), strict=True)
-    ):
-        key = (
-            _key(found.told[own])
-            if own >= 0
-            else (_kernel(trace.name_of(row)), "", 0, "", False)
-        )
-        number[at] = kinds.setdefault(key, len(kinds))
-    dur, device = trace.dur[rows], trace.process_of_track[trace.track[rows]]
-    equal = distinct_rows((number, sizes, trace.name[rows], device))[1]
-    fastest = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(fastest, equal, dur)
-    many = np.bincount(equal)[equal] >= FEWEST
-    waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
-    by_bytes = np.zeros(len(rows), dtype=np.bool_)
-    each = [(key, np.flatnonzero(number == n)) for key, n in kinds.items()]
-    for _, own in each:
-        for own_device in distinct(device[own]).tolist():
-            alike = own[device[own] == own_device]
-            longer = dur[alike] - explained_ns(dur[alike], sizes[alike])
-            far = (
-                (longer > 0)
-                & (dur[alike] >= FAR_LONGER * (dur[alike] - longer))
-                & ~many[alike]
+    for n, (row, known) in enumerate(zip(rows.tolist(), place.tolist(), strict=True)):
+        if known >= 0:
+            kind = _kind_of(collectives.told[known])
+        else:
+            kind = TransferKind(_kernel(trace.name_of(row)))
+        number[n] = numbers.setdefault(kind, len(numbers))
+
+    dur_ns = trace.dur[rows]
+    device = trace.process_of_track[trace.track[rows]]
+    equal = distinct_rows((number, size_bytes, trace.name[rows], device))[1]
+    fastest_ns = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(fastest_ns, equal, dur_ns)
+    fastest_ns = fastest_ns[equal]
+    has_equals = np.bincount(equal)[equal] >= FEWEST
+    waits_ns = np.where(has_equals & (size_bytes >= 0), dur_ns - fastest_ns, 0)
+    longer_ns = _longer_than_explained(number, device, dur_ns, size_bytes)
+    waits_by_bytes = ~has_equals & (longer_ns > 0)
+    waits_by_bytes &= dur_ns >= FAR_LONGER * (dur_ns - longer_ns)
+    waits_ns = np.where(waits_by_bytes, longer_ns, waits_ns)
+
+    transfers = []
+    for kind, kind_number in numbers.items():
+        own = np.flatnonzero(number == kind_number)
+        are_known = bool((size_bytes[own] >= 0).all())
+        transfers.append(
+            Transfers(
+                kind=kind,
+                rows=rows[own],
+                total_ns=int(dur_ns[own].sum()),
+                fastest_ns=int(fastest_ns[own].sum()),
+                waits_ns=waits_ns[own],
+                is_by_bytes=waits_by_bytes[own],
+                bytes=int(size_bytes[own].sum()) if are_known else None,
+                median_ns=int(np.median(dur_ns[own])),
             )
-            waits[alike[far]] = longer[far]
-            by_bytes[alike[far]] = True
-    return tuple(
-        Transfers(
-            *key,
-            rows=rows[own],
-            total_ns=int(dur[own].sum()),
-            fastest_ns=int(fastest[equal[own]].sum()),
-            waits_ns=waits[own],
-            is_by_bytes=by_bytes[own],
-            bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
-            median_ns=int(np.median(dur[own])),
         )
-        for key, own in each
-    )
+    return tuple(transfers)
+
+
+def _longer_than_explained(
+    number: Rows, device: NDArray[np.integer], dur_ns: Int64s, size_bytes: Int64s
+) -> Int64s:
+    """By how much each transfer takes longer than its bytes explain by the others of
+    its kind (`number`) and device (ns)."""
+    longer_ns = np.zeros(len(dur_ns), dtype=np.int64)
+    group = distinct_rows((number, device))[1]
+    for one_group in distinct(group).tolist():
+        own = np.flatnonzero(group == one_group)
+        longer_ns[own] = dur_ns[own] - explained_ns(dur_ns[own], size_bytes[own])
+    return longer_ns
 
 
 def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
@@ -131,39 +179,39 @@ def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
     slower for each byte. Its own duration where fewer than FEWEST others tell. `sizes`
     in bytes, -1 unknown; ns, shape [n]."""
     known = np.flatnonzero(sizes > 0)
-    found = dur.copy()
+    explained = dur.copy()
     if len(known) <= FEWEST:
-        return found
-    order = known[np.lexsort((dur[known], sizes[known]))]
-    ns = dur[order].astype(np.float64)
-    of_larger = np.append(np.minimum.accumulate(ns[::-1])[::-1][1:], np.inf)
-    per_byte = np.append(np.inf, np.minimum.accumulate(ns / sizes[order])[:-1])
-    explained = np.minimum(of_larger, per_byte * sizes[order])
-    found[order] = np.minimum(dur[order], np.ceil(explained).astype(np.int64))
-    return found
+        return explained
+    by_size = known[np.lexsort((dur[known], sizes[known]))]
+    ns = dur[by_size].astype(np.float64)
+    fastest_so_far = np.minimum.accumulate(ns[::-1])[::-1]
+    of_larger_ns = np.append(fastest_so_far[1:], np.inf)
+    least_per_byte = np.minimum.accumulate(ns / sizes[by_size])
+    of_smaller_ns = np.append(np.inf, least_per_byte[:-1]) * sizes[by_size]
+    by_others_ns = np.ceil(np.minimum(of_larger_ns, of_smaller_ns)).astype(np.int64)
+    explained[by_size] = np.minimum(dur[by_size], by_others_ns)
+    return explained
 
 
-def _key(told: KnownCollective) -> Key:
-    group = next(
-        (n for n in (told.group.description, told.group.name) if n not in UNNAMED), ""
-    )
-    dtype = told.dtype.lower().removeprefix("c10::")
-    name = printable(told.name[:LONGEST_NAME])
-    ranks = told.group.size
-    guessed = ONE_GROUP in told.inferred and ranks > PAIR
-    return (
-        name,
-        printable(group[:LONGEST_GROUP]),
-        ranks,
-        printable(dtype[:LONGEST_NAME]),
-        guessed,
+def _kind_of(collective: KnownCollective) -> TransferKind:
+    group = collective.group
+    names = [name for name in (group.description, group.name) if name not in _UNNAMED]
+    group_name = names[0] if names else ""
+    dtype = collective.dtype.lower().removeprefix("c10::")
+    return TransferKind(
+        name=printable(collective.name[:_MAX_NAME_CHARACTERS]),
+        group=printable(group_name[:_MAX_GROUP_CHARACTERS]),
+        ranks=group.size,
+        dtype=printable(dtype[:_MAX_NAME_CHARACTERS]),
+        is_guessed=ONE_GROUP in collective.inferred and group.size > PAIR,
     )
 
 
 def _kernel(name: str) -> str:
+    """What a kernel without a record of its collective does, by its name."""
     kernel = decode(name)
-    known = kernel and (kernel.collective or kernel.short)
-    return printable((known or name)[:LONGEST_NAME])
+    does = kernel and (kernel.collective or kernel.short)
+    return printable((does or name)[:_MAX_NAME_CHARACTERS])
 
 
 def told_apart(kinds: Sequence[Transfers]) -> bool:

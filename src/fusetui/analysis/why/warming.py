@@ -4,6 +4,7 @@ contain."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,7 +28,7 @@ from fusetui.trace.model.intervals import (
 )
 from fusetui.trace.model.memo import once
 
-ONCE = late(
+SETS_UP: Final = late(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
     r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
     r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
@@ -37,29 +38,43 @@ ONCE = late(
 """Calls that create what is then kept, or that are slow because they are the first of a
 library."""
 
-LONG_NS = 100_000  # a runtime call that takes longer is no ordinary one
-LONG_OP_NS = 1_000_000
-TIMES = 10  # as long as those after it: a first call that did more than its work
-SLOW_FIRST = 2  # times the median of the other steps
-FEWEST = 3  # steps needed for a median of the others
-OFTEN = 0.1
+LONG_NS: Final = 100_000
+"""A runtime call that takes longer is no ordinary one."""
+LONG_OP_NS: Final = 1_000_000
+TIMES: Final = 10
+"""As long as those after it: a first call that did more than its work."""
+SLOW_FIRST: Final = 2
+"""Times the median of the other steps."""
+FEWEST: Final = 3
+"""Steps needed for a median of the others."""
+OFTEN: Final = 0.1
 """Calls of a name per GPU event: without steps, what is called less often in the second
 half of the GPU events does not go on there."""
-GOES_ON = 0.25
+GOES_ON: Final = 0.25
 """Of the time of the calls of a name: likewise, what takes less of it there."""
 
 
-class Once(msgspec.Struct, frozen=True, eq=False):
+class OneTimeSlices(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Slices of CPU threads that happen once; arrays of shape [n], ns of the file."""
 
     what: str
-    rows: Rows  # none for the first step
+    rows: Rows
+    """None for the first step."""
     start: Int64s
     end: Int64s
-    with_waits: bool = False  # whether waiting for the device is part of it
-    of_ops: bool = (
-        False  # whether the rows are ops, around others that may be the cause
-    )
+    with_waits: bool = False
+    """Whether waiting for the device is part of it."""
+    of_ops: bool = False
+    """Whether the rows are ops, around others that may be the cause."""
+
+
+class WarmUpPart(msgspec.Struct, frozen=True, eq=False):
+    """One kind of what happens once."""
+
+    slices: OneTimeSlices
+    cover: Cover
+    """When, on the threads that launch (ns of the file); without what earlier parts
+    cover."""
 
 
 class StepIntervals(msgspec.Struct, frozen=True, eq=False):
@@ -67,8 +82,8 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 
     start: Int64s
     end: Int64s
-    # up to the end of the GPU work that it launched, else as it was annotated
     by_work: bool
+    """Up to the end of the GPU work that it launched, else as it was annotated."""
 
 
 def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
@@ -79,17 +94,17 @@ def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
     none that is known."""
     if not len(spans) or _hold_the_work(trace, spans):
         return StepIntervals(start=spans.start, end=spans.end, by_work=False)
-    called = by_launch_time(trace)
+    rows, launched_ns = by_launch_time(trace)
     last_ends = np.empty(len(spans), dtype=np.int64)
-    for number, places in enumerate(spans.slices_of(called[1])):
-        launched = called[0][places]
+    for number, places in enumerate(spans.slices_of(launched_ns)):
+        launched = rows[places]
         if not len(launched):
             return None
         last_ends[number] = trace.end[launched].max()
     end = np.maximum.accumulate(last_ends)
-    first_work = called[0][spans.slices_of(called[1])[0]]
-    before = np.append(trace.start[first_work].min(), end[:-1])
-    start = np.maximum(spans.start, before)
+    first_work = rows[spans.slices_of(launched_ns)[0]]
+    previous_end = np.append(trace.start[first_work].min(), end[:-1])
+    start = np.maximum(spans.start, previous_end)
     return StepIntervals(start=start, end=np.maximum(end, start), by_work=True)
 
 
@@ -97,27 +112,36 @@ def _hold_the_work(trace: Trace, spans: Steps) -> bool:
     """Also where there is no GPU work."""
     rows = trace.gpu_rows
     device = trace.process_of_track[trace.track[rows]]
-    whole_ns = inside_ns = 0
+    busy_ns = 0
+    inside_ns = 0
     for number in distinct(device).tolist():
-        own = rows[device == number]
-        busy = union(trace.start[own], trace.end[own])
-        whole_ns += busy.ns
+        of_device = rows[device == number]
+        busy = union(trace.start[of_device], trace.end[of_device])
+        busy_ns += busy.ns
         inside_ns += int(busy.within(spans.start, spans.end).sum())
-    return 2 * inside_ns >= whole_ns
+    return 2 * inside_ns >= busy_ns
 
 
-def first_step(spans: Steps, times: StepIntervals | None) -> tuple[int, float] | None:
-    """The length of the first step and the median of the others (ns); None if there are
-    too few, or if their work differs by design, as in a server."""
+class FirstStep(NamedTuple):
+    """How long the first step takes, and the median of the others (ns)."""
+
+    first_ns: int
+    others_ns: float
+
+
+def first_step(spans: Steps, times: StepIntervals | None) -> FirstStep | None:
+    """None if there are too few steps, or if their work differs by design, as in a
+    server."""
     if times is None or len(spans) < FEWEST or spans.are_of_server:
         return None
-    length = times.end - times.start
-    return int(length[0]), float(np.median(length[1:]))
+    length_ns = times.end - times.start
+    return FirstStep(int(length_ns[0]), float(np.median(length_ns[1:])))
 
 
 def slow_first_step(spans: Steps, times: StepIntervals | None) -> bool:
-    found = first_step(spans, times)
-    return found is not None and found[0] > SLOW_FIRST * found[1] > 0
+    """Whether the first step takes SLOW_FIRST times as long as the others."""
+    step = first_step(spans, times)
+    return step is not None and step.first_ns > SLOW_FIRST * step.others_ns > 0
 
 
 def earlier_steps_are_missing(spans: Steps) -> bool:
@@ -194,57 +218,59 @@ def warm_up(
     spans: Steps,
     times: StepIntervals | None,
     compiling: Rows,
-) -> tuple[tuple[Once, Cover], ...]:
+) -> tuple[WarmUpPart, ...]:
     """What happens once, and when on the threads that launch (`launching`: their
     tracks); disjoint. The last part is the first step, with all before it, if it is
     much longer than the others. `kinds`: see host_kinds; `times`: of the steps;
     `compiling`: the slices in which something is compiled."""
-    found: list[tuple[Once, Cover]] = []
-    before = NOTHING
     waiting = np.flatnonzero(kinds == Host.SYNC)
     waiting = waiting[launching[trace.track[waiting]]]
     waits = union(trace.start[waiting], trace.end[waiting])
-    for part in _parts(trace, kinds, spans, compiling):
-        own = launching[trace.track[part.rows]]
-        cover = union(part.start[own], part.end[own])
-        if not part.with_waits:
+    parts: list[WarmUpPart] = []
+    covered = NOTHING
+    for slices in _one_time_slices(trace, kinds, spans, compiling):
+        is_launching = launching[trace.track[slices.rows]]
+        cover = union(slices.start[is_launching], slices.end[is_launching])
+        if not slices.with_waits:
             cover = without(cover, waits)
-        found.append((part, without(cover, before)))
-        before = joined(before, cover)
+        parts.append(WarmUpPart(slices, without(cover, covered)))
+        covered = joined(covered, cover)
     if slow_first_step(spans, times):
-        first = Cover(np.array([trace.begin_ns]), spans.end[:1])
-        part = Once(
-            "the rest of the first step", np.empty(0, dtype=np.intp), *first[:2]
+        step = Cover(np.array([trace.begin_ns]), spans.end[:1])
+        slices = OneTimeSlices(
+            what="the rest of the first step",
+            rows=np.empty(0, dtype=np.intp),
+            start=step.start,
+            end=step.end,
         )
-        found.append((part, without(first, before)))
-    return tuple(found)
+        parts.append(WarmUpPart(slices, without(step, covered)))
+    return tuple(parts)
 
 
-def _parts(
+def _one_time_slices(
     trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows
-) -> Iterator[Once]:
+) -> Iterator[OneTimeSlices]:
+    """All kinds, in the order in which they claim time."""
     yield captures(trace)
     searches = once(trace, algorithm_searches)
     searches = searches[~_recurring_searches(trace, spans, searches)]
     yield msgspec.structs.replace(
-        _part(trace, "the search for algorithms of convolutions", searches),
+        _slices(trace, "the search for algorithms of convolutions", searches),
         with_waits=True,
     )
     if len(spans) > 1:
-        yield _part(
-            trace, "compilation", compiling[trace.start[compiling] < spans.start[1]]
-        )
-    yield _part(trace, "first launches of kernels", _first_launches(trace))
+        is_first_step = trace.start[compiling] < spans.start[1]
+        yield _slices(trace, "compilation", compiling[is_first_step])
+    yield _slices(trace, "first launches of kernels", _first_launches(trace))
     allocations = np.flatnonzero(kinds == Host.ALLOC)
     allocations = allocations[only_once(trace, spans, allocations)]
-    yield _part(trace, "allocations", allocations[_are_long(trace, allocations)])
+    yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
     set_up = trace.rows_of(Role.CALL)
-    set_up = set_up[_are_long(trace, set_up) & trace.matching(set_up, ONCE.search)]
+    set_up = set_up[_are_long(trace, set_up) & trace.matching(set_up, SETS_UP.search)]
     set_up = set_up[only_once(trace, spans, set_up)]
-    yield _part(trace, "calls that set something up", set_up)
-    yield msgspec.structs.replace(
-        _part(trace, "first calls of ops", _first_ops(trace)), of_ops=True
-    )
+    yield _slices(trace, "calls that set something up", set_up)
+    first_ops = _slices(trace, "first calls of ops", _first_ops(trace))
+    yield msgspec.structs.replace(first_ops, of_ops=True)
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
@@ -253,12 +279,13 @@ def _are_long(trace: Trace, calls: Rows) -> Flags:
     return are_long
 
 
-CONVOLUTIONS = late(
+CONVOLUTIONS: Final = late(
     r"(?:cudnn|miopen)_convolution|aten::convolution_backward|ConvolutionBackward"
 )
 """Ops that call cuDNN or MIOpen for one convolution, or for its gradients."""
-EVENT_WAITS = late(r"\A(?:cuda|hip)EventSynchronize\Z")
-MIN_TRIES = 3  # algorithms that are measured, and different kernels that they launch
+EVENT_WAITS: Final = late(r"\A(?:cuda|hip)EventSynchronize\Z")
+MIN_TRIES: Final = 3
+"""Algorithms that are measured, and different kernels that they launch."""
 
 
 def algorithm_searches(trace: Trace) -> Rows:
@@ -272,29 +299,48 @@ def algorithm_searches(trace: Trace) -> Rows:
         return ops[:0]
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
-    kernels = kernels[np.argsort(trace.start[trace.launch[kernels]], kind="stable")]
-    launched_at = trace.start[trace.launch[kernels]]
-    launching = trace.thread_of_track[trace.track[trace.launch[kernels]]]
-    waits = waits[np.argsort(trace.start[waits], kind="stable")]
-    waiting = trace.thread_of_track[trace.track[waits]]
-    waited_at = trace.start[waits]
-    found = np.zeros(len(ops), dtype=np.bool_)
-    for number, op in enumerate(ops.tolist()):
-        edges = trace.start[op], trace.end[op]
-        thread = trace.thread_of_track[trace.track[op]]
-        first, last = np.searchsorted(waited_at, edges)
-        tries = waited_at[first:last][waiting[first:last] == thread]
-        if len(tries) < MIN_TRIES:
+    launches = CallsInOrder.of(trace, trace.launch[kernels])
+    kernels = kernels[launches.order]
+    waiting = CallsInOrder.of(trace, waits)
+    searches = []
+    for op in ops.tolist():
+        waited_ns = waiting.start[waiting.within(trace, op)]
+        if len(waited_ns) < MIN_TRIES:
             continue
-        first, last = np.searchsorted(launched_at, edges)
-        own = launching[first:last] == thread
-        launches = launched_at[first:last][own]
-        before_each = np.diff(np.searchsorted(launches, tries), prepend=0)
-        names = distinct(trace.name[kernels[first:last][own]])
-        found[number] = (
-            np.count_nonzero(before_each) >= MIN_TRIES and len(names) >= MIN_TRIES
+        inside = launches.within(trace, op)
+        launched_before = np.searchsorted(launches.start[inside], waited_ns)
+        tries = np.count_nonzero(np.diff(launched_before, prepend=0))
+        names = distinct(trace.name[kernels[inside]])
+        if tries >= MIN_TRIES and len(names) >= MIN_TRIES:
+            searches.append(op)
+    return np.array(searches, dtype=np.intp)
+
+
+class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
+    """Calls of all threads by start; arrays of shape [calls]."""
+
+    order: Rows
+    """Their places among the calls that were given."""
+    start: Int64s
+    thread: NDArray[np.integer]
+
+    @classmethod
+    def of(cls, trace: Trace, calls: NDArray[np.integer]) -> CallsInOrder:
+        order = np.argsort(trace.start[calls], kind="stable")
+        calls = calls[order]
+        return cls(
+            order=order,
+            start=trace.start[calls],
+            thread=trace.thread_of_track[trace.track[calls]],
         )
-    return ops[found]
+
+    def within(self, trace: Trace, op: int) -> Rows:
+        """The places of those that start during an op, on its thread."""
+        edges = (trace.start[op], trace.end[op])
+        first, last = np.searchsorted(self.start, edges).tolist()
+        is_own = self.thread[first:last] == trace.thread_of_track[trace.track[op]]
+        places: Rows = first + np.flatnonzero(is_own)
+        return places
 
 
 def tried_launches(trace: Trace) -> Rows:
@@ -304,22 +350,21 @@ def tried_launches(trace: Trace) -> Rows:
     if not len(searches):
         return searches
     waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)
+    thread_of_wait = trace.thread_of_track[trace.track[waits]]
     calls = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     calls = calls[calls >= 0]
-    found = np.zeros(len(calls), dtype=np.bool_)
+    thread_of_call = trace.thread_of_track[trace.track[calls]]
+    start = trace.start[calls]
+    are_tries = np.zeros(len(calls), dtype=np.bool_)
     for search in searches.tolist():
+        begin_ns = trace.start[search]
         thread = trace.thread_of_track[trace.track[search]]
-        own = waits[trace.thread_of_track[trace.track[waits]] == thread]
-        own = own[
-            (trace.start[own] >= trace.start[search])
-            & (trace.start[own] < trace.end[search])
-        ]
-        found |= (
-            (trace.thread_of_track[trace.track[calls]] == thread)
-            & (trace.start[calls] >= trace.start[search])
-            & (trace.start[calls] < trace.start[own].max())
-        )
-    return calls[found]
+        wait_ns = trace.start[waits[thread_of_wait == thread]]
+        is_within = (wait_ns >= begin_ns) & (wait_ns < trace.end[search])
+        last_wait_ns = wait_ns[is_within].max()
+        is_try = (start >= begin_ns) & (start < last_wait_ns)
+        are_tries |= is_try & (thread_of_call == thread)
+    return calls[are_tries]
 
 
 def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
@@ -327,20 +372,26 @@ def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
     steps none: the library keeps what it found for a shape."""
     if len(spans) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
-    found: Flags = trace.start[searches] >= spans.start[1]
-    return found
+    recurs: Flags = trace.start[searches] >= spans.start[1]
+    return recurs
 
 
-def _part(trace: Trace, what: str, rows: Rows) -> Once:
-    return Once(what, rows, trace.start[rows], trace.end[rows])
+def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
+    return OneTimeSlices(
+        what=what, rows=rows, start=trace.start[rows], end=trace.end[rows]
+    )
 
 
-def captures(trace: Trace) -> Once:
+def captures(trace: Trace) -> OneTimeSlices:
     """From each begin of a capture to the next end of one on the same thread, else to
     the end of the trace."""
     begins, ends = capture_calls(trace)
-    until = np.where(ends >= 0, trace.end[ends], trace.end_ns)
-    return Once("the capture of graphs", begins, trace.start[begins], until)
+    return OneTimeSlices(
+        what="the capture of graphs",
+        rows=begins,
+        start=trace.start[begins],
+        end=np.where(ends >= 0, trace.end[ends], trace.end_ns),
+    )
 
 
 def _first_launches(trace: Trace) -> Rows:
@@ -351,9 +402,11 @@ def _first_launches(trace: Trace) -> Rows:
     rows = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
     calls = trace.launch[rows].astype(np.intp)
     device = trace.process_of_track[trace.track[rows]].astype(np.int64)
-    first = _firsts(device * len(trace.names) + trace.name[rows], trace.dur[calls])
-    found = distinct(calls[first[trace.dur[calls[first]] > LONG_NS]])
-    return found[~graph_calls(trace)[found]]
+    name_on_device = device * len(trace.names) + trace.name[rows]
+    first = _firsts(name_on_device, trace.dur[calls])
+    is_long = trace.dur[calls[first]] > LONG_NS
+    launches = distinct(calls[first[is_long]])
+    return launches[~graph_calls(trace)[launches]]
 
 
 def _first_ops(trace: Trace) -> Rows:
@@ -361,27 +414,33 @@ def _first_ops(trace: Trace) -> Rows:
     ops = trace.rows_of(Role.OP)
     long = ops[trace.dur[ops] > LONG_OP_NS]
     launches = distinct(trace.launch[trace.gpu_rows])
-    inside = np.searchsorted(launches, (long, trace.end_row[long]))
-    long = long[inside[0] < inside[1]]
-    alike = np.zeros(len(trace.names), dtype=np.bool_)
-    alike[trace.name[long]] = True
-    ops = ops[alike[trace.name[ops]]]
+    first_inside = np.searchsorted(launches, long)
+    last_inside = np.searchsorted(launches, trace.end_row[long])
+    long = long[first_inside < last_inside]
+    is_name_of_long = np.zeros(len(trace.names), dtype=np.bool_)
+    is_name_of_long[trace.name[long]] = True
+    ops = ops[is_name_of_long[trace.name[ops]]]
     ops = ops[np.argsort(trace.start[ops], kind="stable")]
     first = ops[_firsts(trace.name[ops], trace.dur[ops], single=False)]
     return first[np.isin(first, long, assume_unique=True)]
 
 
-def _firsts(key: NDArray[np.integer], length: Int64s, single: bool = True) -> Rows:
-    """The places of those that are the first of their key and much longer than all
+def _firsts(
+    key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
+) -> Rows:
+    """The places of those that are the first of their key and TIMES as long as all
     later ones. `single`: also if there are no later ones."""
-    order = np.argsort(key, kind="stable")
-    if not len(order):
-        return order
-    begins = np.flatnonzero(np.concatenate(([True], np.diff(key[order]) != 0)))
-    first = order[begins]
-    rest = length[order]
-    rest[begins] = (
-        0 if single else np.where(np.diff(np.append(begins, len(order))) > 1, 0, -1)
-    )
-    longest = np.maximum.reduceat(rest, begins)
-    return first[(longest >= 0) & (length[first] >= TIMES * longest)]
+    by_key = np.argsort(key, kind="stable")
+    if not len(by_key):
+        return by_key
+    is_first = np.append(True, np.diff(key[by_key]) != 0)
+    begins = np.flatnonzero(is_first)
+    counts = np.diff(np.append(begins, len(by_key)))
+    first = by_key[begins]
+    later_ns = length_ns[by_key]
+    later_ns[begins] = 0
+    longest_later_ns = np.maximum.reduceat(later_ns, begins)
+    is_much_longer = length_ns[first] >= TIMES * longest_later_ns
+    if not single:
+        is_much_longer &= counts > 1
+    return first[is_much_longer]

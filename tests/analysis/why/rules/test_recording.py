@@ -36,6 +36,14 @@ def test_a_slow_first_step_beside_a_slower_one(found: Ask, event: Make) -> None:
     assert finding.evidence == (2, 0)
 
 
+def test_a_slow_first_step_before_other_slow_ones(found: Ask, event: Make) -> None:
+    (finding,) = found("recording", steps(event, 900, 100, 200, 110, 300, 100, 90, 80))
+    assert finding.text == (
+        "The first step takes 900 us, 9 times as long as the median of the others (100 us); 2 later "
+        "ones take at least 1.5 times that median, at most 300 us (ProfilerStep#4)."
+    )
+
+
 def test_slow_steps_after_an_ordinary_first_one_are_no_matter_of_the_recording(
     found: Ask, event: Make
 ) -> None:

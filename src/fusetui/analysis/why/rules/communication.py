@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,22 +33,23 @@ from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
 
-DOMINATES = 0.5  # of the exposed time: waiting, or one transfer, is what it is about
-TOLD = 3  # kinds that are named
-NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
+DOMINATES: Final = 0.5
+"""Of the exposed time: waiting, or one transfer, is what it is about."""
+MAX_KINDS_NAMED: Final = 3
+NO_COMPUTE: Final = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
-WAITS = (
+WAITS: Final = (
     "Compare the ranks (fusetui ranks) to find the one that arrives last, and why: no overlap "
     "shortens waiting for another rank."
 )
 """The remedy where most of the time is waiting."""
-MAY_WAIT = (
+MAY_WAIT: Final = (
     "Compare the ranks (fusetui ranks): where another rank arrives later, no overlap helps. "
     "record_shapes=True records the sizes of collectives, which show whether this one moves more "
     "data; then send less, or overlap it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
-MAY_MOVE_MORE = (
+MAY_MOVE_MORE: Final = (
     "What the longest transfer does, moving data or waiting, was not recorded."
 )
 
@@ -64,77 +66,109 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    total, hidden = _apart(kernels, kernels.communicates)
-    if total <= 0:
+    times = _apart(kernels, kernels.communicates)
+    if times.exposed_ns <= 0:
         return
     rows = kernels.rows[kernels.communicates]
-    exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
-    alone = kernels.end - kernels.start - kernels.during(kernels.computes)
-    exposed_ns[rows] = alone[kernels.communicates]
-    kinds = [kind for kind in transfers_of(facts) if exposed_ns[kind.rows].any()]
-    kinds.sort(
-        key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group)
-    )
-    several, told = told_apart(kinds), kinds[:TOLD]
-    named = [
-        f"{kind_text(kind, several)} {duration(int(exposed_ns[kind.rows].sum()))}{moved(kind)}"
-        for kind in told
-    ]
+    exposed_ns = _exposed_of_each(facts)
+    kinds = _exposed_kinds(facts, exposed_ns)
     text = (
-        f"Communication runs {of_span(facts, total)} without compute "
-        f"beside it ({percent(hidden, hidden + total)} of it is hidden): {', '.join(named)}"
+        f"Communication runs {of_span(facts, times.exposed_ns)} without compute beside it "
+        f"({percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)} of it is hidden): "
+        f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}"
     )
-    if any(kind.is_range for kind in told):
+    longest = _longest(facts, exposed_ns)
+    remedy = None if kernels.computes.any() else NO_COMPUTE
+    doubt = None
+    if longest is not None and longest.exposed_ns >= DOMINATES * times.exposed_ns:
+        text += f". {longest.text}"
+        remedy = WAITS if longest.waits else MAY_WAIT
+        doubt = None if longest.waits else MAY_MOVE_MORE
+    elif _exposed_waits_ns(facts, kinds, exposed_ns) >= DOMINATES * times.exposed_ns:
+        remedy = WAITS
+    yield Claim(
+        text=f"{text}.",
+        at_stake_ns=times.exposed_ns,
+        wanted="comm x0",
+        rows=the_most(rows, exposed_ns[rows]),
+        remedy=remedy,
+        why_likely=doubt,
+    )
+
+
+def _exposed_of_each(facts: Facts) -> Int64s:
+    """For how long each kernel that communicates runs without compute beside it; ns, of
+    shape [slices], 0 for others."""
+    kernels = facts.kernels
+    alone_ns = kernels.end - kernels.start - kernels.during(kernels.computes)
+    exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
+    communicates = kernels.communicates
+    exposed_ns[kernels.rows[communicates]] = alone_ns[communicates]
+    return exposed_ns
+
+
+def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
+    """The kinds of transfers with exposed time, those with the most first."""
+
+    def order(kind: Transfers) -> tuple[int, str, str]:
+        return -int(exposed_ns[kind.rows].sum()), kind.name, kind.group
+
+    exposed = [kind for kind in transfers_of(facts) if exposed_ns[kind.rows].any()]
+    return sorted(exposed, key=order)
+
+
+def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
+    """The kinds with the most exposed time, their bytes and bandwidth, and what these
+    figures mean."""
+    with_group = told_apart(kinds)
+    shown = kinds[:MAX_KINDS_NAMED]
+    parts = []
+    for kind in shown:
+        kind_ns = int(exposed_ns[kind.rows].sum())
+        parts.append(f"{kind_text(kind, with_group)} {duration(kind_ns)}{moved(kind)}")
+    text = ", ".join(parts)
+    if any(kind.is_range for kind in shown):
         text += (
             ". The lower bandwidth is over all of their time, the upper one as if each took as "
             "long as the fastest of its size"
         )
-    guessed = [kind for kind in told if kind.is_guessed]
+    guessed = [kind for kind in shown if kind.is_guessed]
     if any(kind.bus_bytes_per_s for kind in guessed):
         text += (
             ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
             f"{count(guessed[0].ranks)} ranks"
         )
-    waits = sum(int(kind.waits_ns.sum()) for kind in transfers_of(facts))
-    if waits:
-        measure = _measure(transfers_of(facts))
-        text += (
-            f"; measured by {measure}, {duration(waits)} of all communication "
-            "is waiting for other ranks or contention"
-        )
-    longest = _longest(facts, exposed_ns)
-    waits_exposed_ns = 0  # at least: as if compute hid waiting first
-    for kind in kinds:
-        moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
-        waits_exposed_ns += int(np.maximum(exposed_ns[kind.rows] - moves_ns, 0).sum())
-    remedy = None if kernels.computes.any() else NO_COMPUTE
-    why_likely = None
-    if longest is not None and longest.exposed_ns >= DOMINATES * total:
-        text += f". {longest.text}"
-        remedy = MAY_WAIT
-        why_likely = MAY_MOVE_MORE
-        if longest.waits:
-            remedy, why_likely = WAITS, None
-    elif waits_exposed_ns >= DOMINATES * total:
-        remedy = WAITS
-    yield Claim(
-        text=f"{text}.",
-        at_stake_ns=total,
-        wanted="comm x0",
-        rows=the_most(rows, exposed_ns[rows]),
-        remedy=remedy,
-        why_likely=why_likely,
+    return text
+
+
+def _waiting(facts: Facts) -> str:
+    """How long transfers wait for other ranks, and what tells it; blank where nothing
+    does."""
+    kinds = transfers_of(facts)
+    waits_ns = sum(int(kind.waits_ns.sum()) for kind in kinds)
+    if not waits_ns:
+        return ""
+    measures = []
+    if any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds):
+        measures.append("the fastest of equal transfers")
+    if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
+        measures.append("what the bytes of a transfer explain")
+    return (
+        f"; measured by {' and '.join(measures)}, {duration(waits_ns)} of all communication is "
+        "waiting for other ranks or contention"
     )
 
 
-def _measure(kinds: Sequence[Transfers]) -> str:
-    """What told waiting apart from moving data."""
-    by_equal = any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds)
-    by_bytes = any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds)
-    found = ["the fastest of equal transfers"] if by_equal else []
-    if by_bytes:
-        found.append("what the bytes of a transfer explain")
-    return " and ".join(found)
+def _exposed_waits_ns(
+    facts: Facts, kinds: Sequence[Transfers], exposed_ns: Int64s
+) -> int:
+    """How much of the exposed time is waiting at least: as if compute hid waiting
+    first."""
+    all_ns = 0
+    for kind in kinds:
+        moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
+        all_ns += int(np.maximum(exposed_ns[kind.rows] - moves_ns, 0).sum())
+    return all_ns
 
 
 class LongTransfer(msgspec.Struct, frozen=True):
@@ -152,52 +186,66 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
     if not kinds:
         return None
-    kind = max(kinds, key=lambda one: int(exposed_ns[one.rows].max()))
+    kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
     place = int(exposed_ns[kind.rows].argmax())
     dur_ns = int(trace.dur[kind.rows[place]])
     waits_ns = int(kind.waits_ns[place])
     median_ns = int(np.median(np.delete(trace.dur[kind.rows], place)))
-    one = f"One {kind.name} alone takes {duration(dur_ns)}"
-    exposed = int(exposed_ns[kind.rows[place]])
+    longest_ns = int(exposed_ns[kind.rows[place]])
+    takes = f"One {kind.name} alone takes {duration(dur_ns)}"
     if waits_ns and dur_ns >= FAR_LONGER * (dur_ns - waits_ns):
-        explained = duration(dur_ns - waits_ns)
         text = (
-            f"{one}, of which its bytes explain {explained} by the others of its kind: it waits "
-            "for another rank"
+            f"{takes}, of which its bytes explain {duration(dur_ns - waits_ns)} by the others of "
+            "its kind: it waits for another rank"
         )
-        return LongTransfer(exposed_ns=exposed, waits=True, text=text)
+        return LongTransfer(exposed_ns=longest_ns, waits=True, text=text)
     if kind.bytes is not None or dur_ns < FAR_LONGER * median_ns or not median_ns:
         return None
     text = (
-        f"{one}, {count(round(dur_ns / median_ns))} times the median of the others "
+        f"{takes}, {count(round(dur_ns / median_ns))} times the median of the others "
         f"({duration(median_ns)}): it waits for another rank, or moves more data; sizes were not "
         "recorded"
     )
-    return LongTransfer(exposed_ns=exposed, waits=False, text=text)
+    return LongTransfer(exposed_ns=longest_ns, waits=False, text=text)
 
 
-def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
-    """How long any of these runs on each device without compute beside it, and with
-    it."""
-    whole = hidden = 0
+class ExposedTime(NamedTuple):
+    """How long some kernels run without compute beside them, and with it, added up over
+    devices (ns)."""
+
+    exposed_ns: int
+    hidden_ns: int
+
+
+def _apart(kernels: Kernels, which: Flags) -> ExposedTime:
+    all_ns = 0
+    hidden_ns = 0
     for device in kernels.devices:
         cover = kernels.cover(which, device)
-        whole += cover.ns
-        hidden += int(kernels.cover(kernels.computes, device).within(*cover[:2]).sum())
-    return whole - hidden, hidden
+        computing = kernels.cover(kernels.computes, device)
+        all_ns += cover.ns
+        hidden_ns += int(computing.within(cover.start, cover.end).sum())
+    return ExposedTime(exposed_ns=all_ns - hidden_ns, hidden_ns=hidden_ns)
 
 
-SHORT_NS = 50_000
-SMALL = 1 << 20  # bytes
-MANY = 50  # of one kind
-NO_SIZES = "Their sizes were not recorded: that they are small is inferred from their durations."
+SHORT_NS: Final = 50_000
+"""The median of a kind."""
+SMALL_BYTES: Final = 1 << 20
+"""Of a kind on average."""
+MIN_COLLECTIVES: Final = 50
+"""Of a kind."""
+NO_SIZES: Final = "Their sizes were not recorded: that they are small is inferred from their durations."
 
 
 @Rule(
     remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
     "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
     "decoding an all-reduce fused with the norm, or fewer ranks.",
-    thresholds={"short_ns": SHORT_NS, "small_bytes": SMALL, "fewest": MANY},
+    thresholds={
+        "short_ns": SHORT_NS,
+        "small_bytes": SMALL_BYTES,
+        "fewest": MIN_COLLECTIVES,
+    },
     of_kernels=True,
 )
 def small_collectives(facts: Facts) -> Iterator[Claim]:
@@ -206,12 +254,14 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
         return
     kernels = facts.kernels
     is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
-    at_stake, rows = _apart(kernels, is_small)[0], kernels.rows[is_small]
-    each = ", ".join(_told(kind, told_apart(transfers_of(facts))) for kind in small)
+    rows = kernels.rows[is_small]
+    at_stake_ns = _apart(kernels, is_small).exposed_ns
+    with_group = told_apart(transfers_of(facts))
+    each = ", ".join(_small_kind(kind, with_group) for kind in small)
     yield Claim(
-        text=f"Many small collectives run {of_span(facts, at_stake)} without compute beside "
+        text=f"Many small collectives run {of_span(facts, at_stake_ns)} without compute beside "
         f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",
-        at_stake_ns=at_stake,
+        at_stake_ns=at_stake_ns,
         wanted=kernels.without(is_small),
         rows=the_most(rows, facts.trace.dur[rows]),
         why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
@@ -223,19 +273,23 @@ def _is_small(kind: Transfers) -> bool:
     """Also where the size is not known, which the kernels of some libraries do not
     record."""
     number = len(kind.rows)
-    few_bytes = kind.bytes is None or kind.bytes <= SMALL * number
-    return number >= MANY and kind.median_ns <= SHORT_NS and few_bytes
+    is_small = kind.bytes is None or kind.bytes <= SMALL_BYTES * number
+    return number >= MIN_COLLECTIVES and kind.median_ns <= SHORT_NS and is_small
 
 
-def _told(kind: Transfers, several: bool) -> str:
-    dtype = f" of {kind.dtype}" if kind.dtype else ""
-    mean = (
-        f", {size(kind.bytes // len(kind.rows))} each on average" if kind.bytes else ""
-    )
-    return f"{kind_text(kind, several)}{dtype} of {duration(kind.median_ns)} (the median){mean}"
+def _small_kind(kind: Transfers, with_group: bool) -> str:
+    """`73 all_reduce of bfloat16 of 27.4 us (the median), 8.2 kB each on average`."""
+    text = kind_text(kind, with_group)
+    if kind.dtype:
+        text += f" of {kind.dtype}"
+    text += f" of {duration(kind.median_ns)} (the median)"
+    if kind.bytes:
+        text += f", {size(kind.bytes // len(kind.rows))} each on average"
+    return text
 
 
-FEWEST_ALIKE = 5  # of a kernel alone, and beside communication
+MIN_RUNS: Final = 5
+"""Of a kernel alone, and beside communication."""
 
 
 @Rule(
@@ -244,55 +298,59 @@ FEWEST_ALIKE = 5  # of a kernel alone, and beside communication
     "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
     "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
     "it hides.",
-    thresholds={"fewest": FEWEST_ALIKE},
+    thresholds={"fewest": MIN_RUNS},
     of_kernels=True,
 )
 def overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    beside = kernels.computes & (kernels.during(kernels.communicates) > 0)
-    alone = kernels.computes & kernels.alone
-    job = np.where(beside | alone, kernels.job_numbers, -1)
-    usual = _usual(job, alone, beside, kernels.effective_ns)
-    measured = beside & (job >= 0) & (usual[job] > 0)
-    if not measured.any():
+    is_beside = kernels.computes & (kernels.during(kernels.communicates) > 0)
+    is_alone = kernels.computes & kernels.alone
+    job = np.where(is_beside | is_alone, kernels.job_numbers, -1)
+    usual_ns = _usual_ns(job, is_alone, is_beside, kernels.effective_ns)
+    is_measured = is_beside & (job >= 0) & (usual_ns[job] > 0)
+    if not is_measured.any():
         return
-    rows, usual_ns = kernels.rows[measured], usual[job[measured]]
-    slower = kernels.effective_ns[measured] - usual_ns
-    at_stake = int(slower.sum())
-    if at_stake > 0:
+    rows = kernels.rows[is_measured]
+    alone_ns = usual_ns[job[is_measured]]
+    slower_ns = kernels.effective_ns[is_measured] - alone_ns
+    at_stake_ns = int(slower_ns.sum())
+    if at_stake_ns > 0:
         yield Claim(
             text=f"{count(len(rows))} kernels beside communication take "
-            f"{of_work(facts, at_stake)} longer than the same ones alone, which is "
-            f"{percent(at_stake, int(usual_ns.sum()))} more.",
-            at_stake_ns=at_stake,
-            rows=the_most(rows, slower),
+            f"{of_work(facts, at_stake_ns)} longer than the same ones alone, which is "
+            f"{percent(at_stake_ns, int(alone_ns.sum()))} more.",
+            at_stake_ns=at_stake_ns,
+            rows=the_most(rows, slower_ns),
         )
 
 
-def _usual(job: Int64s, alone: Flags, beside: Flags, ns: Int64s) -> Int64s:
+def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int64s:
     """The median time alone of each job with enough kernels of both sorts, else 0; a
     last one for no job."""
     jobs = int(job.max(initial=-1)) + 1
-    often = [
-        np.bincount(job[which & (job >= 0)], minlength=jobs)
-        for which in (alone, beside)
-    ]
-    found = np.zeros(jobs + 1, dtype=np.int64)
-    places = np.flatnonzero(alone & (job >= 0))
-    order = places[np.lexsort((ns[places], job[places]))]
-    first = np.searchsorted(job[order], np.arange(jobs))
-    enough = np.flatnonzero((often[0] >= FEWEST_ALIKE) & (often[1] >= FEWEST_ALIKE))
-    found[enough] = ns[order[first[enough] + often[0][enough] // 2]]
-    return found
+    alone = np.flatnonzero(is_alone & (job >= 0))
+    beside = np.flatnonzero(is_beside & (job >= 0))
+    runs_alone = np.bincount(job[alone], minlength=jobs)
+    runs_beside = np.bincount(job[beside], minlength=jobs)
+    by_job = alone[np.lexsort((ns[alone], job[alone]))]
+    first = np.searchsorted(job[by_job], np.arange(jobs))
+    is_enough = (runs_alone >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
+    enough = np.flatnonzero(is_enough)
+    usual_ns = np.zeros(jobs + 1, dtype=np.int64)
+    usual_ns[enough] = ns[by_job[first[enough] + runs_alone[enough] // 2]]
+    return usual_ns
 
 
-LEAST = 0.1  # of the recording, where there is no GPU
-TOLD_NAMES = 3  # names
-TRANSFER = late(r":(?:send|recv)\w*\Z")
-LASTS_UNTIL_ALL = "It lasts until all ranks of its group have arrived."
-LASTS_UNTIL_PEER = "It lasts until the other rank takes part and the data has moved."
+LEAST_SHARE: Final = 0.1
+"""Of the recording, where there is no GPU."""
+MAX_NAMES: Final = 3
+TRANSFER: Final = late(r":(?:send|recv)\w*\Z")
+LASTS_UNTIL_ALL: Final = "It lasts until all ranks of its group have arrived."
+LASTS_UNTIL_PEER: Final = (
+    "It lasts until the other rank takes part and the data has moved."
+)
 
 
 @Rule(
@@ -300,38 +358,36 @@ LASTS_UNTIL_PEER = "It lasts until the other rank takes part and the data has mo
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
     "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
     "another rank cannot be solved here: compare the ranks.",
-    thresholds={"least": LEAST},
+    thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
-    trace, rows = facts.trace, facts.trace.rows_named(ON_CPU.match, Role.ANNOTATION)
+    trace = facts.trace
+    rows = facts.inside(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
+    rows = rows[trace.end[rows] > trace.start[rows]]
     if not len(rows):
         return
     start = np.maximum(trace.start[rows], facts.begin_ns)
     end = np.minimum(trace.end[rows], facts.end_ns)
-    rows, start, end = rows[end > start], start[end > start], end[end > start]
-    cover = union(start, end)
-    ran, whole, longest = (
-        cover.ns,
-        facts.end_ns - facts.begin_ns,
-        the_most(rows, trace.dur[rows]),
-    )
-    names = Counter(map(trace.name_of, rows.tolist())).most_common(TOLD_NAMES)
-    named = ", ".join(f"{count(n)} {printable(name)}" for name, n in names)
-    only_transfers = bool(trace.matching(rows, TRANSFER.search).all())
-    subject = "A transfer between ranks" if only_transfers else "A collective"
-    at_stake = int(facts.host_under(cover)[LATE].sum()) if facts.devices else 0
-    if at_stake:
+    running = union(start, end)
+    longest = the_most(rows, trace.dur[rows])
+    names = Counter(map(trace.name_of, rows.tolist())).most_common(MAX_NAMES)
+    named = ", ".join(f"{count(number)} {printable(name)}" for name, number in names)
+    if facts.devices:
+        at_stake_ns = int(facts.host_under(running)[LATE].sum())
+        if at_stake_ns:
+            yield Claim(
+                text=f"The GPU waits {of_span(facts, at_stake_ns)} for its next launch while a "
+                f"collective runs on the CPU: {named}.",
+                at_stake_ns=at_stake_ns,
+                rows=longest,
+                why_likely="What the launching thread waits for is not recorded.",
+                part_of="host-bound",
+            )
+    elif running.ns >= LEAST_SHARE * (facts.end_ns - facts.begin_ns):
+        are_transfers = bool(trace.matching(rows, TRANSFER.search).all())
+        subject = "A transfer between ranks" if are_transfers else "A collective"
         yield Claim(
-            text=f"The GPU waits {of_span(facts, at_stake)} for its "
-            f"next launch while a collective runs on the CPU: {named}.",
-            at_stake_ns=at_stake,
-            rows=longest,
-            why_likely="What the launching thread waits for is not recorded.",
-            part_of="host-bound",
-        )
-    elif not facts.devices and ran >= LEAST * whole:
-        yield Claim(
-            text=f"{subject} runs on the CPU for {of_recording(facts, ran)}: {named}. "
-            f"{LASTS_UNTIL_PEER if only_transfers else LASTS_UNTIL_ALL}",
+            text=f"{subject} runs on the CPU for {of_recording(facts, running.ns)}: {named}. "
+            f"{LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL}",
             rows=longest,
         )

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.analysis.questions.loaders import WORKERS, loader_rows
+from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
-from fusetui.analysis.why.cpu_work import ByKind, NamedTime, by_kind, longest
+from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_worth, of_recording
 from fusetui.analysis.why.rules.launches import instead_of_computing
+from fusetui.analysis.why.rules.recompiling import graph_breaks
 from fusetui.analysis.why.rules.waiting import (
     FEWER_BATCHES,
     ITSELF,
     MORE_WORKERS,
     batches_were_ready,
-    recompilation,
+    fetches_from_workers,
 )
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.model.report import recorded_with
 
-MOST_OF_IT = 0.5  # of the time of a cause; a name with at least this share is told
-MAIN = 0.8  # of the time of all ops; the thread that runs as much is the program
-# of what was recorded; an op or function with a shorter own time is no finding
-LEAST_OWN = 0.10
+MOST_OF_IT: Final = 0.5
+"""Of the time of a cause; a name with at least this share is told."""
+MAIN_THREAD_SHARE: Final = 0.8
+"""Of the time of all ops; the thread that runs as much is the program."""
+LEAST_OWN_SHARE: Final = 0.10
+"""Of what was recorded; an op or function with a shorter own time is no finding."""
 
 
 def _profiled(facts: Facts) -> str | None:
@@ -50,12 +54,15 @@ def _cover(facts: Facts, rows: Rows) -> Cover:
     return common(union(facts.trace.start[rows], facts.trace.end[rows]), facts.whole)
 
 
-def _longest_of(trace_times: ByKind, facts: Facts) -> list[NamedTime]:
-    """Ops, functions and waits by name, the longest first."""
-    found = longest(facts.trace, trace_times.ops)
-    found += longest(facts.trace, trace_times.functions)
-    found += longest(facts.trace, trace_times.waits, with_caller=True)
-    return sorted(found, key=lambda one: -one.share.ns)
+def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
+    """The ops, functions and waits with the longest own time during a cover, the
+    longest first."""
+    trace = facts.trace
+    times = by_kind(facts.accounts, cover)
+    names = longest(trace, times.ops)
+    names += longest(trace, times.functions)
+    names += longest(trace, times.waits, with_caller=True)
+    return sorted(names, key=lambda named: -named.share.ns)
 
 
 @Rule(
@@ -69,22 +76,16 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
         return
-    mostly = ""
-    for one in _longest_of(by_kind(facts.accounts, cover), facts):
-        if one.share.ns >= MOST_OF_IT * cover.ns and not ITSELF.search(one.share.name):
-            mostly = f", {duration(one.share.ns)} of it in {one.share.name}"
-            break
-    used = distinct(facts.trace.name[rows]).tolist()
-    has_workers = any(WORKERS.search(facts.trace.names[number]) for number in used)
+    has_workers = fetches_from_workers(facts)
     remedy = MORE_WORKERS if has_workers else None
-    text = f"for the data loader{mostly}."
+    what = f"for the data loader{_mostly(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        text = (
+        what = (
             "while it takes batches that are ready from the workers of the data loader."
         )
     yield Claim(
-        text=f"The program waits {of_recording(facts, cover.ns)} {text}",
+        text=f"The program waits {of_recording(facts, cover.ns)} {what}",
         at_stake_ns=cover.ns,
         rows=the_most(rows, facts.trace.dur[rows]),
         remedy=remedy,
@@ -92,7 +93,17 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     )
 
 
-READS = late(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
+def _mostly(facts: Facts, cover: Cover) -> str:
+    """The op, function or wait that is the innermost for most of a cover; blank if none
+    is, or only those of the loader itself."""
+    for named in _longest_names(facts, cover):
+        is_most = named.share.ns >= MOST_OF_IT * cover.ns
+        if is_most and not ITSELF.search(named.share.name):
+            return f", {duration(named.share.ns)} of it in {named.share.name}"
+    return ""
+
+
+READS: Final = late(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
 """Ops that read one value of a tensor: `.item()`, `float(tensor)`, `if tensor:`."""
 
 
@@ -112,10 +123,11 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     is_read[rows] = True
     parent = trace.parent[rows]
     outer = rows[~((parent >= 0) & is_read[parent])]
+    s = "s" if len(outer) == 1 else ""
     yield Claim(
-        text=f"{plural(len(outer), 'call')} that read{'s' if len(outer) == 1 else ''} one value of "
-        f"a tensor ({_names(facts, outer)}) take{'s' if len(outer) == 1 else ''} "
-        f"{of_recording(facts, cover.ns)}. On a GPU, such a call also waits for all work before it.",
+        text=f"{plural(len(outer), 'call')} that read{s} one value of a tensor "
+        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, such a call "
+        "also waits for all work before it.",
         at_stake_ns=cover.ns,
         rows=the_most(outer, trace.dur[outer]),
         why_likely=_profiled(facts),
@@ -150,7 +162,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     )
 
 
-COMPILES = late(
+COMPILES: Final = late(
     r"_compile\.compile_inner \(dynamo_timed\)\Z|torch/_dynamo/convert_frame\.py\(\d+\): _compile\Z"
 )
 """One for each compilation of a region by Dynamo: an op, and with stacks also a
@@ -177,23 +189,23 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
             rows=the_most(rows, facts.trace.dur[rows]),
             why_likely=_profiled(facts),
         )
-    yield from recompilation.find(facts)  # without a GPU, nothing but graph breaks
+    yield from graph_breaks(facts)
 
 
 def _compilations(facts: Facts) -> str:
     """`: 4 compilations, in 3 of 8 steps`; blank where they cannot be counted."""
     trace = facts.trace
-    rows = facts.inside(
-        trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
-    )
-    covers = union(trace.start[rows], trace.end[rows])
+    roles = (Role.OP, Role.ANNOTATION, Role.PYTHON)
+    rows = facts.inside(trace.rows_named(COMPILES.search, *roles))
     if not len(rows):
         return ""
-    text = f": {plural(len(covers.start), 'compilation')}"
+    compilations = union(trace.start[rows], trace.end[rows])
+    text = f": {plural(len(compilations.start), 'compilation')}"
     steps = facts.spans
     if len(steps) > 1:
-        touched = int(np.count_nonzero(covers.within(steps.start, steps.end)))
-        text += f", in {count(touched)} of {plural(len(steps), 'step')}"
+        compiles_ns = compilations.within(steps.start, steps.end)
+        compiling_steps = int(np.count_nonzero(compiles_ns))
+        text += f", in {count(compiling_steps)} of {plural(len(steps), 'step')}"
     return text
 
 
@@ -212,53 +224,86 @@ def _explained(facts: Facts) -> Cover:
     needs=("Python frames and modules",),
     remedy="{nsys:Put torch.cuda.nvtx.range()|:Record with with_stack=True, or put "
     "record_function()} around parts of the program, to see what the CPU did.",
-    thresholds={"least_own": LEAST_OWN, "main": MAIN},
+    thresholds={"least_own": LEAST_OWN_SHARE, "main": MAIN_THREAD_SHARE},
 )
 def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     """Of the thread that runs nearly all ops: others, such as workers, wait for
     work."""
+    if facts.devices:
+        return
+    thread = _main_thread(facts)
+    if thread is None:
+        return
+    unrecorded = _unrecorded(facts, thread)
     trace = facts.trace
-    ops = facts.inside(trace.rows_of(Role.OP))
-    if facts.devices or not len(ops):
-        return
-    thread = trace.thread_of_track[trace.track]
-    ns_of_thread = np.bincount(thread[ops], trace.dur[ops])
-    busiest = int(ns_of_thread.argmax())
-    if ns_of_thread[busiest] < MAIN * ns_of_thread.sum():
-        return
-    is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
-    rows = facts.inside(np.flatnonzero(is_work & (thread == busiest)))
-    span = Cover(
-        trace.start[rows].min(keepdims=True), trace.end[rows].max(keepdims=True)
+    label = printable(trace.track_of(int(_work_of(facts, thread)[0])).label)
+    text = (
+        f"For {of_recording(facts, unrecorded.ns)}, nothing was recorded of {label} between its "
+        "ops: it ran Python or other code, or waited."
     )
-    collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
-    known = joined(_cover(facts, rows), _explained(facts), _cover(facts, collectives))
-    unrecorded = without(common(span, facts.whole), known)
-    ns = unrecorded.ns
-    label = printable(trace.track_of(int(rows[0])).label)
-    text = f"For {of_recording(facts, ns)}, nothing was recorded of {label} between its ops: it ran "
-    text += "Python or other code, or waited."
     remedy = None
-    if part := _annotation_with_most(facts, unrecorded, busiest):
-        name, ns_in_it = part
-        text += f" {duration(ns_in_it)} of it lie in the annotation {printable(name)}."
+    annotation = _annotation_with_most(facts, unrecorded, thread)
+    if annotation is not None:
+        name = printable(annotation.name)
         stacks = recorded_with("with_stack=True", trace.report.writer)
-        remedy = (
-            f"Record stacks ({stacks}) to see what {printable(name)} does meanwhile."
-        )
+        text += f" {duration(annotation.ns)} of it lie in the annotation {name}."
+        remedy = f"Record stacks ({stacks}) to see what {name} does meanwhile."
     yield Claim(
         text=text,
-        at_stake_ns=ns,
+        at_stake_ns=unrecorded.ns,
         remedy=remedy,
-        is_little=ns < LEAST_OWN * facts.span_ns,
+        is_little=unrecorded.ns < LEAST_OWN_SHARE * facts.span_ns,
     )
+
+
+def _main_thread(facts: Facts) -> int | None:
+    """The thread that runs at least MAIN_THREAD_SHARE of the time of all ops; None if
+    none does."""
+    trace = facts.trace
+    ops = facts.inside(trace.rows_of(Role.OP))
+    if not len(ops):
+        return None
+    thread = trace.thread_of_track[trace.track[ops]]
+    ns_of_thread = np.bincount(thread, trace.dur[ops])
+    busiest = int(ns_of_thread.argmax())
+    is_main = ns_of_thread[busiest] >= MAIN_THREAD_SHARE * ns_of_thread.sum()
+    return busiest if is_main else None
+
+
+def _work_of(facts: Facts, thread: int) -> Rows:
+    """The ops, calls and frames of a thread."""
+    trace = facts.trace
+    is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
+    is_own = trace.thread_of_track[trace.track] == thread
+    return facts.inside(np.flatnonzero(is_work & is_own))
+
+
+def _unrecorded(facts: Facts, thread: int) -> Cover:
+    """The time between the first and the last work of a thread in which none of it ran,
+    and no cause that another rule names."""
+    trace = facts.trace
+    work = _work_of(facts, thread)
+    begin_ns = trace.start[work].min(keepdims=True)
+    end_ns = trace.end[work].max(keepdims=True)
+    collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
+    recorded = joined(
+        _cover(facts, work), _explained(facts), _cover(facts, collectives)
+    )
+    return without(common(Cover(begin_ns, end_ns), facts.whole), recorded)
+
+
+class AnnotatedTime(NamedTuple):
+    """How much of some time lies in the annotations of one name."""
+
+    name: str
+    ns: int
 
 
 def _annotation_with_most(
     facts: Facts, time: Cover, thread: int
-) -> tuple[str, int] | None:
+) -> AnnotatedTime | None:
     """The annotation of a thread, steps and the profiler's own aside, that has most of
-    some time, and how much of it (ns); None if none has at least MOST_OF_IT of it."""
+    some time; None if none has at least MOST_OF_IT of it."""
     trace = facts.trace
     rows = facts.inside(trace.rows_of(Role.ANNOTATION))
     rows = rows[trace.thread_of_track[trace.track[rows]] == thread]
@@ -270,46 +315,47 @@ def _annotation_with_most(
     number = int(ns_of_name.argmax())
     if ns_of_name[number] < MOST_OF_IT * time.ns:
         return None
-    return trace.names[number], min(int(ns_of_name[number]), time.ns)
+    # annotations of one name may lie in each other
+    return AnnotatedTime(trace.names[number], min(int(ns_of_name[number]), time.ns))
 
 
-# times as long as the median of the others: a call that sets something up
-SLOW_FIRST = 10
-FIRST_CALL = (
+SLOW_FIRST: Final = 10
+"""Times as long as the median of the others: a call that sets something up."""
+FIRST_CALL: Final = (
     "Call it once before recording: the first call of an op initializes libraries, loads kernels "
     "and chooses algorithms, and says nothing about the later ones."
 )
-RUNTIME_CALL = (
+RUNTIME_CALL: Final = (
     "Look at what it waits for: a call of the runtime launches work, copies, or waits until the "
     "device is done. What the device did meanwhile is not part of this account."
 )
-LONG_CALLS_OF_OP = (
+LONG_CALLS_OF_OP: Final = (
     "Fewer calls would hardly help: look at the sizes that it gets (fusetui ops --by shape), "
     "and for a cheaper way to compute the same."
 )
-LONG_CALLS_OF_FUNCTION = (
+LONG_CALLS_OF_FUNCTION: Final = (
     "Fewer calls would hardly help: look at what it does by itself between its calls "
     "(fusetui lines), such as loops over elements, or work that could be done once."
 )
-MANY_CALLS_OF_FUNCTION = (
+MANY_CALLS_OF_FUNCTION: Final = (
     "Look at where it is called and how often (fusetui lines): call it less often, or make it "
     "cheaper."
 )
-CONCATENATES = (
+CONCATENATES: Final = (
     "Write into slices of one buffer instead of torch.cat: where a cache grows by a concatenation "
     "(of keys and values, of results), each call copies all of it once more."
 )
-CAT = late(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
-LONG_CALL_NS = (
-    100_000  # on average; a longer one is no matter of how often it is called
-)
-FEWEST_CALLS = 10  # fewer are not many
-WAIT_REMEDY = (
+CAT: Final = late(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
+LONG_CALL_NS: Final = 100_000
+"""On average; what longer ones cost is no matter of how often they are called."""
+MIN_CALLS: Final = 10
+"""Fewer are not many."""
+WAIT_REMEDY: Final = (
     "Let it run while other work does, or wait for less: look at what it waits for."
 )
 
 
-OF_PROFILER = late(
+OF_PROFILER: Final = late(
     r"\b_record_function_(?:enter|exit)|torch/autograd/profiler(?:_util)?\.py\(|torch/profiler/"
     r"|\b_(?:enable|disable|prepare)_profiler\b|\b_ProfilerResult\b"
 )
@@ -330,10 +376,10 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
     remedy="Look at where it is called and how often (fusetui ops, fusetui lines): fewer calls on "
     "larger tensors, or a cheaper way to compute the same.",
     thresholds={
-        "least_own": LEAST_OWN,
+        "least_own": LEAST_OWN_SHARE,
         "slow_first": SLOW_FIRST,
         "long_call_ns": LONG_CALL_NS,
-        "fewest_calls": FEWEST_CALLS,
+        "fewest_calls": MIN_CALLS,
     },
 )
 def cpu_hot(facts: Facts) -> Iterator[Claim]:
@@ -342,39 +388,54 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
     trace = facts.trace
-    found = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
-    ops = found.ops
-    if len(trace.rows_of(Role.DEVICE)) and len(
-        trace.rows_named(LAUNCHES.search, Role.CALL)
-    ):
-        # counters are measured inside of calls
-        ops = ops.only(trace.role[ops.rows] != Role.CALL)
-    for one in longest(trace, ops)[:1]:
-        first = _slow_first_call(one)
-        remedy = FIRST_CALL if first else _remedy_of(facts, one)
-        yield _hot(facts, one, "takes", f", without what it calls{first}", remedy)
-    functions = found.functions.only(~of_profiler(trace, found.functions.rows))
-    for one in longest(trace, functions)[:1]:
-        has_many = _has_many_short_calls(one)
-        remedy = MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION
-        yield _hot(facts, one, "takes", ", without what it calls", remedy)
+    times = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
+    for named in longest(trace, _program_ops(facts, times.ops))[:1]:
+        first = _slow_first_call(named)
+        yield _hot(
+            facts,
+            named,
+            verb="takes",
+            apart=f", without what it calls{first}",
+            remedy=FIRST_CALL if first else _op_remedy(facts, named),
+        )
+    functions = times.functions.only(~of_profiler(trace, times.functions.rows))
+    for named in longest(trace, functions)[:1]:
+        has_many = _has_many_short_calls(named)
+        yield _hot(
+            facts,
+            named,
+            verb="takes",
+            apart=", without what it calls",
+            remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
+        )
     # see cpu-collectives
-    is_collective = trace.matching(found.waits.rows, ON_CPU.match)
-    is_left_out = is_collective | of_profiler(trace, found.waits.rows)
-    for one in longest(trace, found.waits.only(~is_left_out), with_caller=True)[:1]:
-        yield _hot(facts, one, "waits", "", WAIT_REMEDY)
+    is_left_out = trace.matching(times.waits.rows, ON_CPU.match)
+    is_left_out |= of_profiler(trace, times.waits.rows)
+    waits = times.waits.only(~is_left_out)
+    for named in longest(trace, waits, with_caller=True)[:1]:
+        yield _hot(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
-def _slow_first_call(one: NamedTime) -> str:
+def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
+    """Ops and calls; without calls where counters are measured inside of them."""
+    trace = facts.trace
+    has_counters = len(trace.rows_of(Role.DEVICE)) > 0
+    if has_counters and len(trace.rows_named(LAUNCHES.search, Role.CALL)):
+        return ops.only(trace.role[ops.rows] != Role.CALL)
+    return ops
+
+
+def _slow_first_call(named: NamedTime) -> str:
     """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the
     first call takes most of the time of all and SLOW_FIRST times as long as the others;
     else blank."""
-    own_ns = one.own.ns  # rows are in the order of their starts
-    others = own_ns[1:]
-    if not len(others):
+    ns_of_call = named.own.ns  # rows are in the order of their starts
+    others_ns = ns_of_call[1:]
+    if not len(others_ns):
         return ""
-    first_ns, usual_ns = int(own_ns[0]), int(np.median(others))
-    if first_ns < MOST_OF_IT * own_ns.sum() or first_ns < SLOW_FIRST * usual_ns:
+    first_ns = int(ns_of_call[0])
+    usual_ns = int(np.median(others_ns))
+    if first_ns < MOST_OF_IT * ns_of_call.sum() or first_ns < SLOW_FIRST * usual_ns:
         return ""
     return (
         f"; the first call takes {duration(first_ns)} of that, the others {duration(usual_ns)} "
@@ -382,38 +443,40 @@ def _slow_first_call(one: NamedTime) -> str:
     )
 
 
-def _remedy_of(facts: Facts, one: NamedTime) -> str | None:
-    """What helps with an op or a call, if that is more than to call it less often."""
-    trace, row = facts.trace, int(one.own.rows[0])
+def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
+    """What helps with an op or a call; None if that is to call it less often."""
+    trace = facts.trace
+    row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
         return RUNTIME_CALL
-    computes = np.isin(one.own.rows, cpu_compute_rows(trace))
+    computes = np.isin(named.own.rows, cpu_compute_rows(trace))
+    computing_ns = int(named.own.ns[computes].sum())
     uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
-    if uses_gpu and 2 * int(one.own.ns[computes].sum()) > one.share.ns:
+    if uses_gpu and 2 * computing_ns > named.share.ns:
         return instead_of_computing(trace.name_of(row))
     if CAT.match(trace.name_of(row)):
         return CONCATENATES
-    return None if _has_many_short_calls(one) else LONG_CALLS_OF_OP
+    return None if _has_many_short_calls(named) else LONG_CALLS_OF_OP
 
 
-def _has_many_short_calls(one: NamedTime) -> bool:
+def _has_many_short_calls(named: NamedTime) -> bool:
     """Whether it matters how often something is called."""
-    calls = one.share.count
-    return calls >= FEWEST_CALLS and one.share.ns < LONG_CALL_NS * calls
+    calls = named.share.count
+    return calls >= MIN_CALLS and named.share.ns < LONG_CALL_NS * calls
 
 
 def _hot(
-    facts: Facts, one: NamedTime, verb: str, apart: str, remedy: str | None
+    facts: Facts, named: NamedTime, *, verb: str, apart: str, remedy: str | None
 ) -> Claim:
     """Of several threads at once, with no more than the time in which any of them runs
     it."""
-    ns = min(one.share.ns, _cover(facts, one.own.rows).ns)
+    ns = min(named.share.ns, _cover(facts, named.own.rows).ns)
     return Claim(
-        text=f"{one.share.name} {verb} {of_recording(facts, ns)} in "
-        f"{plural(one.share.count, 'call')}{apart}.",
+        text=f"{named.share.name} {verb} {of_recording(facts, ns)} in "
+        f"{plural(named.share.count, 'call')}{apart}.",
         at_stake_ns=ns,
-        rows=the_most(one.own.rows, one.own.ns),
+        rows=the_most(named.own.rows, named.own.ns),
         remedy=remedy,
         why_likely=_profiled(facts),
-        is_little=ns < LEAST_OWN * facts.span_ns,
+        is_little=ns < LEAST_OWN_SHARE * facts.span_ns,
     )

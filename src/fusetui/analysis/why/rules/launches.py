@@ -4,6 +4,7 @@ calls; kernels so short or so many that starting them costs as much as running t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -29,42 +30,46 @@ from fusetui.analysis.why.rule import (
     why_likely,
 )
 from fusetui.analysis.why.warming import LONG_NS
+from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
-from fusetui.trace.model.arrays import Flags, Int64s, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
-from fusetui.trace.model.intervals import without as without_cover
+from fusetui.trace.model.intervals import FOREVER, Cover, joined, union, without
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.report import recorded_with
 
-WORDS = {
+WORDS: Final = {
     Host.CALL: "in runtime calls",
     Host.OP: "in ops",
     Host.PYTHON: "in Python",
     Host.ANNOTATION: "in annotations, outside of ops",
     Host.NOTHING: "with nothing recorded",
 }
-SHOWN = 3  # of the words above
-TOLD = 0.01  # of the span; that less is not counted is not told
-UNSEEN = (Host.ANNOTATION, Host.NOTHING)  # what the CPU did is not known
-MARKS = "{}() around parts of the step, to see what the CPU did."
+MAX_KINDS_NAMED: Final = 3
+MIN_SHARE_TOLD: Final = 0.01
+"""Of the span; that less is not counted is not told."""
+UNSEEN: Final = (Host.ANNOTATION, Host.NOTHING)
+"""Where what the CPU did is not known."""
+MARKS: Final = "{}() around parts of the step, to see what the CPU did."
 """The remedy when nothing within an annotation was recorded for most of the time."""
-REPLAYED = (
+REPLAYED: Final = (
     "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
     "(SGLang's overlap scheduler, vLLM's --async-scheduling), and capture what still runs between "
     "replays, such as sampling and copies."
 )
 """The remedy where graphs launch most of the GPU's work."""
-AS_GRAPHS = (
+AS_GRAPHS: Final = (
     '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
     "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
 )
-LATER_FIRST = "Record later steps first, to see whether it stays. If it does:"
-FEWER_LAUNCHES = "larger batches{training: and fused optimizers} need fewer launches."
+LATER_FIRST: Final = "Record later steps first, to see whether it stays. If it does:"
+FEWER_LAUNCHES: Final = (
+    "larger batches{training: and fused optimizers} need fewer launches."
+)
 
 
 @Rule(
@@ -74,23 +79,22 @@ FEWER_LAUNCHES = "larger batches{training: and fused optimizers} need fewer laun
     by_launches=True,
 )
 def host_bound(facts: Facts) -> Iterator[Claim]:
-    which = ~facts.busy_cpu & ~facts.set_up
-    by_kind = facts.late[:, which].sum(axis=1)
-    at_stake = int(by_kind.sum())
-    if at_stake <= 0:
+    gaps = ~facts.busy_cpu & ~facts.set_up
+    ns_of_kind = facts.late[:, gaps].sum(axis=1)
+    at_stake_ns = int(ns_of_kind.sum())
+    if at_stake_ns <= 0:
         return
     if not facts.is_late:
-        yield Claim(text="", at_stake_ns=at_stake, is_little=True)
+        yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
+    claimed_by_others = joined(facts.explained, _busy(facts))
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
-        f"{without(facts)}: {doing(facts, by_kind, which)}.",
-        at_stake_ns=at_stake,
-        wanted=Hurried(
-            without_cover(_told(facts), joined(facts.explained, _busy(facts)))
-        ),
-        rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
-        remedy=unseen_remedy(facts, by_kind) or _remedy(facts),
+        text=f"The GPU waits {of_span(facts, at_stake_ns)} for the CPU to launch the next kernel"
+        f"{not_counted(facts)}: {doing(facts, ns_of_kind, gaps)}.",
+        at_stake_ns=at_stake_ns,
+        wanted=Hurried(without(_time_that_counts(facts), claimed_by_others)),
+        rows=the_most(facts.idle.launch[gaps], facts.late[:, gaps].sum(axis=0)),
+        remedy=unseen_remedy(facts, ns_of_kind) or _remedy(facts),
         why_likely=why_likely(facts),
     )
 
@@ -129,51 +133,63 @@ def _obstacle_first(facts: Facts) -> str | None:
     )
 
 
-def _told(facts: Facts) -> Cover:
+def _time_that_counts(facts: Facts) -> Cover:
     """The time that the worth is about: all of it where there are steps; else from the
     first kernel (the first GPU event where there is none) to the end of the GPUs' work,
     because what the program does before and after that delays none of it."""
     if len(facts.spans):
         return Cover(np.array([-FOREVER]), np.array([FOREVER]))
-    trace, rows = facts.trace, facts.gpu_rows
-    kernels = rows[trace.role[rows] == Role.KERNEL]
-    first = kernels if len(kernels) else rows
-    return Cover(
-        trace.start[first].min(keepdims=True), trace.end[rows].max(keepdims=True)
-    )
+    trace = facts.trace
+    events = facts.gpu_rows
+    kernels = events[trace.role[events] == Role.KERNEL]
+    first = kernels if len(kernels) else events
+    begin_ns = trace.start[first].min(keepdims=True)
+    end_ns = trace.end[events].max(keepdims=True)
+    return Cover(begin_ns, end_ns)
 
 
-def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
+def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
     """`60 us in ops, mostly aten::add (3 x, 40 us), 15 us with nothing recorded`, and
     modules."""
-    has_ops = bool((facts.trace.role == Role.OP).any())
+    trace = facts.trace
+    has_ops = bool((trace.role == Role.OP).any())
     words = WORDS if has_ops else {**WORDS, Host.ANNOTATION: "in annotations"}
-    kinds = sorted(
-        (kind for kind in words if by_kind[kind]), key=lambda kind: -by_kind[kind]
-    )
+    present = [kind for kind in words if ns_of_kind[kind]]
+    longest_first = sorted(present, key=lambda kind: -ns_of_kind[kind])
     # without what other rules explain
-    rows, ns = held(facts, which, facts.explained, LAYERS)
-    all_ns, parts = int(ns.sum()), []
-    for kind in kinds[:SHOWN]:
-        own, whole = facts.accounts.kinds[rows] == kind, int(by_kind[kind])
-        found = holders(facts.trace, rows[own], ns[own], label, all_ns)
-        named = f", such as {' and '.join(text for text, _ in found)}" if found else ""
-        if found and 2 * found[0][1] > whole:
-            named = f", mostly {found[0][0]}"
-        parts.append(f"{duration(whole)} {words[kind]}{named}")
-    # The modules with the most time, each without what lies in modules inside it.
+    rows, ns = held(facts, gaps, facts.explained, LAYERS)
+    all_ns = int(ns.sum())
+    parts = []
+    for kind in longest_first[:MAX_KINDS_NAMED]:
+        kind_ns = int(ns_of_kind[kind])
+        of_kind = facts.accounts.kinds[rows] == kind
+        names = holders(trace, rows[of_kind], ns[of_kind], label, all_ns)
+        named = ""
+        if names and 2 * names[0][1] > kind_ns:
+            named = f", mostly {names[0][0]}"
+        elif names:
+            named = f", such as {' and '.join(text for text, _ in names)}"
+        parts.append(f"{duration(kind_ns)} {words[kind]}{named}")
+    return "; ".join(parts) + _longest_modules(facts, rows, ns)
+
+
+def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
+    """The modules with the most of some time, each without what lies in modules inside
+    it."""
     spans = facts.kernels.origins.modules
     around = spans.rows_at(spans.around(rows)).astype(np.intp)
-    inside = around >= 0
-    found = holders(facts.trace, around[inside], ns[inside], module_text, all_ns)
-    modules = " and ".join(text for text, _ in found)
-    return "; ".join(parts) + (
-        f". Among modules, longest in {modules}" if modules else ""
+    is_inside = around >= 0
+    modules = holders(
+        facts.trace, around[is_inside], ns[is_inside], module_text, int(ns.sum())
     )
+    if not modules:
+        return ""
+    return f". Among modules, longest in {' and '.join(text for text, _ in modules)}"
 
 
-def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
-    if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
+def unseen_remedy(facts: Facts, ns_of_kind: Int64s) -> str | None:
+    """What to record where most of the time is unknown; None where it is known."""
+    if 2 * int(ns_of_kind[[*UNSEEN]].sum()) <= int(ns_of_kind.sum()):
         return None
     trace = facts.trace
     form = trace.report.writer
@@ -189,8 +205,8 @@ def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     return f"Record with {recorded_with('with_stack=True', form)}, or put {marks}"
 
 
-CPU_ACTIVITY = "ProfilerActivity.CPU"
-GPU_ACTIVITY = "ProfilerActivity.CUDA"
+CPU_ACTIVITY: Final = "ProfilerActivity.CPU"
+GPU_ACTIVITY: Final = "ProfilerActivity.CUDA"
 
 
 def _has_cpu_activity(trace: Trace) -> bool:
@@ -200,24 +216,32 @@ def _has_cpu_activity(trace: Trace) -> bool:
     return bool(np.isin(trace.role, roles).any())
 
 
-def without(facts: Facts) -> str:
-    """What host-bound and cpu-work do not count."""
-    names = ("the data loader", "compilation", "the warm-up")
-    covers = zip(names, (facts.loading, facts.compiling, facts.warming), strict=True)
-    claimed = [
-        one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns
-    ]
-    set_up_ns = int(facts.late[:, facts.set_up].sum())
-    if set_up_ns > TOLD * facts.span_ns:
-        claimed.append("the set-up before the first kernel")
-    *most, last = claimed or [""]
-    return (
-        f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
-    )
+def not_counted(facts: Facts) -> str:
+    """What host-bound and cpu-work do not count: `, the data loader and the warm-up not
+    counted`; blank for nothing."""
+    cover_of_cause = {
+        "the data loader": facts.loading,
+        "compilation": facts.compiling,
+        "the warm-up": facts.warming,
+    }
+    least_ns = MIN_SHARE_TOLD * facts.span_ns
+    causes = []
+    for cause, cover in cover_of_cause.items():
+        if facts.late_under(cover) > least_ns:
+            causes.append(cause)
+    if int(facts.late[:, facts.set_up].sum()) > least_ns:
+        causes.append("the set-up before the first kernel")
+    if not causes:
+        return ""
+    if len(causes) == 1:
+        return f", {causes[0]} not counted"
+    return f", {', '.join(causes[:-1])} and {causes[-1]} not counted"
 
 
 def _busy(facts: Facts) -> Cover:
-    return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
+    """The host parts of the gaps in which the CPU does other work."""
+    idle = facts.idle
+    return union(idle.begin[facts.busy_cpu], idle.called[facts.busy_cpu])
 
 
 def _allocating(facts: Facts) -> Cover:
@@ -239,29 +263,30 @@ def _allocating(facts: Facts) -> Cover:
     by_launches=True,
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
-    which = facts.busy_cpu
-    by_kind = facts.late[:, which].sum(axis=1)
-    at_stake = int(by_kind.sum())
-    if not at_stake:
+    gaps = facts.busy_cpu
+    ns_of_kind = facts.late[:, gaps].sum(axis=1)
+    at_stake_ns = int(ns_of_kind.sum())
+    if not at_stake_ns:
         return
-    gaps = plural(int(which.sum()), "gap")
-    late_ns = facts.late[:, which].sum(axis=0)
-    longer = f" of more than {duration(WORK_NS)}" if (late_ns > WORK_NS).all() else ""
+    ns_of_gap = facts.late[:, gaps].sum(axis=0)
+    are_long = bool((ns_of_gap > WORK_NS).all())
+    longer = f" of more than {duration(WORK_NS)}" if are_long else ""
+    claimed_by_others = joined(facts.explained, _allocating(facts))
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps}{longer} "
-        f"while the CPU launches nothing for it{without(facts)}: {doing(facts, by_kind, which)}.",
-        at_stake_ns=at_stake,
-        wanted=Hurried(
-            without_cover(_busy(facts), joined(facts.explained, _allocating(facts)))
-        ),
-        rows=the_most(facts.idle.launch[which], late_ns),
-        remedy=_computing_remedy(facts, at_stake) or unseen_remedy(facts, by_kind),
+        text=f"The GPU waits {of_span(facts, at_stake_ns)} in {plural(int(gaps.sum()), 'gap')}"
+        f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
+        f"{doing(facts, ns_of_kind, gaps)}.",
+        at_stake_ns=at_stake_ns,
+        wanted=Hurried(without(_busy(facts), claimed_by_others)),
+        rows=the_most(facts.idle.launch[gaps], ns_of_gap),
+        remedy=_computing_remedy(facts, at_stake_ns)
+        or unseen_remedy(facts, ns_of_kind),
         why_likely=why_likely(facts),
     )
 
 
-NO_LAUNCHES = "Graphs do not help: nothing is launched meanwhile."
-PLAIN_NAME = late(r"[A-Za-z0-9_:.]{1,100}")
+NO_LAUNCHES: Final = "Graphs do not help: nothing is launched meanwhile."
+PLAIN_NAME: Final = late(r"[A-Za-z0-9_:.]{1,100}")
 
 
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
@@ -273,8 +298,8 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     computes = np.isin(rows, cpu_compute_rows(facts.trace))
     if not computes.any():
         return None
-    names = facts.trace.name[rows[computes]]
-    name = facts.trace.names[int(np.bincount(names, ns[computes]).argmax())]
+    ns_of_name = np.bincount(facts.trace.name[rows[computes]], ns[computes])
+    name = facts.trace.names[int(ns_of_name.argmax())]
     return f"{instead_of_computing(name)} {NO_LAUNCHES}"
 
 
@@ -289,7 +314,7 @@ def instead_of_computing(op: str) -> str:
     return f"{called} computes on the CPU: {how}."
 
 
-SLOW_NS = LONG_NS
+SLOW_NS: Final = LONG_NS
 
 
 @Rule(
@@ -299,35 +324,48 @@ SLOW_NS = LONG_NS
     by_launches=True,
 )
 def slow_launches(facts: Facts) -> Iterator[Claim]:
-    trace, idle, launch = facts.trace, facts.idle, facts.idle.launch
-    waited = idle.ns("launch_call") - facts.warming.within(idle.called, idle.returned)
-    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & (waited > 0)
-    slow &= ~graph_calls(trace)[launch]
-    at_stake = int(waited[slow].sum())
-    if at_stake:
-        rows = the_most(launch[slow], waited[slow])
-        longest = duration(int(trace.dur[launch[slow]].max()))
-        calls, name = int(slow.sum()), printable(trace.name_of(rows[0]))
-        which = f"{count(calls)} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
+    trace = facts.trace
+    idle = facts.idle
+    warm_up_ns = facts.warming.within(idle.called, idle.returned)
+    waited_ns = idle.ns("launch_call") - warm_up_ns
+    is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
+    is_slow &= ~graph_calls(trace)[idle.launch]
+    at_stake_ns = int(waited_ns[is_slow].sum())
+    if not at_stake_ns:
+        return
+    calls = idle.launch[is_slow]
+    heaviest = the_most(calls, waited_ns[is_slow])
+    longest = duration(int(trace.dur[calls].max()))
+    name = printable(trace.name_of(heaviest[0]))
+    which = f"one launch call of {longest}, {name}"
+    if len(calls) > 1:
         which = (
-            f"{which}mostly {name}"
-            if calls > 1
-            else f"one launch call of {longest}, {name}"
+            f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
+            f"mostly {name}"
         )
-        yield Claim(
-            text=f"The GPU waits {of_span(facts, at_stake)} inside {which}.",
-            at_stake_ns=at_stake,
-            wanted=Shorter(launch[slow].astype(np.intp), waited[slow]),
-            rows=rows,
-        )
+    yield Claim(
+        text=f"The GPU waits {of_span(facts, at_stake_ns)} inside {which}.",
+        at_stake_ns=at_stake_ns,
+        wanted=Shorter(calls.astype(np.intp), waited_ns[is_slow]),
+        rows=heaviest,
+    )
 
 
-SHORTER_NS = 5_000
-LEAST_COUNT = 0.5  # of all kernels
-FEWEST_KERNELS = 20  # kernels
-LEAST_TIME = 0.1  # of the span: the short kernels, and the gaps between two of them
+def _ends_with_slow_launch(facts: Facts) -> Flags:
+    """Which gaps end with a launch call of more than SLOW_NS."""
+    launch = facts.idle.launch
+    is_slow: Flags = (launch >= 0) & (facts.trace.dur[launch] > SLOW_NS)
+    return is_slow
 
-REPLAYED_ALREADY = (
+
+SHORT_KERNEL_NS: Final = 5_000
+MIN_KERNELS: Final = 20
+LEAST_COUNT: Final = 0.5
+"""Of all kernels, for the short ones."""
+LEAST_TIME: Final = 0.1
+"""Of the span: the short kernels, and the gaps between two of them."""
+
+REPLAYED_ALREADY: Final = (
     "Graphs launch them already, so what is left is to fuse them: pointwise work with itself"
     "{compile: (torch.compile)} or with the products beside it."
 )
@@ -338,94 +376,111 @@ REPLAYED_ALREADY = (
     remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
     "and fused optimizers replace many launches}.",
     thresholds={
-        "short_ns": SHORTER_NS,
-        "fewest": FEWEST_KERNELS,
+        "short_ns": SHORT_KERNEL_NS,
+        "fewest": MIN_KERNELS,
         "least_count": LEAST_COUNT,
         "least_time": LEAST_TIME,
     },
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
-    trace, kernels = facts.trace, facts.kernels.rows[facts.kernels.is_kernel]
-    # the last one for a gap without an event
-    is_short = np.zeros(len(trace) + 1, dtype=np.bool_)
-    is_short[kernels] = trace.dur[kernels] < SHORTER_NS
-    short = np.flatnonzero(is_short)
-    if len(kernels) < FEWEST_KERNELS or len(short) < LEAST_COUNT * len(kernels):
-        return
+    trace = facts.trace
     idle = facts.idle
-    slow = (idle.launch >= 0) & (trace.dur[idle.launch] > SLOW_NS)
-    between = is_short[idle.event] & is_short[idle.before] & ~slow
-    together = int(trace.dur[short].sum() + (idle.end - idle.begin)[between].sum())
-    if together >= LEAST_TIME * facts.span_ns:
+    kernels = facts.kernels.rows[facts.kernels.is_kernel]
+    is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for no event
+    is_short[kernels] = trace.dur[kernels] < SHORT_KERNEL_NS
+    short = np.flatnonzero(is_short)
+    if len(kernels) < MIN_KERNELS or len(short) < LEAST_COUNT * len(kernels):
+        return
+    is_between = is_short[idle.event] & is_short[idle.before]
+    is_between &= ~_ends_with_slow_launch(facts)
+    gaps_ns = (idle.end - idle.begin)[is_between].sum()
+    together_ns = int(trace.dur[short].sum() + gaps_ns)
+    if together_ns >= LEAST_TIME * facts.span_ns:
         yield Claim(
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
-            f"shorter than {duration(SHORTER_NS)}: with the gaps between them, they take "
-            f"{of_span(facts, together)}.",
+            f"shorter than {duration(SHORT_KERNEL_NS)}: with the gaps between them, they take "
+            f"{of_span(facts, together_ns)}.",
             rows=the_most(short, trace.dur[short]),
             remedy=REPLAYED_ALREADY if facts.is_replayed else None,
         )
 
 
-LONGEST_NS = 10_000
+LONGEST_SWITCH_NS: Final = 10_000
+"""A longer gap is no switch from kernel to kernel."""
 
 
 @Rule(
     needs=("launch calls",),
     remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
     "programmatic dependent launch hides the switch}.",
-    thresholds={"longest_ns": LONGEST_NS},
+    thresholds={"longest_ns": LONGEST_SWITCH_NS},
     of_kernels=True,
 )
 def kernel_switches(facts: Facts) -> Iterator[Claim]:
-    idle, waited = facts.idle, facts.idle.ns("queued", "graph")
-    short = (
-        (idle.end - idle.begin <= LONGEST_NS)
-        & (idle.called <= idle.begin)
-        & (waited > 0)
+    idle = facts.idle
+    waited_ns = idle.ns("queued", "graph")
+    is_switch = idle.end - idle.begin <= LONGEST_SWITCH_NS
+    is_switch &= (idle.called <= idle.begin) & (waited_ns > 0)
+    at_stake_ns = int(waited_ns[is_switch].sum())
+    if not at_stake_ns:
+        return
+    gaps = int(np.count_nonzero(is_switch))
+    yield Claim(
+        text=f"The GPU switches from kernel to kernel for {of_span(facts, at_stake_ns)}: "
+        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)}, "
+        f"{duration(round(at_stake_ns / gaps))} each on average, before work that was already "
+        "queued.",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(idle.event[is_switch], waited_ns[is_switch]),
     )
-    at_stake, gaps = int(waited[short].sum()), int(np.count_nonzero(short))
-    if at_stake:
-        yield Claim(
-            text=f"The GPU switches from kernel to kernel for {of_span(facts, at_stake)}: "
-            f"{plural(gaps, 'gap')} of at most {duration(LONGEST_NS)}, "
-            f"{duration(round(at_stake / gaps))} each on average, before work that was already "
-            "queued.",
-            at_stake_ns=at_stake,
-            rows=the_most(idle.event[short], waited[short]),
-        )
 
 
-FEWEST = 50  # kernels in one step of an optimizer
-SHORT_NS = 20_000  # on average
-LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
+MIN_OPTIMIZER_KERNELS: Final = 50
+"""In one call of an optimizer."""
+SHORT_OPTIMIZER_KERNEL_NS: Final = 20_000
+"""On average."""
+LEAST_SHARE: Final = 0.02
+"""Of the span: the kernels, and the gaps before them."""
 
 
 @Rule(
     needs=("launch calls", "CPU ops", "annotations"),
     remedy="optimizer(..., {torch2:fused=True), or foreach=True if there is no fused one"
     "|:foreach=True)}.",
-    thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
+    thresholds={
+        "fewest": MIN_OPTIMIZER_KERNELS,
+        "short_ns": SHORT_OPTIMIZER_KERNEL_NS,
+        "least_share": LEAST_SHARE,
+    },
     of_kernels=True,
 )
 def optimizer_launches(facts: Facts) -> Iterator[Claim]:
-    kernels, trace = facts.kernels, facts.trace
-    inside = kernels.is_kernel & kernels.in_optimizer
-    # parameters at once
-    many = kernels.flags(lambda one: one.op in ("foreach", "optimizer"))
-    single = inside & ~many & ~kernels.flags(lambda one: "multi_tensor" in one.name)
-    calls = len(distinct(kernels.module[single]))
-    number, taken = int(single.sum()), kernels.ns(single)
-    if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
+    kernels = facts.kernels
+    of_optimizer = kernels.is_kernel & kernels.in_optimizer
+    of_one_parameter = of_optimizer & ~kernels.flags(_takes_many_parameters)
+    calls = len(distinct(kernels.module[of_one_parameter]))
+    number = int(of_one_parameter.sum())
+    if number < MIN_OPTIMIZER_KERNELS * max(1, calls):
         return
-    before = np.zeros(len(trace), dtype=np.int64)
-    before[facts.idle.event] = facts.idle.end - facts.idle.begin
-    together = taken + int(before[kernels.rows[single]].sum())
-    if taken <= SHORT_NS * number and together >= LEAST_SHARE * facts.span_ns:
+    if 2 * number < np.count_nonzero(of_optimizer):
+        return
+    gap_before_ns = np.zeros(len(facts.trace), dtype=np.int64)
+    gap_before_ns[facts.idle.event] = facts.idle.end - facts.idle.begin
+    taken_ns = kernels.ns(of_one_parameter)
+    idle_ns = int(gap_before_ns[kernels.rows[of_one_parameter]].sum())
+    together_ns = taken_ns + idle_ns
+    are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * number
+    if are_short and together_ns >= LEAST_SHARE * facts.span_ns:
         yield Claim(
             text=f"Each call of an optimizer launches {count(round(number / calls))} kernels of "
-            f"{duration(round(taken / number))} on average, one parameter after another: with "
-            f"the gaps before them, they take {of_span(facts, together)}, "
-            f"{percent(together - taken, together)} of it idle.",
-            kernels=single,
+            f"{duration(round(taken_ns / number))} on average, one parameter after another: with "
+            f"the gaps before them, they take {of_span(facts, together_ns)}, "
+            f"{percent(idle_ns, together_ns)} of it idle.",
+            kernels=of_one_parameter,
         )
+
+
+def _takes_many_parameters(kernel: KernelName) -> bool:
+    """A fused or foreach optimizer, by the name of its kernel."""
+    return kernel.op in ("foreach", "optimizer") or "multi_tensor" in kernel.name

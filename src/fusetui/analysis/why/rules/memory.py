@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from fusetui.analysis.why.rule import (
     subject,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
+from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -36,7 +38,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
 
-CHECKPOINT = "CheckpointFunctionBackward"
+CHECKPOINT: Final = "CheckpointFunctionBackward"
 """The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names
 it."""
 
@@ -54,19 +56,22 @@ def recompute(facts: Facts) -> Iterator[Claim]:
             raise CannotTell("Python frames and modules", "with_stack=True")
         return
     again = kernels.credit.recompute & kernels.is_kernel
-    taken = kernels.ns(again)
-    if taken:
+    taken_ns = kernels.ns(again)
+    if taken_ns:
+        runs = subject(int(again.sum()), "kernel", "run", " of the forward pass")
         yield Claim(
-            text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
-            f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
-            at_stake_ns=taken,
+            text=f"{runs} once more in the backward pass, for {of_span(facts, taken_ns)}"
+            f"{most_module(kernels, again)}.",
+            at_stake_ns=taken_ns,
             wanted=kernels.without(again),
             kernels=again,
         )
 
 
-NEARLY_FULL = 0.8  # of the memory of the device is reserved
-UNUSED = 0.2  # of what is reserved was never allocated at once
+NEARLY_FULL: Final = 0.8
+"""Of the memory of the device, for what is reserved."""
+UNUSED: Final = 0.2
+"""Of what is reserved, for what was never allocated at once."""
 
 
 @Rule(
@@ -78,22 +83,21 @@ UNUSED = 0.2  # of what is reserved was never allocated at once
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
     if facts.window:
         return
-    found = memory_peaks(facts.trace)
-    if not found.is_recorded:
+    memory = memory_peaks(facts.trace)
+    if not memory.is_recorded:
         raise CannotTell("memory events", "profile_memory=True")
-    if not found.peaks:
+    if not memory.peaks:
         raise CannotTell("memory events of the GPU with totals", "profile_memory=True")
-    known = device_properties(facts.trace)
-    chosen = {device.pid for device in facts.devices}
-    for pid, peak in _devices(facts, found.peaks).items():
-        size = known.get(pid, {}).get("totalGlobalMem")
+    properties = device_properties(facts.trace)
+    asked_about = {device.pid for device in facts.devices}
+    for pid, peak in _devices(facts, memory.peaks).items():
+        size = properties.get(pid, {}).get("totalGlobalMem")
         if type(size) is not int or not size:
             raise CannotTell("the size of the GPU's memory", PROPERTIES)
         unused = peak.reserved - peak.allocated
-        is_wasted = (
-            peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
-        )
-        if pid in chosen and is_wasted:
+        is_nearly_full = peak.reserved >= NEARLY_FULL * size
+        is_wasted = is_nearly_full and unused >= UNUSED * peak.reserved
+        if pid in asked_about and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
                 f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
@@ -114,16 +118,18 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     raise CannotTell("which GPU each memory event is about", "one GPU for each process")
 
 
-TO_HOST = late(r"DtoH|DeviceToHost|Device -> Pageable|Device -> Host")
-DEVICE_TO_DEVICE = late(r"DtoD|DeviceToDevice|Device -> Device")
+TO_HOST: Final = late(r"DtoH|DeviceToHost|Device -> Pageable|Device -> Host")
+DEVICE_TO_DEVICE: Final = late(r"DtoD|DeviceToDevice|Device -> Device")
 
-LEAST_PART = 0.1  # of the time of all of them
-CASTS = "Keep one dtype through a block"
-COPIES = (
+LEAST_PART: Final = 0.1
+"""Of the time of all of them."""
+CASTS: Final = "Keep one dtype through a block"
+MAX_NAME_CHARACTERS: Final = 80
+COPIES: Final = (
     "Keep tensors in the order in which they are read (.contiguous(), .clone(), reshape of a "
     "transposed tensor and index assignments copy them)"
 )
-JOINS = "Write into slices of one buffer instead of torch.cat"
+JOINS: Final = "Write into slices of one buffer instead of torch.cat"
 
 
 @Rule(
@@ -133,39 +139,48 @@ JOINS = "Write into slices of one buffer instead of torch.cat"
 )
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    # PyTorch's own; conversions inside a library are part of its op.
-    own = kernels.flags(
-        lambda kernel: kernel.op == "copy" and kernel.family.startswith("aten")
-    )
-    within = _memcpy(kernels, DEVICE_TO_DEVICE)
-    copies = own if _set_up(facts, within) else own | within
-    at_stake = kernels.ns(copies)
-    if at_stake:
-        in_runs = copies & claimed_by(facts, fusable_run)
-        all_there = bool((in_runs == copies).all())
-        shared = kernels.ns(in_runs)
+    copies = kernels.flags(_is_copy_of_torch)
+    within_device = _memcpy(kernels, DEVICE_TO_DEVICE)
+    if not _sets_up(facts, within_device):
+        copies |= within_device
+    at_stake_ns = kernels.ns(copies)
+    if at_stake_ns:
         kinds = copy_kinds(kernels)
+        in_runs = copies & claimed_by(facts, fusable_run)
+        are_all_in_runs = bool((in_runs == copies).all())
+        shared_ns = kernels.ns(in_runs)
         takes = "take" if int(copies.sum()) > 1 else "takes"
-        there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
+        text = (
+            f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake_ns)}"
+            f"{_asked_by(facts, copies)}"
+        )
+        if shared_ns and not are_all_in_runs:
+            text += (
+                f"; {duration(shared_ns)} of it is in runs that fusable-run counts too"
+            )
         yield Claim(
-            text=f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake)}"
-            f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
-            at_stake_ns=at_stake,
+            text=f"{text}.",
+            at_stake_ns=at_stake_ns,
             wanted=kernels.without(copies),
             kernels=copies,
             remedy=_remedy(kernels, copies, kinds),
-            part_of="fusable-run" if all_there else None,
+            part_of="fusable-run" if are_all_in_runs else None,
         )
     yield from _pageable(facts)
 
 
-_KIND_NAMES = {
+def _is_copy_of_torch(kernel: KernelName) -> bool:
+    """Conversions inside a library are part of its op."""
+    return kernel.op == "copy" and kernel.family.startswith("aten")
+
+
+_KIND_NAMES: Final = {
     CopyKind.CAST: "cast",
     CopyKind.COPY: "copy",
     CopyKind.EITHER: "copy or cast",
     CopyKind.JOIN: "concatenation",
 }
-_KIND_PLURALS = {
+_KIND_PLURALS: Final = {
     CopyKind.CAST: "casts",
     CopyKind.COPY: "copies",
     CopyKind.EITHER: "copies or casts",
@@ -208,55 +223,56 @@ def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
 
 def _asked_by(facts: Facts, copies: Flags) -> str:
     """The op and the module with most of the time."""
-    kernels, trace = facts.kernels, facts.trace
-    known = copies & (trace.op[kernels.rows] >= 0)
-    if not known.any():
+    kernels = facts.kernels
+    trace = facts.trace
+    has_op = copies & (trace.op[kernels.rows] >= 0)
+    if not has_op.any():
         return ""
-    names = trace.name[trace.op[kernels.rows[known]]]
-    taken = np.bincount(names, kernels.effective_ns[known], len(trace.names))
-    most = int(taken.argmax())
-    if 2 * taken[most] <= kernels.ns(copies):
+    names = trace.name[trace.op[kernels.rows[has_op]]]
+    ns_of_name = np.bincount(names, kernels.effective_ns[has_op], len(trace.names))
+    longest = int(ns_of_name.argmax())
+    if 2 * ns_of_name[longest] <= kernels.ns(copies):
         return most_module(kernels, copies)
-    text = f", most of it in {printable(trace.names[most][:80])}"
-    return text + most_module(kernels, copies, ", and in ")
+    name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
+    return f", most of it in {name}{most_module(kernels, copies, ', and in ')}"
 
 
-def _set_up(facts: Facts, copies: Flags) -> bool:
+def _sets_up(facts: Facts, copies: Flags) -> bool:
     """Where there are no steps, copies that all come before the first kernel set the
     program up: weights, inputs."""
     kernels = facts.kernels
-    first_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
-    return not len(facts.spans) and bool((kernels.start[copies] < first_ns).all())
+    first_kernel_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
+    are_before = bool((kernels.start[copies] < first_kernel_ns).all())
+    return not len(facts.spans) and are_before
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
     """Copies between the GPU and memory that is not pinned, while no kernel runs."""
     kernels = facts.kernels
+    trace = facts.trace
     copies = _memcpy(kernels, PAGEABLE)
-    if _set_up(facts, copies):
+    if _sets_up(facts, copies):
         return
-    at_stake = sum(
-        without(
-            kernels.cover(copies, device), kernels.cover(kernels.is_kernel, device)
-        ).ns
-        for device in kernels.devices
+    at_stake_ns = 0
+    for device in kernels.devices:
+        copying = kernels.cover(copies, device)
+        at_stake_ns += without(copying, kernels.cover(kernels.is_kernel, device)).ns
+    if not at_stake_ns:
+        return
+    rows = kernels.rows[copies]
+    calls = trace.launch[rows].astype(np.intp)
+    to_host = trace.matching(rows, TO_HOST.search)
+    waits = int(np.count_nonzero(_waits_behind(facts, calls[to_host]) >= 0))
+    yield Claim(
+        text=f"{count(len(rows))} x copy between the GPU and pageable memory: "
+        f"{of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
+        at_stake_ns=at_stake_ns,
+        wanted=Unawaited(np.append(rows, calls[calls >= 0])),
+        kernels=copies,
+        remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
+        "host that does not block needs an event before its data is read. Do not call "
+        ".pin_memory() inline: it costs a copy of its own.",
     )
-    if at_stake:
-        own = kernels.rows[copies]
-        to_host = facts.trace.matching(own, TO_HOST.search)
-        called = facts.trace.launch[own].astype(np.intp)
-        waits = _waits_behind(facts, called[to_host])
-        staying = int(np.count_nonzero(waits >= 0))
-        yield Claim(
-            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and pageable "
-            f"memory: {of_work(facts, at_stake)} in which no kernel runs.{_staying(staying)}",
-            at_stake_ns=at_stake,
-            wanted=Unawaited(np.append(own, called[called >= 0])),
-            kernels=copies,
-            remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
-            "host that does not block needs an event before its data is read. Do not call "
-            ".pin_memory() inline: it costs a copy of its own.",
-        )
 
 
 def _waits_behind(facts: Facts, copying: Rows) -> Rows:
@@ -294,7 +310,7 @@ def _staying(waits: int) -> str:
     )
 
 
-UNFOLDS = late(r"im2col|flip_filter")
+UNFOLDS: Final = late(r"im2col|flip_filter")
 """Steps of a convolution by matrix products or transforms: no memory format avoids
 them."""
 
@@ -307,25 +323,31 @@ them."""
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    libraries = {
-        "cuDNN": kernels.flags(
-            lambda one: (
-                (one.op, one.family) == ("copy", "cudnn")
-                and not UNFOLDS.search(one.name)
-            )
-        ),
-        "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
-    }
-    for library, every in libraries.items():
-        found = every & ~kernels.tried
-        at_stake = kernels.ns(found)
-        if at_stake:
+    for library, changes_layout in _LAYOUT_KERNELS.items():
+        changes = kernels.flags(changes_layout) & ~kernels.tried
+        at_stake_ns = kernels.ns(changes)
+        if at_stake_ns:
+            takes = subject(int(changes.sum()), "kernel", "take", f" of {library}")
             yield Claim(
-                text=f"{subject(int(found.sum()), 'kernel', 'take', f' of {library}')} "
-                f"{of_work(facts, at_stake)} to change the layout of tensors for convolutions"
-                f"{most_module(kernels, found)}.",
-                at_stake_ns=at_stake,
-                wanted=kernels.without(found),
-                kernels=found,
+                text=f"{takes} {of_work(facts, at_stake_ns)} to change the layout of tensors for "
+                f"convolutions{most_module(kernels, changes)}.",
+                at_stake_ns=at_stake_ns,
+                wanted=kernels.without(changes),
+                kernels=changes,
                 why_likely="The other kernels may be slower in that layout.",
             )
+
+
+def _changes_layout_in_cudnn(kernel: KernelName) -> bool:
+    is_copy = kernel.op == "copy" and kernel.family == "cudnn"
+    return is_copy and not UNFOLDS.search(kernel.name)
+
+
+def _changes_layout_in_miopen(kernel: KernelName) -> bool:
+    return kernel.op == "copy" and kernel.family == "miopen"
+
+
+_LAYOUT_KERNELS: Final = {
+    "cuDNN": _changes_layout_in_cudnn,
+    "MIOpen": _changes_layout_in_miopen,
+}

@@ -29,9 +29,10 @@ from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Int64s
 
-UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
-WIDE = ("fp64", "c64", "c128")
-PLAIN = "_simt_"
+UNALIGNED: Final = 2
+"""Elements per load or fewer: below 16 bytes for every type."""
+_WIDE_TYPES: Final = ("fp64", "c64", "c128")
+_PLAIN_CORES: Final = "_simt_"
 """CUTLASS builds products of wide types, and those on plain cores, for one element at a
 time only: their names say align1 however the tensors are aligned."""
 
@@ -45,63 +46,63 @@ time only: their names say align1 however the tensors are aligned."""
 def alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned) & ~kernels.tried
-    taken, at_stake = (
-        kernels.ns(unaligned),
-        int(kernels.bounded.at_stake_ns[unaligned].sum()),
-    )
-    known = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
-    if not taken:
+    taken_ns = kernels.ns(unaligned)
+    if not taken_ns:
         return
+    number = int(unaligned.sum())
     text = (
-        f"{subject(int(unaligned.sum()), 'matrix product', 'take')} {of_work(facts, taken)} in "
+        f"{subject(number, 'matrix product', 'take')} {of_work(facts, taken_ns)} in "
         f"kernels for tensors that are not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
-    if known:
-        those = "it" if int(unaligned.sum()) == 1 else "they"
-        those = (
-            those
-            if known == taken
-            else f"{duration(known)} of it, whose work is known,"
-        )
+    known_ns = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
+    if known_ns:
+        those = "it" if number == 1 else "they"
+        if known_ns != taken_ns:
+            those = f"{duration(known_ns)} of it, whose work is known,"
+        spared_ns = kernels.bounded.at_stake_ns[unaligned]
+        at_stake_ns = int(spared_ns.sum())
         yield Claim(
             text=f"{text}; at the attainable rate {those} would take an estimated "
-            f"{duration(at_stake)} less.",
-            at_stake_ns=at_stake,
-            wanted=Shorter(
-                kernels.rows[unaligned], kernels.bounded.at_stake_ns[unaligned]
-            ),
+            f"{duration(at_stake_ns)} less.",
+            at_stake_ns=at_stake_ns,
+            wanted=Shorter(kernels.rows[unaligned], spared_ns),
             kernels=unaligned,
             why_likely="The alignment may not be the only reason that they are slow.",
         )
-    elif is_worth(facts, taken, of_kernels=True):
+    elif is_worth(facts, taken_ns, of_kernels=True):
         yield Claim(text=f"{text}.", kernels=unaligned)
 
 
 def is_unaligned(kernel: KernelName) -> bool:
     """Its name says how few elements it loads at a time, and kernels of its kind can
     load more."""
-    few = kernel.op == "gemm" and kernel.align is not None and kernel.align <= UNALIGNED
-    return few and kernel.dtype_acc not in WIDE and PLAIN not in kernel.name
+    if kernel.op != "gemm" or kernel.align is None or kernel.align > UNALIGNED:
+        return False
+    return kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
 
 
 def _shape(kernels: Kernels, which: Flags) -> str:
-    number = kernels.job_numbers[kernels.rows.searchsorted(kernels.heaviest(which)[0])]
+    """`, most of all 12 times 141 x 512 by 512 x 30,522`: the product with most time;
+    blank where it is not known."""
+    longest = kernels.rows.searchsorted(kernels.heaviest(which)[0])
+    number = kernels.job_numbers[longest]
     amount = kernels.jobs.distinct[number].amount if number >= 0 else None
     if amount is None or not (amount.m and amount.n and amount.k):
         return ""
     shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
-    batch = f"{count(amount.batch)} times " if amount.batch and amount.batch > 1 else ""
+    has_batch = amount.batch is not None and amount.batch > 1
+    batch = f"{count(amount.batch)} times " if has_batch and amount.batch else ""
     return f", most of all {batch}{shape}"
 
 
-HALF = (
+HALF: Final = (
     "torch.autocast('cuda', dtype=torch.float16){scaler: with torch.amp.GradScaler|training: with "
     "torch.cuda.amp.GradScaler}: inputs are rounded to 10 bits of mantissa"
     "{training:, and small gradients vanish without its loss scaling|:, and values beyond 65,504 "
     "overflow}."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
-BFLOAT16 = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
+BFLOAT16: Final = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
 """Where TF32 is no faster."""
 
 
@@ -138,11 +139,20 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
 
 def _products_on_plain_cores(kernels: Kernels) -> Flags:
-    plain = kernels.flags(on_plain_cores)
-    convolutions = kernels.flags(lambda one: one.op == "conv")
-    if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
+    """GEMMs and convolutions in float32 without tensor cores."""
+    plain: Flags = kernels.flags(on_plain_cores) & ~kernels.tried
+    convolutions = kernels.flags(_is_convolution)
+    if (convolutions & kernels.flags(_names_tf32)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
-    return plain & ~kernels.tried
+    return plain
+
+
+def _is_convolution(kernel: KernelName) -> bool:
+    return kernel.op == "conv"
+
+
+def _names_tf32(kernel: KernelName) -> bool:
+    return "tf32" in kernel.name
 
 
 def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
@@ -151,16 +161,17 @@ def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
     taken_ns = kernels.effective_ns[which]
     memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[which])
     least_ns = np.ceil(np.maximum(taken_ns * ratio, memory_ns)).astype(np.int64)
-    return np.maximum(taken_ns - least_ns, 0)
+    spared_ns: Int64s = np.maximum(taken_ns - least_ns, 0)
+    return spared_ns
 
 
-FLOAT32_ATTENTION = late(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
+FLOAT32_ATTENTION: Final = late(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
 """Memory-efficient attention of PyTorch; FlashAttention and cuDNN have no float32."""
-SPLIT_FROM_ARCH = 80
+SPLIT_FROM_ARCH: Final = 80
 """From this architecture on, these kernels multiply on tensor cores, each float32
 product as SPLIT_PRODUCTS of TF32 (OpMultiplyAddFastF32 of CUTLASS, in
 mem_eff_attention/gemm_kernel_utils.h); before it, on the plain cores."""
-SPLIT_PRODUCTS = 3
+SPLIT_PRODUCTS: Final = 3
 
 
 def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
@@ -253,20 +264,22 @@ def _faster(peak: Peak) -> tuple[str, float]:
     return "", 1.0
 
 
-SHORTEST_NS = 20_000
-FEW = 0.75  # blocks for each multiprocessor
-LEAST_SHARE = 0.05  # of the time of all kernels
-BUSY_MEMORY = 0.5  # of the bandwidth of the data sheet
+SHORTEST_NS: Final = 20_000
+FEW_BLOCKS: Final = 0.75
+"""Blocks for each multiprocessor."""
+LEAST_SHARE: Final = 0.05
+"""Of the time of all kernels."""
+BUSY_MEMORY: Final = 0.5
+"""Of the bandwidth of the data sheet."""
 
-LARGER = "Larger batches, or another implementation of this op, which divides its work further."
-OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
-    "Larger batches; for products with a small output split-K or stream-K.": (
-        lambda kernel: kernel.op in ("gemm", "conv")
-    ),
+LARGER: Final = "Larger batches, or another implementation of this op, which divides its work further."
+FOR_PRODUCTS: Final = (
+    "Larger batches; for products with a small output split-K or stream-K."
+)
+FOR_BATCH_NORMS: Final = (
     "Larger batches; for a batch norm with few channels channels_last, or another implementation "
-    "of it.": lambda kernel: "batch_norm" in kernel.name or "BatchNorm" in kernel.name,
-}
-"""Remedies, and the kernels that they are for."""
+    "of it."
+)
 
 
 @Rule(
@@ -275,7 +288,7 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
     "with few channels channels_last; else another implementation.",
     thresholds={
         "shortest_ns": SHORTEST_NS,
-        "few": FEW,
+        "few": FEW_BLOCKS,
         "least_share": LEAST_SHARE,
         "busy_memory": BUSY_MEMORY,
     },
@@ -286,26 +299,26 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
         raise CannotTell("the number of multiprocessors", PROPERTIES)
     few = _candidates(kernels)
-    taken = kernels.ns(few)
-    if not taken:
+    taken_ns = kernels.ns(few)
+    if not taken_ns:
         return
-    ns, least = kernels.effective_ns[few], kernels.bounded.least_ns[few]
+    ns = kernels.effective_ns[few]
+    empty_share = 1 - kernels.blocks[few] / kernels.sms[few]
     # No more than by the rates of the data sheet, where these are known.
-    each = np.minimum(
-        ns * (1 - kernels.blocks[few] / kernels.sms[few]), ns - np.maximum(least, 0)
-    )
-    at_stake = int(each.sum())
+    least_ns = np.maximum(kernels.bounded.least_ns[few], 0)
+    spared_ns = np.minimum(ns * empty_share, ns - least_ns)
+    at_stake_ns = int(spared_ns.sum())
     yield Claim(
         text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
-        f"more without a block while nothing else runs, for {of_work(facts, taken)}: "
+        f"more without a block while nothing else runs, for {of_work(facts, taken_ns)}: "
         f"{_widest(kernels, few)}. Blocks on all of the multiprocessors would save "
-        f"{duration(at_stake)} at most.",
-        at_stake_ns=at_stake,
-        wanted=Shorter(kernels.rows[few], each.astype(np.int64)),
+        f"{duration(at_stake_ns)} at most.",
+        at_stake_ns=at_stake_ns,
+        wanted=Shorter(kernels.rows[few], spared_ns.astype(np.int64)),
         kernels=few,
-        remedy=_remedy(kernels, few),
+        remedy=_few_blocks_remedy(kernels, few),
         why_likely="What one block does may not be divisible.",
-        is_little=taken < LEAST_SHARE * kernels.ns(kernels.is_kernel),
+        is_little=taken_ns < LEAST_SHARE * kernels.ns(kernels.is_kernel),
     )
 
 
@@ -313,30 +326,42 @@ def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
     if there are others."""
     name, own = kernels.mainly(few, kernels.effective_ns)
-    least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
-    blocks = "" if least == most else f"{count(least)} to "
-    times = "" if (own == few).all() else f"{count(int(own.sum()))} x "
-    sms = count(int(kernels.sms[own].max()))
-    return f"{blocks}{plural(most, 'block')} on {sms} in {times}{name}"
+    fewest = int(kernels.blocks[own].min())
+    most = int(kernels.blocks[own].max())
+    blocks = plural(most, "block")
+    if fewest != most:
+        blocks = f"{count(fewest)} to {blocks}"
+    has_others = not (own == few).all()
+    times = f"{count(int(own.sum()))} x " if has_others else ""
+    return f"{blocks} on {count(int(kernels.sms[own].max()))} in {times}{name}"
 
 
-def _remedy(kernels: Kernels, few: Flags) -> str:
-    ns = {
-        text: kernels.ns(few & kernels.flags(matches))
-        for text, matches in OF_WORK.items()
-    }
-    most = max(ns, key=lambda text: ns[text])
-    return most if 2 * ns[most] > kernels.ns(few) else LARGER
+def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:
+    """For the kind of work that takes most of the time."""
+    all_ns = kernels.ns(few)
+    if 2 * kernels.ns(few & kernels.flags(_is_product)) > all_ns:
+        return FOR_PRODUCTS
+    if 2 * kernels.ns(few & kernels.flags(_is_batch_norm)) > all_ns:
+        return FOR_BATCH_NORMS
+    return LARGER
+
+
+def _is_product(kernel: KernelName) -> bool:
+    return kernel.op in ("gemm", "conv")
+
+
+def _is_batch_norm(kernel: KernelName) -> bool:
+    return "batch_norm" in kernel.name or "BatchNorm" in kernel.name
 
 
 def _candidates(kernels: Kernels) -> Flags:
-    """Without those that memory keeps busy: they move their bytes at half of its
-    bandwidth."""
-    least = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
-    bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    by_memory = bound & (BUSY_MEMORY * kernels.effective_ns <= least)
-    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
-    long = kernels.effective_ns >= SHORTEST_NS
-    own = kernels.computes & ~kernels.tried
-    found: Flags = own & ~by_memory & fits & long & kernels.alone
-    return found
+    """Long kernels with few blocks that run alone; without those that memory keeps
+    busy: they move their bytes at half of its bandwidth."""
+    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
+    is_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
+    keeps_memory_busy = is_memory & (BUSY_MEMORY * kernels.effective_ns <= memory_ns)
+    few: Flags = kernels.computes & ~kernels.tried & kernels.alone
+    few &= kernels.effective_ns >= SHORTEST_NS
+    few &= (kernels.blocks > 0) & (kernels.blocks <= FEW_BLOCKS * kernels.sms)
+    few &= ~keeps_memory_busy
+    return few

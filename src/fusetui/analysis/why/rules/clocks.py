@@ -1,0 +1,208 @@
+"""The clocks and the power at which kernels ran, where counters were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.text.figures import count, percent, plural
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
+
+MIN_RUNS: Final = 20
+"""Of a kernel."""
+CLOCK_DROP: Final = 0.05
+"""By how much the clock must differ, as a share of the highest."""
+NEAR_HIGHEST: Final = 0.02
+"""A clock this near to the highest is the highest."""
+CERTAIN_T: Final = 4.0
+"""The t statistic of the rank correlation from which on it is no chance."""
+AT_THE_TOP: Final = 0.97
+"""Of the highest power."""
+CAPPED_SHARE: Final = 0.2
+"""Of the time in which the device computes."""
+
+
+@Rule(
+    remedy="Look for what lowers the clock ({nvidia:nvidia-smi -q -d PERFORMANCE|amd:amd-smi metric"
+    "|:the limits of power and temperature}); lock it to compare measurements.",
+    thresholds={
+        "fewest": MIN_RUNS,
+        "varies": CLOCK_DROP,
+        "near": NEAR_HIGHEST,
+        "certain": CERTAIN_T,
+    },
+    of_kernels=True,
+    without_gpu=True,  # silent without counters, and so without GPU events
+)
+def clock_drop(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    clock = over_kernels(kernels, CLOCK)
+    slower = slower_runs(kernels, clock)
+    at_stake_ns = int(slower.lost_ns.sum())
+    if not at_stake_ns:
+        return
+    low_mhz = round(np.median(clock[slower.kernels]))
+    high_mhz = round(np.median(slower.highest_mhz))
+    yield Claim(
+        text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took longer "
+        f"while the SM clock was lower, {count(low_mhz)} instead of {count(high_mhz)} MHz "
+        f"(medians): an estimated {of_work(facts, at_stake_ns)}.",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(kernels.rows[slower.kernels], slower.lost_ns),
+        why_likely="What lowers the clock may slow these kernels in other ways, too.",
+        part_of="power-capped",
+    )
+
+
+@Rule(
+    remedy="Raise the limit of power if it was lowered{nvidia: (nvidia-smi -pl)|amd: (amd-smi set "
+    "--power-cap)}; else fewer bytes and bits per result: low precision, fused kernels.",
+    thresholds={
+        "at_the_top": AT_THE_TOP,
+        "often": CAPPED_SHARE,
+        "varies": CLOCK_DROP,
+    },
+    of_kernels=True,
+    without_gpu=True,  # silent without counters, and so without GPU events
+)
+def power_capped(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    clock = over_kernels(kernels, CLOCK)
+    power = over_kernels(kernels, POWER)
+    is_measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
+    for device in kernels.devices:
+        measured = is_measured & (kernels.device == device)
+        if not measured.any():
+            continue
+        highest_w = power[measured].max()
+        fastest_mhz = clock[measured].max()
+        at_the_top = measured & (power >= AT_THE_TOP * highest_w)
+        capped = at_the_top & (clock <= (1 - CLOCK_DROP) * fastest_mhz)
+        capped_ns = kernels.cover(capped, device).ns
+        measured_ns = kernels.cover(measured, device).ns
+        draws_less = (measured & (power < AT_THE_TOP * highest_w)).any()
+        if capped_ns < CAPPED_SHARE * measured_ns or not draws_less:
+            continue
+        slowed_ns = kernels.effective_ns[capped] * (1 - clock[capped] / fastest_mhz)
+        slowed_ns *= capped_ns / max(kernels.ns(capped), 1)  # overlap counts once
+        at_stake_ns = int(slowed_ns.sum())
+        usual_mhz = round(float(np.median(clock[capped])))
+        yield Claim(
+            text=f"For {percent(capped_ns, measured_ns)} of the time in which it computed, the GPU "
+            f"drew {count(round(highest_w))} W, the most that it ever drew, at an SM clock of "
+            f"{count(usual_mhz)} MHz (median) instead of {count(round(fastest_mhz))} MHz: at most "
+            f"{of_work(facts, at_stake_ns)}.",
+            at_stake_ns=at_stake_ns,
+            kernels=capped,
+            why_likely="The limit itself is not recorded.",
+        )
+
+
+def over_kernels(kernels: Kernels, kind: str) -> Floats:
+    """The mean of a counter over each kernel; nan where it was not recorded."""
+    trace = kernels.trace
+    means = np.full(len(kernels.rows), np.nan)
+    pid = np.array([track.pid for track in trace.tracks] or [None], dtype=object)
+    for counter in device_counters(trace):
+        if counter.kind == kind:
+            is_device = pid == counter.device
+            places = np.flatnonzero(is_device[trace.track[kernels.rows]])
+            rows = kernels.rows[places]
+            means[places] = counter.mean(trace.start[rows], trace.end[rows])
+    return means
+
+
+class SlowerRuns(msgspec.Struct, frozen=True, eq=False):
+    """Runs of kernels that took longer at a lower clock; arrays of shape [runs]."""
+
+    kernels: Rows
+    """Places in Kernels."""
+    lost_ns: Int64s
+    """By how much each took longer than the median at the highest clock, but no more
+    than the clock explains."""
+    highest_mhz: Floats
+    """The highest clock at which its kernel ran."""
+    names: int
+    """How many kernels they are runs of."""
+
+
+def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
+    """Of each kernel with the same name, shapes and blocks that ran often enough at
+    clocks that differ: the runs that took longer; none unless the durations follow the
+    clock by rank."""
+    places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
+    lost_ns = np.zeros(len(places), dtype=np.int64)
+    highest_mhz = np.zeros(len(places))
+    names = 0
+    group = _same_launches(kernels, places)
+    by_group = np.argsort(group, kind="stable")
+    edges = [0, *np.cumsum(np.bincount(group)).tolist()]
+    for first, last in pairwise(edges):
+        own = by_group[first:last]
+        own_places = places[own]
+        took_ns = (kernels.end - kernels.start)[own_places]
+        lost_ns[own] = _lost_ns(took_ns, clock[own_places])
+        highest_mhz[own] = clock[own_places].max()
+        names += bool(lost_ns[own].any())
+    is_slower = lost_ns > 0
+    return SlowerRuns(
+        kernels=places[is_slower],
+        lost_ns=lost_ns[is_slower],
+        highest_mhz=highest_mhz[is_slower],
+        names=names,
+    )
+
+
+def _same_launches(kernels: Kernels, places: Rows) -> Rows:
+    """A number for the name, shapes, blocks and device of each of some kernels."""
+    if not len(places):
+        return places
+    columns = (
+        kernels.trace.name[kernels.rows[places]],
+        kernels.job_numbers[places],
+        kernels.blocks[places],
+        kernels.device[places],
+    )
+    return distinct_rows(columns)[1]
+
+
+def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
+    """By how much each run of one kernel took longer because of the clock (ns)."""
+    highest_mhz = clock.max()
+    is_fast: Flags = clock >= (1 - NEAR_HIGHEST) * highest_mhz
+    differs = clock.min() <= (1 - CLOCK_DROP) * highest_mhz
+    is_enough = len(took_ns) >= MIN_RUNS and 4 * is_fast.sum() >= MIN_RUNS
+    if not (differs and is_enough and follows(took_ns, clock)):
+        return np.zeros_like(took_ns)
+    explained_ns = took_ns * (1 - clock / highest_mhz)
+    lost_ns = np.minimum(took_ns - np.median(took_ns[is_fast]), explained_ns)
+    return np.where(is_fast, 0, np.maximum(lost_ns, 0)).astype(np.int64)
+
+
+def follows(took_ns: Int64s, clock: Floats) -> bool:
+    """Whether runs take longer the lower the clock is: Spearman's rank correlation, by
+    its t statistic with n - 2 degrees of freedom."""
+    by_time = ranks(took_ns)
+    by_clock = ranks(clock)
+    if not (by_time.std() and by_clock.std()):
+        return False
+    rho = float(np.corrcoef(by_time, by_clock)[0, 1])
+    degrees_of_freedom = len(took_ns) - 2
+    t_squared_times = rho * rho * degrees_of_freedom  # times 1 - rho^2
+    return rho < 0 and t_squared_times >= CERTAIN_T**2 * (1 - rho * rho)
+
+
+def ranks(values: NDArray[np.int64] | Floats) -> Floats:
+    """The rank of each value; equal ones share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((2 * last - counts + 1) / 2)[inverse]

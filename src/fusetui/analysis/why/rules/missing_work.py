@@ -1,0 +1,229 @@
+"""GPU work that is not in the trace, and what the GPU waited for that is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.rules.launches import SLOW_NS
+from fusetui.analysis.why.warming import captures
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.patterns import late
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import FOREVER, union
+
+LONG_GAP_NS: Final = 1_000_000
+"""Of a gap between the nodes of a graph."""
+LAUNCHES: Final = late(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
+"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel,
+urEnqueueKernelLaunch, hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do
+nothing where their length is 0."""
+
+
+@Rule(
+    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
+    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
+    "{nsys: (torch.profiler, DCGM)|nvidia: (Nsight, DCGM)} runs.",
+    thresholds={"long_ns": LONG_GAP_NS},
+    by_launches=True,
+)
+def holes(facts: Facts) -> Iterator[Claim]:
+    waited_ns = facts.idle.ns("graph")
+    is_long = waited_ns > LONG_GAP_NS
+    at_stake_ns = int(waited_ns[is_long].sum())
+    if at_stake_ns:
+        yield Claim(
+            text=f"Nothing is recorded for {of_span(facts, at_stake_ns)} between nodes of graphs, "
+            f"in {plural(int(is_long.sum()), 'gap')} of more than {duration(LONG_GAP_NS)}: other "
+            "nodes probably ran meanwhile, and were not recorded.",
+            at_stake_ns=at_stake_ns,
+            rows=the_most(facts.idle.event[is_long], waited_ns[is_long]),
+            why_likely="A graph may also wait for a function on the host or for another device.",
+        )
+    # else the events may be in what is missing of the file
+    if facts.trace.report.complete:
+        yield from _without_events(facts)
+
+
+def _without_events(facts: Facts) -> Iterator[Claim]:
+    """Launch calls whose work is missing between work that was recorded."""
+    trace = facts.trace
+    launches = launch_calls(facts)
+    missing = _missing(trace, launches)
+    unlinked_events = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
+    if len(missing.calls) <= unlinked_events:  # these may be theirs
+        return
+    at_stake_ns = _idle_since(facts, missing)
+    if not at_stake_ns:
+        return
+    calls = missing.calls
+    names = Counter(trace.name_of(int(row)) for row in calls)
+    lasted_ns = trace.dur[calls]
+    shortest = duration(int(lasted_ns.min()))
+    longest = duration(int(lasted_ns.max()))
+    lasts = f"of {shortest}" if shortest == longest else f"of {shortest} to {longest}"
+    yield Claim(
+        text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
+        f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
+        "before and after them have one: their work was not recorded, and may have run in "
+        f"{of_span(facts, at_stake_ns)} of the idle time.",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(calls, lasted_ns),
+    )
+
+
+class MissingWork(msgspec.Struct, frozen=True, eq=False):
+    """Calls whose work was not recorded; arrays of shape [calls]."""
+
+    calls: Rows
+    following: Rows
+    """The next call of its thread that has an event."""
+
+
+def _idle_since(facts: Facts, missing: MissingWork) -> int:
+    """How long devices were idle between the first call without an event and the event
+    that the next call launched (ns); not within graphs."""
+    trace = facts.trace
+    idle = facts.idle
+    # by the call that launches next; the last one for none
+    since_ns = np.full(len(trace) + 1, FOREVER)
+    np.minimum.at(since_ns, missing.following, trace.start[missing.calls])
+    is_in_graph = idle.ns("graph") > 0
+    begin = np.where(is_in_graph, FOREVER, since_ns[idle.launch])
+    begin = np.maximum(idle.begin, begin)
+    return int((np.maximum(idle.end, begin) - begin).sum())
+
+
+def _missing(trace: Trace, launches: Rows) -> MissingWork:
+    """The calls without an event between two calls of the same thread that have one."""
+    calls = trace.rows_of(Role.CALL)
+    correlations = trace.correlation[calls]
+    linked = distinct(trace.correlation[trace.gpu_rows])
+    # np.isin would sort both
+    place = np.minimum(linked.searchsorted(correlations), len(linked) - 1)
+    with_event = calls[linked[place] == correlations]
+    # neither the call nor one inside of it
+    first = with_event.searchsorted(launches)
+    last = with_event.searchsorted(trace.end_row[launches])
+    without_event = launches[first == last]
+
+    rows = np.concatenate((with_event, without_event))
+    thread = trace.thread_of_track[trace.track[rows]]
+    by_thread = np.lexsort((trace.start[rows], thread))
+    rows = rows[by_thread]
+    thread = thread[by_thread]
+    has_event = by_thread < len(with_event)
+    place = np.arange(len(rows))
+    previous = np.maximum.accumulate(np.where(has_event, place, -1))
+    from_last = np.where(has_event, place, len(rows))[::-1]
+    following = np.minimum.accumulate(from_last)[::-1]
+    is_between = (previous >= 0) & (following < len(rows)) & ~has_event
+    between = np.flatnonzero(is_between)
+    previous = previous[between]
+    following = following[between]
+    is_same_thread = thread[previous] == thread[between]
+    is_same_thread &= thread[following] == thread[between]
+    return MissingWork(
+        calls=rows[between[is_same_thread]], following=rows[following[is_same_thread]]
+    )
+
+
+def launch_calls(facts: Facts) -> Rows:
+    """The calls in the window that launch kernels or graphs; of a call inside of a
+    call, the outer one."""
+    trace = facts.trace
+    calls = trace.rows_named(LAUNCHES.search, Role.CALL)
+    outer = trace.parent[calls]
+    calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
+    start = trace.start[calls]
+    is_inside = (start >= facts.begin_ns) & (start < facts.end_ns)
+    calls = calls[is_inside & (trace.correlation[calls] > 0)]
+    # what is launched meanwhile, by whichever thread, runs later
+    captured = captures(trace)
+    capturing = union(captured.start, captured.end)
+    outside: Rows = calls[capturing.place_of(trace.start[calls]) < 0]
+    return outside
+
+
+MIN_QUEUED_NS: Final = 20_000
+"""For which the next event was queued in a gap."""
+
+
+class UnrecordedWait(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of gaps whose reason was not recorded."""
+
+    text: str
+    remedy: str | None
+    """None for that of the rule."""
+    why_likely: str | None
+
+
+EARLY: Final = UnrecordedWait(
+    text=" before the first work of a stream, which was already launched, while a thread waits for "
+    "the GPU: it probably finishes work from before the recording, so the share of busy time means "
+    "nothing here.",
+    remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
+    why_likely="Work that ran before the recording is not in the trace.",
+)
+OUTSIDE: Final = UnrecordedWait(
+    text=" although the next work was already launched. What it waited for is not recorded: another "
+    "device, a function on the host, or unrecorded work.",
+    remedy=None,
+    why_likely=None,
+)
+
+
+@Rule(
+    remedy="Look at the other devices of the job, and at "
+    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
+    "the stream.",
+    thresholds={"least_ns": MIN_QUEUED_NS},
+    by_launches=True,
+)
+def waits_outside(facts: Facts) -> Iterator[Claim]:
+    idle = facts.idle
+    queued_ns = idle.ns("queued")
+    is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
+    is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
+    for own, wait in ((gaps[is_early], EARLY), (gaps[~is_early], OUTSIDE)):
+        waited_ns = int(queued_ns[own].sum())
+        if waited_ns:
+            yield Claim(
+                text=f"The GPU is idle for {of_span(facts, waited_ns)} in "
+                f"{plural(len(own), 'gap')}{wait.text}",
+                at_stake_ns=waited_ns,
+                rows=the_most(idle.event[own], queued_ns[own]),
+                remedy=wait.remedy,
+                why_likely=wait.why_likely,
+            )
+
+
+def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
+    """Which of some gaps end with the first work of a stream while a thread waits for
+    the GPU: for work from before the recording."""
+    trace = facts.trace
+    idle = facts.idle
+    first_start_ns = np.full(len(trace.tracks), FOREVER)
+    np.minimum.at(
+        first_start_ns, trace.track[trace.gpu_rows], trace.start[trace.gpu_rows]
+    )
+    events = idle.event[gaps]
+    is_first = trace.start[events] <= first_start_ns[trace.track[events]]
+    waits = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    waiting = facts.while_launching(waits)
+    early: Rows = gaps[
+        is_first & (waiting.within(idle.begin[gaps], idle.end[gaps]) > 0)
+    ]
+    return early

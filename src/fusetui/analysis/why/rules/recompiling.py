@@ -1,0 +1,138 @@
+"""The GPU waits for a compiler, and graph breaks divide what was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.causes import frame_text
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.text.figures import count
+from fusetui.text.patterns import late
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.categories import Role
+
+REGION: Final = late(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
+"""A compiled function: the first number counts functions, the second one the times that
+it was compiled anew, for other inputs."""
+RESUMES: Final = late(r"torch_dynamo_resume_in_")
+"""Dynamo's name for the function that continues after a graph break."""
+SEVERAL_REGIONS: Final = 3
+"""Compiled regions of a step; two may be two functions, such as a model and its
+loss."""
+MAX_REGIONS_NAMED: Final = 3
+MAX_FRAME_CHARACTERS: Final = 100
+
+
+@Rule(
+    needs=("annotations", "Python frames and modules"),
+    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
+    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
+    thresholds={"several": SEVERAL_REGIONS},
+    once=True,
+)
+def recompilation(facts: Facts) -> Iterator[Claim]:
+    compiling = facts.compiler_rows
+    waited_ns = facts.idle_during(compiling)
+    if waited_ns:
+        yield Claim(
+            text=f"The GPU waits {of_span(facts, waited_ns)} while "
+            "torch.compile or Triton compiles during the recording.",
+            at_stake_ns=waited_ns,
+            rows=facts.heaviest(compiling),
+            why_likely=why_likely(facts),
+        )
+    yield from graph_breaks(facts)
+
+
+BREAKS_ARE_ERRORS: Final = (
+    'TORCH_LOGS="graph_breaks" names each break and its cause; torch.compile(fullgraph=True) makes '
+    "it an error."
+)
+
+
+def graph_breaks(facts: Facts) -> Iterator[Claim]:
+    """A note about several compiled regions in a step.
+
+    Only the function that continues after a break proves one. Where stacks were
+    recorded and show none, several regions are functions that were compiled one by
+    one."""
+    trace = facts.trace
+    resumed = facts.inside(trace.rows_named(RESUMES.search, Role.PYTHON))
+    if facts.has_stacks and not len(resumed):
+        return
+    step = _usual_step(facts)
+    if step.regions < (2 if len(resumed) else SEVERAL_REGIONS):
+        return
+    names = ", ".join(
+        printable(trace.name_of(row)) for row in step.rows[:MAX_REGIONS_NAMED].tolist()
+    )
+    more = ", ..." if step.regions > MAX_REGIONS_NAMED else ""
+    text = f"A step runs {count(step.regions)} compiled regions ({names}{more})"
+    if len(resumed):
+        continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
+        text += (
+            ": graph breaks divide the program, and nothing is fused across them. After a break "
+            f"{continues} continues."
+        )
+        doubt = None
+    else:
+        text += (
+            ", and nothing is fused across them. Either graph breaks divide the program, or its "
+            "functions are compiled one by one: without Python stacks the trace does not show "
+            "which."
+        )
+        doubt = "Separately compiled functions look the same."
+    yield Claim(
+        text=text,
+        rows=tuple(step.rows.tolist()),
+        remedy=BREAKS_ARE_ERRORS,
+        why_likely=doubt,
+    )
+
+
+class CompiledRegions(msgspec.Struct, frozen=True, eq=False):
+    """The compiled regions of one step."""
+
+    rows: Rows
+    """One of each function, in the order of their starts."""
+
+    @property
+    def regions(self) -> int:
+        """How many functions they are."""
+        return len(self.rows)
+
+
+def _usual_step(facts: Facts) -> CompiledRegions:
+    """The first step with the usual number of regions, the lower median over the steps
+    that run any. Without steps, the whole trace counts as one."""
+    trace = facts.trace
+    rows = facts.inside(trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP))
+    if not len(rows):
+        return CompiledRegions(rows)
+    step = np.searchsorted(facts.spans.start, trace.start[rows], side="right")
+    regions_of_step = []
+    for number in distinct(step).tolist():
+        in_step = rows[step == number]
+        first_of_function = np.unique(_function(facts, in_step), return_index=True)[1]
+        regions_of_step.append(in_step[first_of_function])
+    fewest_first = sorted(regions_of_step, key=len)
+    usual = fewest_first[(len(fewest_first) - 1) // 2]
+    return CompiledRegions(usual[np.argsort(trace.start[usual], kind="stable")])
+
+
+def _function(facts: Facts, regions: Rows) -> Int64s:
+    """The number of the function that each region was compiled from."""
+    trace = facts.trace
+    function_of_name = np.full(len(trace.names), -1, dtype=np.int64)
+    for name in distinct(trace.name[regions]).tolist():
+        match = REGION.match(trace.names[name])
+        if match is not None:
+            function_of_name[name] = int(match[1])
+    of_region: Int64s = function_of_name[trace.name[regions]]
+    return of_region

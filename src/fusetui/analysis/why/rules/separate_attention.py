@@ -1,0 +1,126 @@
+"""Attention that writes its scores to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import Claim, Rule, most_module, of_work
+from fusetui.gpu.kernel_names import KernelName
+from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Flags, Rows, distinct
+
+PRODUCTS: Final = frozenset(
+    {
+        "aten::bmm",
+        "aten::baddbmm",
+        "aten::baddbmm_",
+        "aten::matmul",
+        "aten::einsum",
+    }
+)
+"""Ops of the two products of an attention."""
+_BETWEEN_PRODUCTS: Final = ("elementwise", "copy", "fill", "softmax")
+MAX_KERNELS_TO_PRODUCT: Final = 6
+"""Kernels between a product and the softmax."""
+
+
+@Rule(
+    needs=("CPU ops",),
+    remedy="{torch2:|:After an update to torch 2.0: }"
+    'torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
+    "transformers); its sums are rounded in another order.",
+    thresholds={"farthest": MAX_KERNELS_TO_PRODUCT},
+    of_kernels=True,
+)
+def unfused_attention(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    attention = separate_attention(kernels)
+    if attention is None:
+        return
+    softmaxes = attention.softmaxes
+    at_stake_ns = kernels.ns(attention.between)
+    yield Claim(
+        text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
+        f"{most_module(kernels, softmaxes, ' in ')}: between the two products, softmax and the "
+        f"kernels around it take {of_work(facts, at_stake_ns)}, to write and read scores that a "
+        "fused kernel keeps on the chip.",
+        at_stake_ns=at_stake_ns,
+        wanted=kernels.without(attention.between),
+        rows=the_most(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
+        kernels=np.isin(np.arange(len(kernels.rows)), attention.between),
+    )
+
+
+class SeparateAttention(msgspec.Struct, frozen=True, eq=False):
+    """Kernels by their places in Kernels."""
+
+    between: Rows
+    """All between the two products of an attention; sorted by stream and start."""
+    softmaxes: Rows
+    """Those among them that are a softmax: one for each attention."""
+
+
+def _is_forward_softmax(kernel: KernelName) -> bool:
+    is_backward = kernel.pass_ == "bwd" or "ackward" in kernel.name
+    return kernel.op == "softmax" and not is_backward
+
+
+def _is_no_product(kernel: KernelName) -> bool:
+    return kernel.op not in ("gemm", "gemv")
+
+
+def _may_lie_between(kernel: KernelName) -> bool:
+    return kernel.op in _BETWEEN_PRODUCTS
+
+
+def separate_attention(kernels: Kernels) -> SeparateAttention | None:
+    """Every softmax between two products of one module and stream; None if there is
+    none."""
+    is_softmax = kernels.flags(_is_forward_softmax)
+    if not is_softmax.any():
+        return None
+    order = kernels.in_order
+    # One with an unknown name counts as what its op does.
+    is_product = kernels.under(PRODUCTS) & ~kernels.flags(_is_no_product)
+    is_product = is_product[order]
+    may_lie_between = kernels.flags(_may_lie_between)[order]
+    stream = kernels.stream[order]
+    module = kernels.module[order]
+    between: list[int] = []
+    softmaxes: list[int] = []
+    for place in np.flatnonzero(is_softmax[order]).tolist():
+        first = _next_product(place, -1, is_product, may_lie_between)
+        last = _next_product(place, 1, is_product, may_lie_between)
+        if first < 0 or last < 0 or stream[first] != stream[last]:
+            continue
+        if module[first] == module[last] == module[place]:
+            between += range(first + 1, last)
+            softmaxes.append(place)
+    if not softmaxes:
+        return None
+    return SeparateAttention(
+        between=order[distinct(np.array(between, dtype=np.intp))],
+        softmaxes=order[np.array(softmaxes, dtype=np.intp)],
+    )
+
+
+def _next_product(
+    place: int, step: int, is_product: Flags, may_lie_between: Flags
+) -> int:
+    """The product before (step -1) or after (step 1) a softmax, with only simple
+    kernels in between; -1 for none."""
+    for distance in range(1, MAX_KERNELS_TO_PRODUCT + 2):
+        other = place + step * distance
+        if not 0 <= other < len(is_product):
+            return -1
+        if is_product[other]:
+            return other
+        if not may_lie_between[other]:
+            return -1
+    return -1

@@ -1,0 +1,95 @@
+"""The same kernel at the same place of each step takes longer in some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.totals import percentile
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, of_work
+from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
+
+VARIES: Final = 1.3
+"""p90 / p10."""
+MIN_STEPS: Final = 5
+SHORTEST_NS: Final = 10_000
+"""The p10 of a kernel."""
+_KINDS: Final = ("matmul", "conv", "elementwise")
+"""Work that shapes alone determine: not attention, whose lengths may vary within its
+tensors."""
+
+
+@Rule(
+    needs=("launch calls", "input shapes"),
+    remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
+    "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
+    "measurements.",
+    thresholds={"varies": VARIES, "fewest": MIN_STEPS, "shortest_ns": SHORTEST_NS},
+    of_kernels=True,
+)
+def unsteady(facts: Facts) -> Iterator[Claim]:
+    if len(facts.spans) < MIN_STEPS:
+        return
+    kernels = facts.kernels
+    groups = _same_work(facts)
+    ns = kernels.effective_ns[groups.kernels]
+    first = np.cumsum(groups.counts) - groups.counts
+    p10, median, p90 = (
+        percentile(ns, first, groups.counts, percent) for percent in (10, 50, 90)
+    )
+    varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
+    slower_ns = np.maximum(ns - np.repeat(median, groups.counts), 0)
+    slower_ns[~np.repeat(varies, groups.counts)] = 0
+    at_stake_ns = int(slower_ns.sum())
+    if not at_stake_ns:
+        return
+    number = int(varies.sum())
+    is_slower = slower_ns > 0
+    yield Claim(
+        text=f"{plural(number, 'kernel')} of a step, alone on the device, "
+        f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
+        f"{VARIES} (p90 / p10): what took longer than the median adds up to "
+        f"{of_work(facts, at_stake_ns)}.",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(kernels.rows[groups.kernels[is_slower]], slower_ns[is_slower]),
+        why_likely="Data may decide how long a kernel takes.",
+    )
+
+
+class SameWork(msgspec.Struct, frozen=True, eq=False):
+    """Groups of launches of the same work at the same place of their steps."""
+
+    kernels: Rows
+    """Places in Kernels: one group after the other, sorted by their time in each."""
+    counts: Int64s
+    """The size of each group."""
+
+
+def _same_work(facts: Facts) -> SameWork:
+    """Groups of at least MIN_STEPS launches."""
+    kernels = facts.kernels
+    launch = kernels.trace.launch[kernels.rows]
+    launched_in = facts.spans.at(kernels.trace.start[launch])
+    step = np.where(launch >= 0, launched_in, -1)
+    is_fixed = kernels.of_jobs(lambda job: float(job.amount.kind in _KINDS)) == 1
+    is_compared = (step >= 0) & is_fixed & kernels.alone & ~kernels.communicates
+    places = np.flatnonzero(is_compared)
+    job = kernels.job_numbers[places]
+    by_start = np.argsort(kernels.start[places], kind="stable")
+    # how many of its job its step launched before it
+    rank = np.empty(len(places), dtype=np.int64)
+    rank[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
+    group = distinct_rows((job, rank))[1]
+    by_group = np.lexsort((kernels.effective_ns[places], group))
+    counts = np.bincount(group)
+    is_enough = counts >= MIN_STEPS
+    return SameWork(
+        kernels=places[by_group[is_enough[group[by_group]]]],
+        counts=counts[is_enough].astype(np.int64),
+    )
