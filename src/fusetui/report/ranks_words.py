@@ -273,10 +273,8 @@ def clocks_text(answer: JobAnswer) -> str:
     else:
         text = _aligned(answer, duration(clocks.uncertainty_ns)) + _drifts(answer)
     if clocks.on_one_host_ns is not None:
-        text += (
-            " Which of the ranks of one host arrives last is decided where the difference is more "
-            f"than {duration(clocks.on_one_host_ns)}."
-        )
+        limit = duration(clocks.on_one_host_ns)
+        text += f" On one host, differences of up to {limit} do not decide who arrives last."
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
