@@ -274,7 +274,8 @@ def clocks_text(answer: JobAnswer) -> str:
         text = _aligned(answer, duration(clocks.uncertainty_ns)) + _drifts(answer)
     if clocks.on_one_host_ns is not None:
         limit = duration(clocks.on_one_host_ns)
-        text += f" On one host, differences of up to {limit} do not decide who arrives last."
+        differences = "Differences" if clocks.shared else "On one host, differences"
+        text += f" {differences} of up to {limit} do not decide who arrives last."
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]

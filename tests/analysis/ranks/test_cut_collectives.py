@@ -103,8 +103,8 @@ def test_it_is_reported() -> None:
         "about clocks or lateness."
     ) in list(headline(both))
     assert clocks_text(both) == (
-        "Times are compared as recorded: all ranks ran on one host. On one host, differences of up "
-        "to 2 us do not decide who arrives last."
+        "Times are compared as recorded: all ranks ran on one host. Differences of up to 2 us "
+        "do not decide who arrives last."
     )
 
 
