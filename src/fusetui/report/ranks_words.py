@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.analysis.ranks.blame import LEAST
+from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.model import (
     JobAnswer,
     JobVerdict,
@@ -165,7 +165,7 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         waits = duration(round(found.waits_ns[0])) + (" a step" if answer.steps else "")
         yield f"For whom the ranks wait, {waits}, cannot be told: {found.why}."
     elif found.kind == "nobody":
-        yield f"No rank holds up the others by {percent(LEAST, 1)} of {of_what}."
+        yield f"No rank holds up the others by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
 
 
 def _in_turn(found: JobVerdict) -> str:

@@ -17,8 +17,8 @@ from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.meeting import replayed
-from fusetui.analysis.ranks.stragglers import JobFacts
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif, parts_of
 from fusetui.analysis.replay.changes import WrongChange

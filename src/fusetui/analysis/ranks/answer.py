@@ -10,17 +10,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.ranks import model
-from fusetui.analysis.ranks.blame import caused_by, charges_of
+from fusetui.analysis.ranks.blame import charges_of
+from fusetui.analysis.ranks.caused import caused_by
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
+from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.groups import with_groups, with_peers
+from fusetui.analysis.ranks.ideal import replayable
 from fusetui.analysis.ranks.matching import RankJob, job_of, match, steps_of
 from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
-from fusetui.analysis.ranks.stragglers import (
-    JobFacts,
-    replayable,
-    stragglers_of,
-    verdict_of,
-)
+from fusetui.analysis.ranks.stragglers import stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, summed

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
-from fusetui.analysis.ranks.blame import LEAST
+from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.clocks import SCALE
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary, Slow
@@ -55,7 +55,12 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         for span, one in zip(spans, matched.ranks, strict=True)
     ]
     slow = tuple(
-        _slow(accounts, [one.rank for one in matched.ranks], stage_of, LEAST * step_ns)
+        _slow(
+            accounts,
+            [one.rank for one in matched.ranks],
+            stage_of,
+            MIN_STEP_SHARE * step_ns,
+        )
     )
     return Pipeline(stage_of, stages, float(np.mean(shares)), slow)
 

@@ -17,9 +17,10 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import SYNCHRONOUS, collectives_of
+from fusetui.analysis.ranks.facts import JobFacts
+from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.meeting import Meetings, replayed
-from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import (
@@ -171,7 +172,7 @@ def _check(facts: JobFacts) -> None:
     for why, holds in reasons:
         if holds:
             raise Abstain(why)
-    if _uncertainty(facts) > CLOSE * facts.steps.length_ns:
+    if _uncertainty(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
         raise Abstain("uncertain")
 
 
@@ -323,7 +324,7 @@ def parts_of(
         dur = graph.dur.copy()
         dur[node[rows]] = np.maximum(transfer[rows], 0)
         graph = msgspec.structs.replace(graph, dur=dur)
-        if _loose_ns(graph, node[rows]) > CLOSE * int(graph.ended.max()):
+        if _loose_ns(graph, node[rows]) > MAX_REPLAY_ERROR * int(graph.ended.max()):
             raise Abstain("not_linked")
         if not np.array_equal(changed(trace, graph, ())[0].lag, graph.lag):
             raise Abstain("overlaps")
