@@ -111,7 +111,8 @@ def _other_rows(matched: Matched, row: int) -> Rows:
     """The rows of the other ranks in the collective of this one."""
     collective = matched.of_row[row]
     rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
-    return rows[matched.rank[rows] != matched.rank[row]]
+    is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
+    return rows[is_other]
 
 
 def _largest(
