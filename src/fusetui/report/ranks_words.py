@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.analysis.ranks.blame import LEAST
+from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.model import (
     JobAnswer,
     JobVerdict,
@@ -165,7 +165,7 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         waits = duration(round(found.waits_ns[0])) + (" a step" if answer.steps else "")
         yield f"For whom the ranks wait, {waits}, cannot be told: {found.why}."
     elif found.kind == "nobody":
-        yield f"No rank holds up the others by {percent(LEAST, 1)} of {of_what}."
+        yield f"No rank holds up the others by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
 
 
 def _in_turn(found: JobVerdict) -> str:
@@ -273,10 +273,9 @@ def clocks_text(answer: JobAnswer) -> str:
     else:
         text = _aligned(answer, duration(clocks.uncertainty_ns)) + _drifts(answer)
     if clocks.on_one_host_ns is not None:
-        text += (
-            " Which of the ranks of one host arrives last is decided where the difference is more "
-            f"than {duration(clocks.on_one_host_ns)}."
-        )
+        limit = duration(clocks.on_one_host_ns)
+        differences = "Differences" if clocks.shared else "On one host, differences"
+        text += f" {differences} of up to {limit} do not decide who arrives last."
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]

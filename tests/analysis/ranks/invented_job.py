@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 LAUNCH, LATENCY, RETURN = 2_000, 6_000, 1_000  # ns
 COMPUTE, ASIDE = 7, 20  # streams
+APART = 2_000  # ns: arrivals that are closer are not told apart, as on one host
 ALL_REDUCE = (
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 )
@@ -43,7 +44,8 @@ class Run(NamedTuple):
 
     events: list[list[Event]]
     ends: list[list[int]]
-    last: list[int]  # the rank that arrives last at each collective; -1: several
+    # the rank that arrives last at each collective; -1: several, to APART
+    last: list[int]
 
     @property
     def steps(self) -> list[int]:
@@ -163,7 +165,9 @@ def _step(
         )
         begun = {number: there.pop(number) for number in group}
         latest = max(start for start, _ in begun.values())
-        lasts = [number for number, (start, _) in begun.items() if start == latest]
+        lasts = [
+            number for number, (start, _) in begun.items() if latest - start <= APART
+        ]
         last.append(lasts[0] if len(lasts) == 1 else -1)
         for number, (start, link) in begun.items():
             work = works[number][at[number]]

@@ -19,7 +19,7 @@ from tests.analysis.ranks.made import (
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.blame import shares_of_late
+from fusetui.analysis.ranks.chains import shares_of_late
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.report.ranks_words import headline
 
@@ -215,7 +215,7 @@ def test_what_is_charged_and_what_is_not_adds_up() -> None:
         facts = explained(ranks).facts
         waited_ns = facts.waits.alone.sum()
         charged_ns = facts.charges.ns.sum()
-        assert charged_ns + facts.charges.lost.sum() == pytest.approx(waited_ns)
+        assert charged_ns + facts.charges.uncharged.sum() == pytest.approx(waited_ns)
 
 
 def test_the_shares_of_late_ranks() -> None:

@@ -95,9 +95,8 @@ def test_who_is_last_on_one_host_is_decided_above_two_microseconds(
     answer = answer_of(ranks)
     assert answer.clocks.on_one_host_ns == 2 * US
     assert answer.untold == (0 if is_decided else 1)
-    assert (
-        "of one host arrives last is decided where the difference is more than 2 us."
-        in clocks_text(answer)
+    assert "Differences of up to 2 us do not decide who arrives last." in clocks_text(
+        answer
     )
 
 
@@ -119,7 +118,14 @@ def test_no_limit_of_one_host_where_each_rank_has_its_own() -> None:
     ranks = [rank(n, [(10 + n, 30)], host=f"node{n}") for n in range(2)]
     answer = answer_of(ranks)
     assert answer.clocks.on_one_host_ns is None
-    assert "of one host" not in clocks_text(answer)
+    assert "do not decide" not in clocks_text(answer)
+
+
+def test_with_several_hosts_the_limit_is_that_of_one_host() -> None:
+    assert (
+        "On one host, differences of up to 2 us do not decide who arrives last."
+        in clocks_text(answer_of(two_hosts(5000)))
+    )
 
 
 def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:

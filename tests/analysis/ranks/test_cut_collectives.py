@@ -103,8 +103,8 @@ def test_it_is_reported() -> None:
         "about clocks or lateness."
     ) in list(headline(both))
     assert clocks_text(both) == (
-        "Times are compared as recorded: all ranks ran on one host. Which of the ranks of one "
-        "host arrives last is decided where the difference is more than 2 us."
+        "Times are compared as recorded: all ranks ran on one host. Differences of up to 2 us "
+        "do not decide who arrives last."
     )
 
 

@@ -17,10 +17,11 @@ from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.meeting import replayed
-from fusetui.analysis.ranks.stragglers import JobFacts
+from fusetui.analysis.ranks.rank_graphs import graphs_of
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif, parts_of
+from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
 from fusetui.analysis.replay.changes import WrongChange
 from fusetui.report.whatif import job_whatif_text
 
@@ -204,11 +205,11 @@ def assert_recorded(facts: JobFacts) -> None:
     """Without a change each rank is its recording, to the nanosecond; also where it is
     not recorded what waits for what."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fusetui.analysis.ranks.whatif._loose_ns", lambda *_: 0)
-        parts, meetings, _ = parts_of(facts, ())
-    found = replayed([part.graph for part in parts], meetings)
+        patch.setattr("fusetui.analysis.ranks.rank_graphs._loose_ns", lambda *_: 0)
+        graphs = graphs_of(facts, ())
+    found = replayed(graphs.graphs, graphs.meetings)
     assert found is not None
-    for part, times in zip(parts, found.times, strict=True):
+    for part, times in zip(graphs.ranks, found.times, strict=True):
         assert (times.begin == part.graph.began).all()
         assert (times.end == part.graph.ended).all()
 

@@ -28,14 +28,17 @@ from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import ClockSource, RankSummary
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
 
-NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
+ENDING_TOGETHER = frozenset({"all_reduce", "reduce_scatter", "barrier"})
+"""Collectives whose ends are nearly the same moment on all ranks."""
 ON_ONE_HOST_NS = 2_000.0
 """On one host, times of GPUs are converted to its clock about this exactly: the ends of
 one collective lie as close together on eight V100. Moments that lie closer together are
 not told apart, and of no host is the offset known better."""
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
-FEWEST = 4  # collectives, for an offset, and at either end for a drift
-ROUNDS = 16  # how many groups the way to a host, or a bound, may pass through
+MIN_COLLECTIVES = 4
+"""For an offset, and at either end of the recording for a drift."""
+MAX_GROUPS_BETWEEN = 16
+"""The way to a host, or a bound, may pass through so many groups."""
 MAX_DRIFT_NS_PER_S = 200_000.0
 """Of one clock against another: 200 us a second. A quartz errs by up to 100 parts per
 million, and two of them may err in opposite directions."""
@@ -55,106 +58,158 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
         return ~np.isnan(self.offset)
 
 
+class _HostEnds(msgspec.Struct, frozen=True, eq=False):
+    """When collectives ended on hosts, the median of the ranks there; arrays of shape
+    [ends]."""
+
+    collective: Rows
+    host: Rows
+    time: Floats  # ns after the first start of all
+
+    def take(self, which: Flags | Rows) -> _HostEnds:
+        """These of them."""
+        return _HostEnds(
+            collective=self.collective[which],
+            host=self.host[which],
+            time=self.time[which],
+        )
+
+
+class _Lines(msgspec.Struct, frozen=True, eq=False):
+    """A robust line through the differences of the ends of each host; arrays of shape
+    [hosts], nan for none. ns, and ns per ns."""
+
+    slope: Floats
+    height: Floats
+    spread: Floats  # the scaled median absolute deviation from the line
+
+
 def ends_of(
     matched: Matched, host: Rows, hosts: int, zero: int, may_drift: bool
 ) -> Ends:
-    """The offsets of all hosts that meet `zero`, directly or through others; and
-    drifts, if clocks `may_drift`."""
-    rows = np.flatnonzero(np.repeat(matched.named(NAMES), matched.counts))
-    at_ns = int(matched.start[rows].min()) if len(rows) else 0
-    offset, half, drift = (
-        np.full(hosts, np.nan),
-        np.full(hosts, np.inf),
-        np.zeros(hosts),
+    """The offsets of all hosts that meet the host `zero`, directly or through others;
+    and drifts, if clocks `may_drift`. `host` is of each rank."""
+    rows = np.flatnonzero(np.repeat(matched.named(ENDING_TOGETHER), matched.counts))
+    ends = Ends(
+        offset=np.full(hosts, np.nan),
+        half=np.full(hosts, np.inf),
+        drift=np.zeros(hosts),
+        at_ns=int(matched.start[rows].min()) if len(rows) else 0,
     )
-    found = Ends(offset, half, drift, at_ns)
     if hosts:
-        offset[zero] = half[zero] = 0.0
+        ends.offset[zero] = 0.0
+        ends.half[zero] = 0.0
     if hosts < 2 or not len(rows):
-        return found
+        return ends
+    on_hosts = _ends_on_hosts(matched, rows, host, ends.at_ns)
+    for _ in range(MAX_GROUPS_BETWEEN):
+        known_before = ends.known
+        _extend(on_hosts, ends, may_drift)
+        if (ends.known == known_before).all():
+            break
+    return ends
+
+
+def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
     ranks = len(matched.ranks)
     key = matched.of_row[rows] * ranks + host[matched.rank[rows]]
-    distinct, which = np.unique(key, return_inverse=True)
-    end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
-    for _ in range(ROUNDS):
-        before = found.known
-        _extend(distinct // ranks, distinct % ranks, end, found, may_drift)
-        if (found.known == before).all():
-            break
-    return found
+    distinct, place = np.unique(key, return_inverse=True)
+    end = (matched.end[rows] - at_ns).astype(np.float64)
+    return _HostEnds(
+        collective=distinct // ranks,
+        host=distinct % ranks,
+        time=_medians(end, place, len(distinct)),
+    )
 
 
-def _extend(
-    collective: Rows, host: Rows, end: Floats, found: Ends, may_drift: bool
-) -> None:
-    """Adds the hosts that share enough collectives with known ones to `found`, in
-    place. Given is an end per collective and host, the median of its ranks, in ns after
-    the first."""
-    known = found.known[host]
-    there = end - np.nan_to_num(found.offset)[host] - found.drift[host] * end / 1e9
-    center = _medians(there[known], collective[known], int(collective.max()) + 1)
-    new = np.flatnonzero(~known & ~np.isnan(center[collective]))
-    host, time = host[new], end[new]
-    apart = time - center[collective[new]]
-    hosts = len(found.offset)
-    enough = np.bincount(host, minlength=hosts) >= FEWEST
+def _extend(on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
+    """Adds the hosts that share enough collectives with known ones to `ends`, in
+    place."""
+    is_known = ends.known[on_hosts.host]
+    offset = np.nan_to_num(ends.offset)[on_hosts.host]
+    drifted = ends.drift[on_hosts.host] * on_hosts.time / 1e9
+    common_time = on_hosts.time - offset - drifted
+    center = _medians(
+        common_time[is_known],
+        on_hosts.collective[is_known],
+        int(on_hosts.collective.max()) + 1,
+    )
+    meets_known = ~np.isnan(center[on_hosts.collective])
+    new = on_hosts.take(np.flatnonzero(~is_known & meets_known))
+    hosts = len(ends.offset)
+    lines = _lines(new, new.time - center[new.collective], hosts, may_drift)
+    inherited_ns = float(ends.half[ends.known].max())
+    is_enough = np.bincount(new.host, minlength=hosts) >= MIN_COLLECTIVES
+    half = np.maximum(lines.spread, ON_ONE_HOST_NS) + inherited_ns
+    ends.offset[is_enough] = lines.height[is_enough]
+    ends.half[is_enough] = half[is_enough]
+    ends.drift[is_enough] = lines.slope[is_enough] * 1e9
+
+
+def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _Lines:
+    """`apart`: by how many ns each end is later than on the known hosts. A line is flat
+    unless clocks may drift, and its slope exceeds the spread and is one that clocks
+    have."""
+    host = on_hosts.host
+    time = on_hosts.time
     slope = _slopes(apart, time, host, hosts)
-    spread, height = _residuals(apart - slope[host] * time, host, hosts)
-    first, last = np.full(hosts, np.inf), np.full(hosts, -np.inf)
+    height = _medians(apart - slope[host] * time, host, hosts)
+    spread = _spreads(apart - slope[host] * time, height, host)
+    flat_height = _medians(apart, host, hosts)
+    flat_spread = _spreads(apart, flat_height, host)
+
+    first = np.full(hosts, np.inf)
+    last = np.full(hosts, -np.inf)
     np.minimum.at(first, host, time)
     np.maximum.at(last, host, time)
     with np.errstate(invalid="ignore"):
-        flat = ~(
-            np.abs(slope) * (last - first) > 2 * np.maximum(spread, ON_ONE_HOST_NS)
-        )
-    flat |= np.abs(slope) * 1e9 > MAX_DRIFT_NS_PER_S
-    flat |= not may_drift
-    spread_flat, height_flat = _residuals(apart, host, hosts)
-    slope, spread, height = (
-        np.where(flat, level, sloped)
-        for level, sloped in (
-            (0.0, slope),
-            (spread_flat, spread),
-            (height_flat, height),
-        )
+        moved_ns = np.abs(slope) * (last - first)
+        exceeds_spread = moved_ns > 2 * np.maximum(spread, ON_ONE_HOST_NS)
+    is_of_a_clock = np.abs(slope) * 1e9 <= MAX_DRIFT_NS_PER_S
+    is_sloped = exceeds_spread & is_of_a_clock & may_drift
+    return _Lines(
+        slope=np.where(is_sloped, slope, 0.0),
+        height=np.where(is_sloped, height, flat_height),
+        spread=np.where(is_sloped, spread, flat_spread),
     )
-    inherited = float(found.half[found.known].max())
-    found.offset[enough] = height[enough]
-    found.half[enough] = np.maximum(spread[enough], ON_ONE_HOST_NS) + inherited
-    found.drift[enough] = slope[enough] * 1e9
 
 
 def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
     """The median slope between points of a host that lie half of its points apart; 0
     for none."""
     order = np.lexsort((time, host))
-    counts = np.bincount(host)[host[order]]
-    place, step = ordinals(host[order]), counts // 2
-    begins = np.flatnonzero((place + step < counts) & (step > 0))
-    a, b = order[begins], order[begins + step[begins]]
-    moved = time[b] > time[a]
-    a, b = a[moved], b[moved]
-    return np.nan_to_num(
-        _medians((apart[b] - apart[a]) / (time[b] - time[a]), host[a], hosts)
-    )
+    points = np.bincount(host)[host[order]]
+    place = ordinals(host[order])
+    half_of_points = points // 2
+    has_partner = (place + half_of_points < points) & (half_of_points > 0)
+    begins = np.flatnonzero(has_partner)
+    early = order[begins]
+    late = order[begins + half_of_points[begins]]
+    is_later = time[late] > time[early]
+    early = early[is_later]
+    late = late[is_later]
+    slope = (apart[late] - apart[early]) / (time[late] - time[early])
+    return np.nan_to_num(_medians(slope, host[early], hosts))
 
 
-def _residuals(rest: Floats, host: Rows, hosts: int) -> tuple[Floats, Floats]:
-    """The scaled median absolute deviation, and the median, of each host; nan for
+def _spreads(rest: Floats, height: Floats, host: Rows) -> Floats:
+    """The scaled median absolute deviation of each host from its `height`; nan for
     none."""
-    height = _medians(rest, host, hosts)
-    return SCALE * _medians(np.abs(rest - height[host]), host, hosts), height
+    return SCALE * _medians(np.abs(rest - height[host]), host, len(height))
 
 
 def _medians(values: Floats, group: Rows, groups: int) -> Floats:
     """The median of each group; nan where it is empty."""
-    order, ordered = np.lexsort((values, group)), np.sort(group)
-    bounds = run_bounds(ordered)
-    first, last = bounds[:-1], bounds[1:] - 1
-    found = np.full(groups, np.nan)
-    middle = values[order[(first + last) // 2]] + values[order[(first + last + 1) // 2]]
-    found[ordered[first]] = middle / 2
-    return found
+    order = np.lexsort((values, group))
+    ordered_groups = np.sort(group)
+    bounds = run_bounds(ordered_groups)
+    first = bounds[:-1]
+    last = bounds[1:] - 1
+    lower = values[order[(first + last) // 2]]
+    upper = values[order[(first + last + 1) // 2]]
+    medians = np.full(groups, np.nan)
+    medians[ordered_groups[first]] = (lower + upper) / 2
+    return medians
 
 
 SLACK_NS = 20_000.0
@@ -175,70 +230,115 @@ class HostClocks(msgspec.Struct, frozen=True, eq=False):
     contradiction: str  # how times of one host contradict each other; "" if they do not
 
 
+class _Contradiction(msgspec.Struct, frozen=True):
+    """Two ranks of one host, of which one ended a collective before the other one
+    started it."""
+
+    apart_ns: float
+    ended: int  # row of Matched
+    started: int
+
+
 def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
     """The hosts of the ranks; `rows` are those of synchronous collectives."""
-    ranks = matched.ranks
-    if all(one.host for one in ranks):
-        names = tuple(dict.fromkeys(one.host for one in ranks))
-        of_rank = np.array([names.index(one.host) for one in ranks], dtype=np.intp)
-        apart, which = _apart(matched, rows, of_rank)
-        told = _contradiction(matched, which) if apart > SLACK_NS else ""
-        why = "all ranks ran on one host"
-        return HostClocks(names, of_rank, why, False, min(apart, SLACK_NS), told)
-    guess = _guessed(ranks)
+    if all(summary.host for summary in matched.ranks):
+        return _recorded_hosts(matched, rows)
+    guess = _guessed_hosts(matched.ranks)
     if guess is not None:
-        apart, _ = _apart(matched, rows, guess.of_rank)
-        if apart <= SLACK_NS:
-            return msgspec.structs.replace(guess, apart_ns=apart)
-    names = tuple(f"rank {one.rank}" for one in ranks)
-    return HostClocks(names, np.arange(len(ranks)), "", False, 0.0, "")
+        worst = _worst_contradiction(matched, rows, guess.of_rank)
+        apart_ns = worst.apart_ns if worst else 0.0
+        if apart_ns <= SLACK_NS:
+            return msgspec.structs.replace(guess, apart_ns=apart_ns)
+    return HostClocks(
+        names=tuple(f"rank {summary.rank}" for summary in matched.ranks),
+        of_rank=np.arange(len(matched.ranks)),
+        why="",
+        guessed=False,
+        apart_ns=0.0,
+        contradiction="",
+    )
 
 
-def _guessed(ranks: Sequence[RankSummary]) -> HostClocks | None:
+def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
+    hosts = [summary.host for summary in matched.ranks]
+    names = tuple(dict.fromkeys(hosts))
+    of_rank = np.array([names.index(host) for host in hosts], dtype=np.intp)
+    worst = _worst_contradiction(matched, rows, of_rank)
+    apart_ns = worst.apart_ns if worst else 0.0
+    contradiction = ""
+    if worst is not None and apart_ns > SLACK_NS:
+        contradiction = _contradiction_text(matched, worst)
+    return HostClocks(
+        names=names,
+        of_rank=of_rank,
+        why="all ranks ran on one host",
+        guessed=False,
+        apart_ns=min(apart_ns, SLACK_NS),
+        contradiction=contradiction,
+    )
+
+
+def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
     """By the devices that each machine lists: the ranks fill one machine after
     another."""
-    listed = {one.devices for one in ranks}
-    size = max((one.world_size for one in ranks), default=0)
-    each = min(listed, default=0)
-    if each < 1 or not size:
+    listed = {summary.devices for summary in ranks}
+    size = max((summary.world_size for summary in ranks), default=0)
+    per_host = min(listed, default=0)
+    if per_host < 1 or not size:
         return None
-    devices = [one.device for one in ranks]
-    if size <= each:
+    devices = [summary.device for summary in ranks]
+    if size <= per_host:
         if -1 in devices or len(set(devices)) < len(devices):
             return None
-        why = f"the job has {size} ranks, and this machine {each} devices"
         return HostClocks(
-            ("host 0",), np.zeros(len(ranks), dtype=np.intp), why, True, 0.0, ""
+            names=("host 0",),
+            of_rank=np.zeros(len(ranks), dtype=np.intp),
+            why=f"the job has {size} ranks, and this machine {per_host} devices",
+            guessed=True,
+            apart_ns=0.0,
+            contradiction="",
         )
-    if each == 1 or len(listed) > 1 or devices != [one.rank % each for one in ranks]:
+    in_turn = [summary.rank % per_host for summary in ranks]
+    if per_host == 1 or len(listed) > 1 or devices != in_turn:
         return None
-    numbers, of_rank = np.unique(
-        [one.rank // each for one in ranks], return_inverse=True
-    )
-    why = f"each machine has {each} devices, and ranks use them in turn"
+    host_numbers = [summary.rank // per_host for summary in ranks]
+    numbers, of_rank = np.unique(host_numbers, return_inverse=True)
     return HostClocks(
-        tuple(f"host {n}" for n in numbers.tolist()), of_rank, why, True, 0.0, ""
+        names=tuple(f"host {number}" for number in numbers.tolist()),
+        of_rank=of_rank,
+        why=f"each machine has {per_host} devices, and ranks use them in turn",
+        guessed=True,
+        apart_ns=0.0,
+        contradiction="",
     )
 
 
-def _apart(matched: Matched, rows: Rows, host: Rows) -> tuple[float, Rows]:
-    """How long before its last start on a host a collective ended there, at most; and
-    both rows."""
+def _worst_contradiction(
+    matched: Matched, rows: Rows, host: Rows
+) -> _Contradiction | None:
+    """Where a collective ended longest before its last start on the same host; None if
+    it does nowhere."""
     key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
     by_start = rows[np.lexsort((matched.start[rows], key))]
     by_end = rows[np.lexsort((matched.end[rows], key))]
     bounds = run_bounds(np.sort(key))
-    last, first = by_start[bounds[1:] - 1], by_end[bounds[:-1]]
-    apart = matched.start[last] - matched.end[first]
-    if apart.max(initial=0) <= 0:
-        return 0.0, first
-    worst = int(np.argmax(apart))
-    return float(apart[worst]), np.array([first[worst], last[worst]])
+    last_started = by_start[bounds[1:] - 1]
+    first_ended = by_end[bounds[:-1]]
+    apart_ns = matched.start[last_started] - matched.end[first_ended]
+    if apart_ns.max(initial=0) <= 0:
+        return None
+    worst = int(np.argmax(apart_ns))
+    return _Contradiction(
+        apart_ns=float(apart_ns[worst]),
+        ended=int(first_ended[worst]),
+        started=int(last_started[worst]),
+    )
 
 
-def _contradiction(matched: Matched, rows: Rows) -> str:
-    ended, started = (matched.ranks[matched.rank[row]] for row in rows)
-    name = matched.names[matched.of_row[rows[0]]]
+def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
+    ended = matched.ranks[matched.rank[worst.ended]]
+    started = matched.ranks[matched.rank[worst.started]]
+    name = matched.names[matched.of_row[worst.ended]]
     return (
         f"ranks {ended.rank} and {started.rank} ran on one host ({ended.host}), and yet one {name} "
         f"ends on rank {ended.rank} before it starts on rank {started.rank}: collectives are "
@@ -246,8 +346,8 @@ def _contradiction(matched: Matched, rows: Rows) -> str:
     )
 
 
-# a drift is measured between the first and the last quarter of the collectives
 QUARTERS = 4
+"""A drift is measured between the first and the last quarter of the collectives."""
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
@@ -277,14 +377,47 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         drifted = self.drift[rank] * ((times - self.at_ns) / 1e9)
         return times - np.rint(self.used[rank] + drifted).astype(np.int64)
 
-    def resolution_of(self, one: Rows, other: Rows) -> Floats:
-        """What the order of two moments on two ranks may be wrong by."""
+    def resolution_of(self, ranks: Rows, other_ranks: Rows) -> Floats:
+        """ns that the order of two moments on two ranks may be wrong by."""
         host = self.hosts.of_rank
-        apart = np.where(one == other, 0.0, self.half[one] + self.half[other])
-        found: Floats = np.where(
-            (host[one] == host[other]) & (one != other), self.resolution, apart
-        )
-        return found
+        is_same_rank = ranks == other_ranks
+        is_same_host = host[ranks] == host[other_ranks]
+        between_hosts = self.half[ranks] + self.half[other_ranks]
+        resolution = np.where(is_same_host, self.resolution, between_hosts)
+        return np.where(is_same_rank, 0.0, resolution)
+
+
+class _Bounds(msgspec.Struct, frozen=True, eq=False):
+    """The lowest and the highest offset of each host that collectives leave; arrays of
+    shape [hosts] in ns, infinite for none."""
+
+    low: Floats
+    high: Floats
+
+    @property
+    def middle(self) -> Floats:
+        """nan or infinite where one of both is missing."""
+        with np.errstate(invalid="ignore"):
+            return (self.low + self.high) / 2
+
+    @property
+    def half(self) -> Floats:
+        """Half their width."""
+        return np.abs(self.high - self.low) / 2
+
+    def contradict(self, slack_ns: float = 0.0) -> bool:
+        """Whether for some host no offset is left, give or take so much at both
+        sides."""
+        return not bool((self.low <= self.high + 2 * slack_ns).all())
+
+
+class _Offsets(msgspec.Struct, frozen=True, eq=False):
+    """What is decided of each host; arrays of shape [hosts]."""
+
+    offset: Floats  # nan if nothing bounds it
+    half: Floats
+    by: tuple[ClockSource, ...]
+    contradicted: Flags  # whether the ends contradict the bounds, which then decide
 
 
 def clocks_of(matched: Matched) -> Clocks:
@@ -293,116 +426,128 @@ def clocks_of(matched: Matched) -> Clocks:
     hosts = hosts_of(matched, rows)
     # The reference is the rank that took part in the most of them, the first of such
     # ranks.
-    reference = int(
-        np.argmax(np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1))
-    )
+    taken_part = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
+    reference = int(np.argmax(taken_part))
     zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
-    ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero, may_drift=False)
+    host_count = len(hosts.names)
+    ends = ends_of(matched, hosts.of_rank, host_count, zero, may_drift=False)
     drift = ends.drift
-    low, high = _interval(matched, rows, hosts, zero, drift, ends.at_ns)
-    constant_offsets_suffice = bool((low <= high).all())
-    if not constant_offsets_suffice:
-        ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero, may_drift=True)
+    bounds = _bounds(matched, rows, hosts, zero, drift, ends.at_ns)
+    if bounds.contradict():  # no constant offsets suffice
+        ends = ends_of(matched, hosts.of_rank, host_count, zero, may_drift=True)
         drift = np.where(ends.known, ends.drift, _drift(matched, rows, hosts, zero))
-        low, high = _interval(matched, rows, hosts, zero, drift, ends.at_ns)
-    offset, half, by, outside = _decided(ends, low, high, zero)
+        bounds = _bounds(matched, rows, hosts, zero, drift, ends.at_ns)
+    decided = _decided(ends, bounds, zero)
     refused = hosts.contradiction
-    if not refused and not (low <= high + 2 * SLACK_NS).all():
+    if not refused and bounds.contradict(SLACK_NS):
         refused = (
             "the clocks contradict each other: no offsets of clocks explain all collectives, nor "
             f"do drifts of up to {MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second, so some of them are "
             "matched wrongly, or a clock was set meanwhile"
         )
+    contradicted = np.flatnonzero(decided.contradicted).tolist()
     return Clocks(
         reference=reference,
         hosts=hosts,
-        by=by,
-        used=np.nan_to_num(offset)[hosts.of_rank],
-        half=half[hosts.of_rank],
+        by=decided.by,
+        used=np.nan_to_num(decided.offset)[hosts.of_rank],
+        half=decided.half[hosts.of_rank],
         drift=drift[hosts.of_rank],
         at_ns=ends.at_ns,
         resolution=max(ON_ONE_HOST_NS, hosts.apart_ns),
         refused=refused,
-        contradicted=tuple(hosts.names[n] for n in np.flatnonzero(outside).tolist()),
+        contradicted=tuple(hosts.names[host] for host in contradicted),
     )
 
 
-def _decided(
-    ends: Ends, low: Floats, high: Floats, zero: int
-) -> tuple[Floats, Floats, tuple[ClockSource, ...], Flags]:
-    """The offset of each host, its uncertainty and where both are from; and where the
-    ends contradict the bounds, which then decide alone."""
-    bounded = np.isfinite(low) & np.isfinite(high)
+def _decided(ends: Ends, bounds: _Bounds, zero: int) -> _Offsets:
+    """The ends decide where they are within the bounds and more precise; `zero` is the
+    host of the reference."""
+    is_bounded = np.isfinite(bounds.low) & np.isfinite(bounds.high)
+    offset = np.where(is_bounded, bounds.middle, np.nan)
     with np.errstate(invalid="ignore"):
-        offset = np.where(bounded, (low + high) / 2, np.nan)
-        half = np.where(bounded, np.abs(high - low) / 2, np.inf)
-        inside = (ends.offset >= low - ends.half) & (ends.offset <= high + ends.half)
-    precise = ends.known & inside & (ends.half < half)
-    offset[precise] = np.clip(ends.offset[precise], low[precise], high[precise])
-    half[precise] = ends.half[precise]
-    by = np.where(precise, "ends", np.where(bounded, "bounds", "")).tolist()
+        half = np.where(is_bounded, bounds.half, np.inf)
+        is_above_low = ends.offset >= bounds.low - ends.half
+        is_below_high = ends.offset <= bounds.high + ends.half
+    is_inside = is_above_low & is_below_high
+    is_by_ends = ends.known & is_inside & (ends.half < half)
+    offset[is_by_ends] = np.clip(
+        ends.offset[is_by_ends], bounds.low[is_by_ends], bounds.high[is_by_ends]
+    )
+    half[is_by_ends] = ends.half[is_by_ends]
+    by = np.where(is_by_ends, "ends", np.where(is_bounded, "bounds", "")).tolist()
     if by:
-        offset[zero] = half[zero] = 0.0
+        offset[zero] = 0.0
+        half[zero] = 0.0
         by[zero] = "reference"
-    return offset, half, tuple(by), ends.known & ~inside
+    return _Offsets(
+        offset=offset, half=half, by=tuple(by), contradicted=ends.known & ~is_inside
+    )
 
 
-def _interval(
+def _bounds(
     matched: Matched,
     rows: Rows,
     hosts: HostClocks,
     zero: int,
     drift: Floats,
     at_ns: int,
-) -> tuple[Floats, Floats]:
-    """The lowest and the highest offset of each host that all these rows leave."""
-    low, high = np.full(len(hosts.names), -np.inf), np.full(len(hosts.names), np.inf)
+) -> _Bounds:
+    """What all these rows leave. `drift` of each host in ns per second since `at_ns`."""
+    low = np.full(len(hosts.names), -np.inf)
+    high = np.full(len(hosts.names), np.inf)
     if len(low):
-        low[zero] = high[zero] = 0.0
+        low[zero] = 0.0
+        high[zero] = 0.0
     if not len(rows) or len(low) < 2:
-        return low, high
+        return _Bounds(low=low, high=high)
     host = hosts.of_rank[matched.rank[rows]]
     # Differences of times are small, times are not: floats hold only the former
     # exactly.
-    begin = int(matched.start[rows].min())
-    slope = drift[host] / 1e9
-    start = (matched.start[rows] - begin) - slope * (matched.start[rows] - at_ns)
-    end = (matched.end[rows] - begin) - slope * (matched.end[rows] - at_ns)
-    bounds = run_bounds(matched.of_row[rows])
-    first, counts = bounds[:-1], np.diff(bounds)
-    for _ in range(ROUNDS):
-        before = low.copy(), high.copy()
-        latest = np.repeat(np.minimum.reduceat(high[host] - start, first), counts)
-        np.minimum.at(high, host, end + latest)
-        soonest = np.repeat(np.maximum.reduceat(low[host] - end, first), counts)
-        np.maximum.at(low, host, start + soonest)
-        low[zero] = high[zero] = 0.0
-        settled = np.array_equal(before[0], low) and np.array_equal(before[1], high)
-        if settled or (low > high).any():  # what contradicts itself only grows worse
+    first_ns = int(matched.start[rows].min())
+    drifted = drift[host] / 1e9
+    start = (matched.start[rows] - first_ns) - drifted * (matched.start[rows] - at_ns)
+    end = (matched.end[rows] - first_ns) - drifted * (matched.end[rows] - at_ns)
+    runs = run_bounds(matched.of_row[rows])
+    first_rows = runs[:-1]
+    counts = np.diff(runs)
+    for _ in range(MAX_GROUPS_BETWEEN):
+        low_before = low.copy()
+        high_before = high.copy()
+        latest = np.minimum.reduceat(high[host] - start, first_rows)
+        np.minimum.at(high, host, end + np.repeat(latest, counts))
+        soonest = np.maximum.reduceat(low[host] - end, first_rows)
+        np.maximum.at(low, host, start + np.repeat(soonest, counts))
+        low[zero] = 0.0
+        high[zero] = 0.0
+        is_settled = np.array_equal(low_before, low) and np.array_equal(
+            high_before, high
+        )
+        if is_settled or (low > high).any():  # what contradicts itself only grows worse
             break
-    return low, high
+    return _Bounds(low=low, high=high)
 
 
 def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats:
-    """The drift of each clock (ns per second) where it exceeds what both ends leave
-    open, and is one that clocks have."""
+    """The drift of each clock (ns per second) where it exceeds what both ends of the
+    recording leave open, and is one that clocks have."""
     none = np.zeros(len(hosts.names))
-    which = matched.of_row[rows]
-    distinct = np.unique(which)
-    few = len(distinct) // QUARTERS
-    if few < FEWEST:
+    collective = matched.of_row[rows]
+    distinct = np.unique(collective)
+    in_a_quarter = len(distinct) // QUARTERS
+    if in_a_quarter < MIN_COLLECTIVES:
         return none
-    early, late = rows[which <= distinct[few - 1]], rows[which >= distinct[-few]]
-    bounds = [_interval(matched, some, hosts, zero, none, 0) for some in (early, late)]
-    middles = [(low + high) / 2 for low, high in bounds]
-    halves = [np.abs(high - low) / 2 for low, high in bounds]
-    at = [
-        int(np.mean(matched.start[some] - matched.start[rows[0]]))
-        for some in (early, late)
-    ]
+    first_rows = rows[collective <= distinct[in_a_quarter - 1]]
+    last_rows = rows[collective >= distinct[-in_a_quarter]]
+    first_bounds = _bounds(matched, first_rows, hosts, zero, none, at_ns=0)
+    last_bounds = _bounds(matched, last_rows, hosts, zero, none, at_ns=0)
+    since_ns = matched.start[rows[0]]
+    first_ns = int(np.mean(matched.start[first_rows] - since_ns))
+    last_ns = int(np.mean(matched.start[last_rows] - since_ns))
     with np.errstate(invalid="ignore"):
-        moved = middles[1] - middles[0]
-        found = np.abs(moved) > halves[0] + halves[1]
-    seconds = max((at[1] - at[0]) / 1e9, 1e-9)
-    drift = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
+        moved_ns = last_bounds.middle - first_bounds.middle
+        open_ns = first_bounds.half + last_bounds.half
+        exceeds = np.abs(moved_ns) > open_ns
+    seconds = max((last_ns - first_ns) / 1e9, 1e-9)
+    drift = np.where(exceeds & np.isfinite(moved_ns), moved_ns / seconds, 0.0)
     return np.where(np.abs(drift) > MAX_DRIFT_NS_PER_S, 0.0, drift)

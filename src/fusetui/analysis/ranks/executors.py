@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -24,13 +24,20 @@ from fusetui.trace.read.remote import is_remote
 from fusetui.trace.read.source import PACKED
 from fusetui.trace.read.workers import core_count
 
-FEWEST = 4  # files that are worth starting processes for
-SMALL = 8 << 20  # bytes of documents in all; less is read at once
-PER_BYTE = 3  # bytes of memory per byte of a document, with its columns
-REMOTE = 1 << 30  # bytes that a remote document is assumed to have
-SHARE = 0.7  # of the memory that is left
-TRIES = 3  # of a rank whose process died
-PATIENCE_S = 10.0  # for a scheduler to answer
+MIN_FILES_FOR_PROCESSES = 4
+SMALL = 8 << 20
+"""Bytes of documents in all; less is read at once, without processes."""
+MEMORY_PER_BYTE = 3
+"""Bytes of memory per byte of a document, with its columns."""
+REMOTE_BYTES = 1 << 30
+"""A remote document is assumed to have so many."""
+MAX_MEMORY_SHARE = 0.7
+"""Of the memory that is left."""
+TRIES = 3
+"""Of a rank whose process died."""
+PATIENCE_S = 10.0
+"""For a scheduler to answer."""
+MAX_ERROR_CHARACTERS = 200
 DASK = "dask://"
 
 SummaryOrNot = RankSummary | LeftOut
@@ -51,11 +58,13 @@ def summarize(
     version of fusetui. `progress` is called with the number of finished ranks and of
     all.
     """
-    asked = paths, cached, progress
-    found = _here(*asked) if executor is None else _through(executor, *asked)
+    if executor is None:
+        summaries = _here(paths, cached, progress)
+    else:
+        summaries = _through(executor, paths, cached, progress)
     if cached:
         tidy()
-    return found
+    return summaries
 
 
 @contextmanager
@@ -84,51 +93,92 @@ def task(path: str, cached: bool) -> bytes | LeftOut:
     """What runs elsewhere: the summary as bytes, which any version of pickle
     carries."""
     try:
-        found = summary_of(path, cached)
+        summary = summary_of(path, cached)
     except MemoryError:
         return LeftOut(path, None, f"{path} needs more memory than there is.")
     except Exception as error:  # a fault of ours must not end the whole job
         why = f"{path} could not be summarized: {type(error).__name__}: {error}."
         return LeftOut(path, None, why)
-    return encoded(found) if isinstance(found, RankSummary) else found
+    return encoded(summary) if isinstance(summary, RankSummary) else summary
 
 
 def processes_for(paths: Sequence[str]) -> int:
     """How many ranks are read at once: as many as there are cores, if they fit into
     memory."""
-    need = max((PER_BYTE * _likely_size(path) for path in paths), default=0)
-    fit = int(memory_left() * SHARE) // max(need, 1)
-    return max(1, min(core_count(), fit, len(paths)))
+    sizes = [_likely_size(path) for path in paths]
+    needed_bytes = MEMORY_PER_BYTE * max(sizes, default=0)
+    usable_bytes = int(memory_left() * MAX_MEMORY_SHARE)
+    fit_into_memory = usable_bytes // max(needed_bytes, 1)
+    return max(1, min(core_count(), fit_into_memory, len(paths)))
+
+
+class _Summaries:
+    """The summaries so far, by their paths."""
+
+    def __init__(self, paths: Sequence[str], cached: bool, progress: Progress) -> None:
+        self._paths = paths
+        self._cached = cached
+        self._progress = progress
+        self._by_path: dict[str, SummaryOrNot] = {}
+
+    def missing(self) -> list[str]:
+        """The paths without a summary."""
+        return [path for path in self._paths if path not in self._by_path]
+
+    def take_from_cache(self) -> None:
+        """What lies in the cache needs no process."""
+        for path in self._paths:
+            summary = known_summary(path)
+            if summary is not None:
+                self._by_path[path] = summary
+        self._progress(len(self._by_path), len(self._paths))
+
+    def read_in_this_process(self, paths: Sequence[str]) -> None:
+        """One after the other."""
+        for path in paths:
+            self._add(path, task(path, self._cached))
+
+    def read_in_processes(self, paths: Sequence[str], processes: int) -> None:
+        """In so many processes. Where one dies, paths stay missing."""
+        arguments = [(path, self._cached) for path in paths]
+        at_once = min(processes, len(arguments))
+        for number, result in calls(task, arguments, at_once):
+            self._add(paths[number], result)
+
+    def in_order(self) -> tuple[SummaryOrNot, ...]:
+        """Of each path; what is still missing died too often."""
+        summaries: list[SummaryOrNot] = []
+        for path in self._paths:
+            summary = self._by_path.get(path)
+            if summary is None:
+                died = f"The process that read {path} died: too little memory?"
+                summary = LeftOut(path, None, died)
+            summaries.append(summary)
+        return tuple(summaries)
+
+    def _add(self, path: str, result: bytes | LeftOut) -> None:
+        self._by_path[path] = _unpacked(path, result)
+        self._progress(len(self._by_path), len(self._paths))
 
 
 def _here(
     paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[SummaryOrNot, ...]:
-    known: dict[str, SummaryOrNot] = {}
-    if cached:  # what lies in the cache needs no process
-        summaries = ((path, known_summary(path)) for path in paths)
-        known = {path: found for path, found in summaries if found is not None}
-        progress(len(known), len(paths))
-    rest = [path for path in paths if path not in known]
-    processes = processes_for(rest)
-    if processes == 1 or len(rest) < FEWEST or sum(map(_likely_size, rest)) < SMALL:
-        for path in rest:
-            known[path] = _unpacked(path, task(path, cached))
-            progress(len(known), len(paths))
+    summaries = _Summaries(paths, cached, progress)
+    if cached:
+        summaries.take_from_cache()
+    missing = summaries.missing()
+    processes = processes_for(missing)
+    is_little = sum(map(_likely_size, missing)) < SMALL
+    if processes == 1 or len(missing) < MIN_FILES_FOR_PROCESSES or is_little:
+        summaries.read_in_this_process(missing)
     # A process may die, of too little memory most likely. What it read is tried again,
     # alone the last time.
     for attempt in range(TRIES):
-        missing = [path for path in paths if path not in known]
-        asked = [(path, cached) for path in missing]
-        at_once = min(processes, len(asked)) if attempt < TRIES - 1 else 1
-        for number, result in calls(task, asked, at_once):
-            path = missing[number]
-            known[path] = _unpacked(path, result)
-            progress(len(known), len(paths))
-    died = "The process that read {0} died: too little memory?"
-    return tuple(
-        known.get(path) or LeftOut(path, None, died.format(path)) for path in paths
-    )
+        missing = summaries.missing()
+        is_last = attempt == TRIES - 1
+        summaries.read_in_processes(missing, 1 if is_last else processes)
+    return summaries.in_order()
 
 
 def _through(
@@ -137,30 +187,35 @@ def _through(
     # Other processes may have another working directory.
     places = [path if is_remote(path) else os.path.abspath(path) for path in paths]
     futures = [executor.submit(task, place, cached) for place in places]
-    found: list[SummaryOrNot] = []
+    summaries: list[SummaryOrNot] = []
     for path, future in zip(paths, futures, strict=True):
-        try:
-            found.append(_unpacked(path, future.result()))
-        except (
-            Exception
-        ) as error:  # whatever an executor raises when its worker is gone
-            text = " ".join(str(error).split())[:200] or type(error).__name__
-            found.append(LeftOut(path, None, f"{path} could not be read: {text}."))
-        progress(len(found), len(paths))
-    return tuple(found)
+        summaries.append(_result_of(path, future))
+        progress(len(summaries), len(paths))
+    return tuple(summaries)
+
+
+def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrNot:
+    try:
+        return _unpacked(path, future.result())
+    except Exception as error:  # whatever an executor raises when its worker is gone
+        one_line = " ".join(str(error).split())
+        why = one_line[:MAX_ERROR_CHARACTERS] or type(error).__name__
+        return LeftOut(path, None, f"{path} could not be read: {why}.")
 
 
 def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
     """The result, about the path as it was given."""
-    return replace(decoded(result) if isinstance(result, bytes) else result, path=path)
+    summary = decoded(result) if isinstance(result, bytes) else result
+    return replace(summary, path=path)
 
 
 def _likely_size(path: str) -> int:
     """Bytes of the document, roughly."""
     if is_remote(path):
-        return REMOTE
+        return REMOTE_BYTES
     try:
         stored = os.stat(path).st_size
     except OSError:
         return 0
-    return stored * (PACKED if path.endswith((".gz", ".zst", ".zip")) else 1)
+    is_packed = path.endswith((".gz", ".zst", ".zip"))
+    return stored * PACKED if is_packed else stored

@@ -15,7 +15,7 @@ the reading in which sends and receives pair up is taken.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -31,8 +31,12 @@ from fusetui.trace.model.arrays import Int64s, Rows
 BY_ENDS = (
     "process groups of collectives, from when they end on the ranks that the files list"
 )
-ALIKE = 2.0  # ends lie as close together as in the best kind, up to this factor
-LEAST_NS = 100_000.0  # and ends that lie closer than this are as good as the best
+MAX_SPREAD_RATIO = 2.0
+"""Ends lie as close together as in the best kind, up to this factor."""
+SMALL_SPREAD_NS = 100_000.0
+"""Ends that lie closer than this are as good as the best."""
+UNCHOSEN = -1
+NO_PEER = -1
 
 
 class _KindOfGroup(msgspec.Struct, frozen=True):
@@ -46,179 +50,246 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
     def size(self) -> int:
         return max(group.size for group in self.of_rank)
 
-    def spread(self, start: Int64s, end: Int64s) -> float:
+    def spread_ns(self, start: Int64s, end: Int64s) -> float:
         """How far the ends of a group lie apart, the mean of all; inf if one ends
         before another one has started. `start` and `end`: [ranks, collectives]."""
-        found = []
-        for own in self.members:
-            first = end[own].min(axis=0)
-            if (start[own].max(axis=0) - first > SLACK_NS).any():
+        spreads: list[float] = []
+        for ranks in self.members:
+            first_end = end[ranks].min(axis=0)
+            last_end = end[ranks].max(axis=0)
+            last_start = start[ranks].max(axis=0)
+            if (last_start - first_end > SLACK_NS).any():
                 return float("inf")
-            found.append(float((end[own].max(axis=0) - first).mean()))
-        return float(np.mean(found)) if found else float("inf")
+            spreads.append(float((last_end - first_end).mean()))
+        return float(np.mean(spreads)) if spreads else float("inf")
 
 
 def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """The ranks, with the groups of their collectives where these can be told."""
-    unknown = [_unknown(one) for one in ranks]
-    hosts = {one.host for one in ranks}
-    one_clock = len(ranks) > 1 and len(hosts) == 1 and "" not in hosts
-    if not (any(map(len, unknown)) and one_clock and (kinds := _kinds(ranks))):
+    unknown = [_without_group(summary) for summary in ranks]
+    hosts = {summary.host for summary in ranks}
+    has_one_clock = len(ranks) > 1 and len(hosts) == 1 and "" not in hosts
+    if not has_one_clock or not any(len(numbers) for numbers in unknown):
         return tuple(ranks)
-    chosen = [np.full(len(one.collectives), -1, dtype=np.intp) for one in ranks]
-    for places in _alike(ranks, unknown):
-        kind = _fitting(ranks, kinds, _whole(ranks, places))
-        for own, rows in zip(chosen, places, strict=True):
-            own[rows] = kind
-    return tuple(_named(one, kinds, n, chosen[n]) for n, one in enumerate(ranks))
+    kinds = _kinds(ranks)
+    if not kinds:
+        return tuple(ranks)
+    chosen = [
+        np.full(len(summary.collectives), UNCHOSEN, dtype=np.intp) for summary in ranks
+    ]
+    for numbers_of_ranks in _same_places(ranks, unknown):
+        whole = _without_cut_ones(ranks, numbers_of_ranks)
+        kind = _fitting_kind(ranks, kinds, whole)
+        for kind_of, numbers in zip(chosen, numbers_of_ranks, strict=True):
+            kind_of[numbers] = kind
+    return tuple(
+        _with_chosen(summary, [kind.of_rank[index] for kind in kinds], chosen[index])
+        for index, summary in enumerate(ranks)
+    )
 
 
-def _unknown(one: RankSummary) -> Rows:
+def _without_group(summary: RankSummary) -> Rows:
     """Numbers of collectives; sends and receives have a peer instead."""
-    found = one.collectives
-    which = np.array([group == UNKNOWN_GROUP for group in one.groups] or [False])
-    sends = np.array([name in POINT_TO_POINT for name in one.names] or [False])
-    return np.flatnonzero(which[found.group] & ~sends[found.name])
+    collectives = summary.collectives
+    is_unknown = np.array(
+        [group == UNKNOWN_GROUP for group in summary.groups] or [False]
+    )
+    is_send = np.array([name in POINT_TO_POINT for name in summary.names] or [False])
+    return np.flatnonzero(is_unknown[collectives.group] & ~is_send[collectives.name])
 
 
 def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
     """The kinds of groups in the order in which all ranks list them; none if they
     disagree."""
-    listed = [
-        [group for group in one.groups if group.size > 1 and one.rank in group.ranks]
-        for one in ranks
-    ]
+    listed: list[list[ProcessGroup]] = []
+    for summary in ranks:
+        own = [
+            group
+            for group in summary.groups
+            if group.size > 1 and summary.rank in group.ranks
+        ]
+        listed.append(own)
     if len({len(groups) for groups in listed}) != 1:
         return []
-    index = {one.rank: n for n, one in enumerate(ranks)}
-    found = []
-    for of_rank in zip(*listed, strict=True):
-        given = {
-            group.ranks: [index[r] for r in group.ranks if r in index]
-            for group in of_rank
-        }
-        if any(
-            of_rank[n].ranks != own for own, members in given.items() for n in members
-        ):
+    index_of = {summary.rank: index for index, summary in enumerate(ranks)}
+    kinds: list[_KindOfGroup] = []
+    for groups_of_ranks in zip(*listed, strict=True):
+        kind = _kind(groups_of_ranks, index_of)
+        if kind is None:
             return []
-        found.append(
-            _KindOfGroup(of_rank, tuple(own for own in given.values() if len(own) > 1))
-        )
-    return found
+        kinds.append(kind)
+    return kinds
 
 
-def _alike(
+def _kind(
+    groups_of_ranks: tuple[ProcessGroup, ...], index_of: Mapping[int, int]
+) -> _KindOfGroup | None:
+    """None if ranks of one group list different ones."""
+    members: dict[tuple[int, ...], list[int]] = {}
+    for group in groups_of_ranks:
+        given = [index_of[rank] for rank in group.ranks if rank in index_of]
+        members[group.ranks] = given
+    for group_ranks, indices in members.items():
+        if any(groups_of_ranks[index].ranks != group_ranks for index in indices):
+            return None
+    several = tuple(indices for indices in members.values() if len(indices) > 1)
+    return _KindOfGroup(of_rank=groups_of_ranks, members=several)
+
+
+def _same_places(
     ranks: Sequence[RankSummary], unknown: Sequence[Rows]
 ) -> Iterator[list[Rows]]:
-    """The rows of each rank that are the same place of the program: of all steps with
-    the same collectives, those that are the n-th there."""
-    alike: dict[object, list[list[list[int]]]] = {}
-    steps: dict[object, dict[int, list[int]]] = {}
-    for rank, (one, rows) in enumerate(zip(ranks, unknown, strict=True)):
-        keys = [*step_keys(one), None]
-        at = (
-            np.searchsorted(one.step_start, one.collectives.issued[rows], side="right")
-            - 1
-        )
-        for row, step in zip(rows.tolist(), at.tolist(), strict=True):
-            steps.setdefault(keys[step], {}).setdefault(rank, []).append(row)
-    for by_rank in steps.values():
-        programs = {
-            rank: tuple(
-                (ranks[rank].name_of(n), ranks[rank].collectives.size[n]) for n in rows
-            )
-            for rank, rows in by_rank.items()
-        }
-        if len(by_rank) == len(ranks) and len({*programs.values()}) == 1:
-            alike.setdefault(programs[0], []).append(
-                [by_rank[n] for n in range(len(ranks))]
-            )
-    for found in alike.values():  # [steps, ranks, collectives], by place
-        yield from map(list, np.array(found, dtype=np.intp).T)
+    """The collectives of each rank that are the same place of the program: of all steps
+    with the same collectives, those that are the n-th there."""
+    steps_of_program: dict[_Program, list[list[list[int]]]] = {}
+    for numbers_of_ranks in _numbers_by_step(ranks, unknown).values():
+        if len(numbers_of_ranks) < len(ranks):
+            continue
+        step = [numbers_of_ranks[index] for index in range(len(ranks))]
+        programs = [
+            _program(summary, numbers)
+            for summary, numbers in zip(ranks, step, strict=True)
+        ]
+        if len(set(programs)) == 1:
+            steps_of_program.setdefault(programs[0], []).append(step)
+    for steps in steps_of_program.values():
+        places = np.array(steps, dtype=np.intp).T  # [places, ranks, steps]
+        for numbers_at_place in places:
+            yield list(numbers_at_place)
 
 
-def _whole(ranks: Sequence[RankSummary], places: list[Rows]) -> list[Rows]:
-    """These places without the steps in which a recording cuts the collective on some
+_Program = tuple[tuple[str, int], ...]
+"""Names and sizes of the collectives of a step."""
+
+
+def _program(summary: RankSummary, numbers: Sequence[int]) -> _Program:
+    size = summary.collectives.size
+    return tuple((summary.name_of(number), int(size[number])) for number in numbers)
+
+
+def _numbers_by_step(
+    ranks: Sequence[RankSummary], unknown: Sequence[Rows]
+) -> dict[object, dict[int, list[int]]]:
+    """By the key of a step, None before the first, and the index of a rank: the numbers
+    of its collectives."""
+    by_step: dict[object, dict[int, list[int]]] = {}
+    for index, (summary, numbers) in enumerate(zip(ranks, unknown, strict=True)):
+        before_first = None
+        keys = [*step_keys(summary), before_first]
+        issued = summary.collectives.issued[numbers]
+        step = np.searchsorted(summary.step_start, issued, side="right") - 1
+        for number, place in zip(numbers.tolist(), step.tolist(), strict=True):
+            by_rank = by_step.setdefault(keys[place], {})
+            by_rank.setdefault(index, []).append(number)
+    return by_step
+
+
+def _without_cut_ones(
+    ranks: Sequence[RankSummary], numbers_of_ranks: Sequence[Rows]
+) -> list[Rows]:
+    """These collectives without the steps in which a recording cuts the one of some
     rank."""
-    cut = [np.isin(rows, one.cut) for one, rows in zip(ranks, places, strict=True)]
-    kept = ~np.any(cut, axis=0)
-    return [rows[kept] for rows in places]
+    is_cut = [
+        np.isin(numbers, summary.cut)
+        for summary, numbers in zip(ranks, numbers_of_ranks, strict=True)
+    ]
+    is_kept = ~np.any(is_cut, axis=0)
+    return [numbers[is_kept] for numbers in numbers_of_ranks]
 
 
-def _fitting(
-    ranks: Sequence[RankSummary], kinds: list[_KindOfGroup], places: list[Rows]
+def _fitting_kind(
+    ranks: Sequence[RankSummary],
+    kinds: Sequence[_KindOfGroup],
+    numbers_of_ranks: Sequence[Rows],
 ) -> int:
-    """The kind of groups in which these ends lie together; -1 if that cannot be
+    """The kind of groups in which these ends lie together; UNCHOSEN if that cannot be
     told."""
-    if not len(places[0]):
-        return -1
-    rows = list(zip((one.collectives for one in ranks), places, strict=True))
-    start = np.stack([found.start[own] for found, own in rows])
-    end = np.stack([found.end[own] for found, own in rows])
-    spreads = np.array([kind.spread(start, end) for kind in kinds])
-    near = np.isfinite(spreads) & (spreads <= max(ALIKE * spreads.min(), LEAST_NS))
-    fits = np.flatnonzero(near).tolist()
-    most = max((kinds[n].size for n in fits), default=0)
-    largest = [n for n in fits if kinds[n].size == most]
-    return largest[0] if len(largest) == 1 else -1
+    if not len(numbers_of_ranks[0]):
+        return UNCHOSEN
+    starts: list[Int64s] = []
+    ends: list[Int64s] = []
+    for summary, numbers in zip(ranks, numbers_of_ranks, strict=True):
+        starts.append(summary.collectives.start[numbers])
+        ends.append(summary.collectives.end[numbers])
+    start = np.stack(starts)
+    end = np.stack(ends)
+    spreads_ns = np.array([kind.spread_ns(start, end) for kind in kinds])
+    max_spread_ns = max(MAX_SPREAD_RATIO * spreads_ns.min(), SMALL_SPREAD_NS)
+    fits = np.isfinite(spreads_ns) & (spreads_ns <= max_spread_ns)
+    fitting = np.flatnonzero(fits).tolist()
+    largest_size = max((kinds[number].size for number in fitting), default=0)
+    largest = [number for number in fitting if kinds[number].size == largest_size]
+    return largest[0] if len(largest) == 1 else UNCHOSEN
 
 
-def _named(
-    one: RankSummary, kinds: Sequence[_KindOfGroup], rank: int, chosen: Rows
+def _with_chosen(
+    summary: RankSummary, group_of_kind: Sequence[ProcessGroup], kind_of: Rows
 ) -> RankSummary:
-    """The rank with the groups of these kinds, where one was chosen."""
-    told = chosen >= 0
-    if not told.any():
-        return one
-    own = [kind.of_rank[rank] for kind in kinds]
-    groups = tuple(dict.fromkeys((*one.groups, *own)))
-    numbers = np.array(list(map(groups.index, own)))
-    group = np.where(told, numbers[np.maximum(chosen, 0)], one.collectives.group)
-    collectives = replace(one.collectives, group=group)
+    """The rank with its groups of these kinds; `kind_of` each collective, or
+    UNCHOSEN."""
+    is_chosen = kind_of != UNCHOSEN
+    if not is_chosen.any():
+        return summary
+    groups = tuple(dict.fromkeys((*summary.groups, *group_of_kind)))
+    number_of_kind = np.array([groups.index(group) for group in group_of_kind])
+    chosen = number_of_kind[np.maximum(kind_of, 0)]
+    group = np.where(is_chosen, chosen, summary.collectives.group)
     return replace(
-        one, groups=groups, collectives=collectives, inferred=(*one.inferred, BY_ENDS)
+        summary,
+        groups=groups,
+        collectives=replace(summary.collectives, group=group),
+        inferred=(*summary.inferred, BY_ENDS),
     )
 
 
 def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """The ranks, whose peers are numbers in the job."""
-    in_group = [_translated(one) for one in ranks]
-    as_recorded = [one.collectives.peer for one in ranks]
-    if all(np.array_equal(a, b) for a, b in zip(in_group, as_recorded, strict=True)):
+    in_group = [_translated(summary) for summary in ranks]
+    as_recorded = [summary.collectives.peer for summary in ranks]
+    if all(map(np.array_equal, in_group, as_recorded)):
         return tuple(ranks)
     chosen = min((in_group, as_recorded), key=lambda peers: _unpaired(ranks, peers))
     return tuple(
-        replace(one, collectives=replace(one.collectives, peer=peer))
-        for one, peer in zip(ranks, chosen, strict=True)
+        replace(summary, collectives=replace(summary.collectives, peer=peer))
+        for summary, peer in zip(ranks, chosen, strict=True)
     )
 
 
-def _translated(one: RankSummary) -> Int64s:
-    """Numbers in groups as numbers in the job; -1 where there is none."""
-    found = one.collectives.peer.copy()
-    for number, group in enumerate(one.groups):
-        own = np.flatnonzero((one.collectives.group == number) & (found >= 0))
-        if len(own) and group.ranks:
-            listed = np.array([*group.ranks, -1])
-            peer = one.collectives.peer[own]
-            found[own] = listed[np.where(peer < len(group.ranks), peer, -1)]
-    return found
+def _translated(summary: RankSummary) -> Int64s:
+    """Numbers in groups as numbers in the job; NO_PEER where there is none."""
+    recorded = summary.collectives.peer
+    translated = recorded.copy()
+    for number, group in enumerate(summary.groups):
+        is_in_group = summary.collectives.group == number
+        of_group = np.flatnonzero(is_in_group & (recorded >= 0))
+        if len(of_group) and group.ranks:
+            peer = recorded[of_group]
+            is_listed = peer < len(group.ranks)
+            rank_of = np.array(group.ranks)[np.where(is_listed, peer, 0)]
+            translated[of_group] = np.where(is_listed, rank_of, NO_PEER)
+    return translated
 
 
 def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
-    """How many sends have no receive, and the other way round."""
-    balance: Counter[tuple[str, int, int]] = Counter()
-    given, strange = {one.rank for one in ranks}, 0
-    for one, peer in zip(ranks, peers, strict=True):
-        strange += int(
-            ((peer == one.rank) | ((peer < 0) & (one.collectives.peer >= 0))).sum()
-        )
+    """How many sends have no receive, and the other way round; and how many peers
+    cannot be."""
+    unpaired: Counter[tuple[str, int, int]] = Counter()
+    given = {summary.rank for summary in ranks}
+    impossible = 0
+    for summary, peer in zip(ranks, peers, strict=True):
+        is_itself = peer == summary.rank
+        is_lost = (peer < 0) & (summary.collectives.peer >= 0)
+        impossible += int((is_itself | is_lost).sum())
         for number in np.flatnonzero(peer >= 0).tolist():
-            name, other = one.name_of(number), int(peer[number])
-            if name in POINT_TO_POINT and other in given:
-                sends = name == "send" or (name == "send_recv" and one.rank < other)
-                pair = (one.rank, other) if sends else (other, one.rank)
-                balance["both" if name == "send_recv" else "one", *pair] += (
-                    1 if sends else -1
-                )
-    return sum(map(abs, balance.values())) + strange
+            name = summary.name_of(number)
+            other = int(peer[number])
+            if name not in POINT_TO_POINT or other not in given:
+                continue
+            is_both = name == "send_recv"
+            sends = name == "send" or (is_both and summary.rank < other)
+            kind = "both" if is_both else "one"
+            if sends:
+                unpaired[kind, summary.rank, other] += 1
+            else:
+                unpaired[kind, other, summary.rank] -= 1
+    return sum(map(abs, unpaired.values())) + impossible

@@ -35,8 +35,11 @@ from fusetui.text.figures import duration
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 
 Key = tuple[object, ...]
-MOST = 1 << 20  # more than any rank has collectives
-BEHIND_ALL_STEPS = 1 << 40  # instead of the number of a step; there are far fewer steps
+MAX_COLLECTIVES_OF_A_RANK = 1 << 20
+"""More than any rank has."""
+OUTSIDE_STEPS = 0
+BEHIND_ALL_STEPS = 1 << 40
+"""Instead of the number of a step; there are far fewer steps."""
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -244,23 +247,27 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
     """A number per step, equal on all ranks, and of how many of the same step come
     after it. Behind the last step it is how many come before: a recording may end
     within a step, at another place on each rank."""
-    found = np.empty(len(rows), dtype=np.int64)
-    names: dict[Key, int] = {}
+    numbers = np.empty(len(rows), dtype=np.int64)
+    step_numbers: dict[Key, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
-        own = np.flatnonzero(flat.rank[rows] == rank)
-        one = flat.ranks[rank]
-        issued = one.collectives.issued[flat.row[rows[own]]]
-        at = np.searchsorted(one.step_start, issued, side="right") - 1
-        inside = (at >= 0) & (issued < np.append(one.step_end, 0)[at])
-        numbers = [names.setdefault(key, len(names) + 1) for key in step_keys(one)]
-        step = np.where(inside, np.array([*numbers, 0])[at], 0)
-        place = ordinals(step[::-1])[::-1]
-        if len(one.step_end):
-            behind = issued >= one.step_end.max()
-            step[behind] = BEHIND_ALL_STEPS
-            place[behind] = np.arange(np.count_nonzero(behind))
-        found[own] = step * MOST + place
-    return found
+        of_rank = np.flatnonzero(flat.rank[rows] == rank)
+        summary = flat.ranks[rank]
+        issued = summary.collectives.issued[flat.row[rows[of_rank]]]
+        place = np.searchsorted(summary.step_start, issued, side="right") - 1
+        is_inside = (place >= 0) & (issued < np.append(summary.step_end, 0)[place])
+        number_of_step = [
+            step_numbers.setdefault(key, len(step_numbers) + 1)
+            for key in step_keys(summary)
+        ]
+        step_or_none = np.array([*number_of_step, OUTSIDE_STEPS])[place]
+        step = np.where(is_inside, step_or_none, OUTSIDE_STEPS)
+        following = ordinals(step[::-1])[::-1]
+        if len(summary.step_end):
+            is_behind = issued >= summary.step_end.max()
+            step[is_behind] = BEHIND_ALL_STEPS
+            following[is_behind] = np.arange(np.count_nonzero(is_behind))
+        numbers[of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + following
+    return numbers
 
 
 def step_keys(one: RankSummary) -> list[Key]:
@@ -276,32 +283,37 @@ def _in_time(
 ) -> Matched:
     """The collectives in the order of their first starts."""
     bounds = run_bounds(number[order])
-    first, counts = bounds[:-1], np.diff(bounds)
-    begin = (
-        np.minimum.reduceat(flat.column("start")[order], first) if len(first) else first
-    )
-    by_time = np.argsort(begin, kind="stable")
-    rows = order[np.argsort(np.repeat(np.argsort(by_time), counts), kind="stable")]
-    starts = np.concatenate(([0], np.cumsum(counts[by_time])))
-    heads = rows[starts[:-1]]
+    counts = np.diff(bounds)
+    start = flat.column("start")
+    first_starts = bounds[:-1]
+    if len(first_starts):
+        first_starts = np.minimum.reduceat(start[order], bounds[:-1])
+    by_time = np.argsort(first_starts, kind="stable")
+    place_in_time = np.repeat(np.argsort(by_time), counts)
+    rows = order[np.argsort(place_in_time, kind="stable")]
+    first = np.concatenate(([0], np.cumsum(counts[by_time])))
+    heads = rows[first[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
-    given = {one.rank for one in flat.ranks}
-    nowhere = np.array(
+    given = {summary.rank for summary in flat.ranks}
+    is_unknown = np.array(
         [group == UNKNOWN_GROUP for _, group in flat.keys], dtype=np.bool_
     )
-    one_given = [
-        group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys
-    ]
-    lone = np.array(one_given, dtype=np.bool_) & ~nowhere
+    has_one_given = np.array(
+        [group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys],
+        dtype=np.bool_,
+    )
+    has_one_given &= ~is_unknown
     return Matched(
         ranks=flat.ranks,
-        first=starts,
+        first=first,
         rank=flat.rank[rows],
         row=flat.row[rows],
-        **{
-            name: flat.column(name)[rows]
-            for name in ("start", "end", "covered", "ready", "ahead", "stalled")
-        },
+        start=start[rows],
+        end=flat.column("end")[rows],
+        covered=flat.column("covered")[rows],
+        ready=flat.column("ready")[rows],
+        ahead=flat.column("ahead")[rows],
+        stalled=flat.column("stalled")[rows],
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
         bytes=flat.column("size")[heads],
@@ -312,8 +324,8 @@ def _in_time(
         cut=left_out.cut_collectives,
         cut_rank=flat.rank[left_out.cut],
         cut_row=flat.row[left_out.cut],
-        one_given=int(lone[flat.key].sum()),
-        no_group=int(nowhere[flat.key].sum()),
+        one_given=int(has_one_given[flat.key].sum()),
+        no_group=int(is_unknown[flat.key].sum()),
     )
 
 

@@ -335,8 +335,8 @@ class ClockAnswer(msgspec.Struct, frozen=True):
     feasible: bool
     # the largest of all ranks; None if some rank is not bounded
     uncertainty_ns: int | None
-    # who arrives last of ranks of one host is decided where the difference is larger
-    # than this; None if every rank has a host of its own
+    # on one host, differences of up to this do not decide who arrives last; None if
+    # every rank has a host of its own
     on_one_host_ns: int | None
     refused: str  # why times of ranks are not compared; "" if they are
     guessed: str  # what hosts were guessed from; "" if they were recorded

@@ -4,6 +4,8 @@ questions/collectives.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
@@ -11,10 +13,11 @@ from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import KindOfCollective
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.grouping import by_key
 
 UNTOLD = -1
+NO_ROW = -1
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
@@ -36,18 +39,22 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
 
 
 def waits_of(matched: Matched, clocks: Clocks) -> Waits:
+    """Who waits for whom at each collective; nobody for anybody where clocks are
+    refused."""
     start = clocks.common(matched.rank, matched.start)
     end = clocks.common(matched.rank, matched.end)
     ready = start - (matched.start - matched.ready)
-    first, counts = matched.first[:-1], matched.counts
     if not len(matched):
-        return Waits(start, end, start, start, start, first, first, first, start)
+        return _no_waits(start, end)
     by_start = np.lexsort((start, matched.of_row))
-    latest, second = by_start[matched.first[1:] - 1], by_start[matched.first[1:] - 2]
+    first = matched.first[:-1]
+    latest = by_start[matched.first[1:] - 1]
+    second = by_start[matched.first[1:] - 2]
     lead = start[latest] - start[second]
-    told = lead > clocks.resolution_of(matched.rank[latest], matched.rank[second])
-    told &= ~matched.point_to_point & (not clocks.refused)
-    wait = np.clip(np.repeat(start[latest], counts) - start, 0, end - start)
+    resolution = clocks.resolution_of(matched.rank[latest], matched.rank[second])
+    is_told = (lead > resolution) & ~matched.point_to_point & (not clocks.refused)
+    last_start = start[latest]
+    wait = np.clip(np.repeat(last_start, matched.counts) - start, 0, end - start)
     if clocks.refused:  # then nothing that compares two ranks is believed
         wait = np.zeros_like(wait)
     return Waits(
@@ -57,9 +64,25 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
         wait=wait,
         alone=_alone(matched, latest, start, ready, end, wait),
         latest=latest,
-        usual=by_start[first + (counts - 2) // 2],
-        last=np.where(told, matched.rank[latest], UNTOLD),
-        transfer=_transfer(matched, clocks, end, start[latest]),
+        usual=by_start[first + (matched.counts - 2) // 2],
+        last=np.where(is_told, matched.rank[latest], UNTOLD),
+        transfer=_transfer(matched, clocks, end, last_start),
+    )
+
+
+def _no_waits(start: Int64s, end: Int64s) -> Waits:
+    """Of a job without collectives, of which there are no times."""
+    no_rows = np.empty(0, dtype=np.intp)
+    return Waits(
+        start=start,
+        end=end,
+        ready=start,
+        wait=start,
+        alone=start,
+        latest=no_rows,
+        usual=no_rows,
+        last=no_rows,
+        transfer=start,
     )
 
 
@@ -76,22 +99,24 @@ def _alone(
     that has nothing to compute meanwhile waits no longer than the last one arrives
     after it was ready itself. Of waits in several groups at once the earlier one has
     the moment."""
-    rank = matched.rank
     stalled = np.minimum(matched.stalled, matched.end - matched.start)
-    still = end - stalled
-    last_is_still = np.repeat(still[latest], matched.counts)
+    still_since = end - stalled
+    last_is_still = np.repeat(still_since[latest], matched.counts)
     last_arrives = np.repeat(start[latest], matched.counts)
-    until_last_is_still = np.minimum(last_is_still - still, last_arrives - ready)
-    wait = np.where(wait > 0, np.clip(until_last_is_still, 0, stalled), 0)
-    order = np.lexsort((still, rank))
-    span = int((still + wait).max() - still.min()) + 1
-    own = rank[order] * span
-    begin = own + still[order] - still.min()
-    until = begin + wait[order]
-    waited = np.maximum.accumulate(np.concatenate((own[:1], until[:-1])))
-    found = np.empty_like(wait)
-    found[order] = np.maximum(until - np.maximum(begin, waited), 0)
-    return found
+    longest = np.minimum(last_is_still - still_since, last_arrives - ready)
+    stands_still = np.where(wait > 0, np.clip(longest, 0, stalled), 0)
+
+    # All ranks on one axis, one after the other: each moment counts once.
+    order = np.lexsort((still_since, matched.rank))
+    first_ns = still_since.min()
+    rank_span = int((still_since + stands_still).max() - first_ns) + 1
+    rank_begin = matched.rank[order] * rank_span
+    begin = rank_begin + still_since[order] - first_ns
+    until = begin + stands_still[order]
+    waited_until = np.maximum.accumulate(np.concatenate((rank_begin[:1], until[:-1])))
+    alone = np.empty_like(stands_still)
+    alone[order] = np.maximum(until - np.maximum(begin, waited_until), 0)
+    return alone
 
 
 def _transfer(
@@ -99,17 +124,16 @@ def _transfer(
 ) -> Int64s:
     """Only where the whole group is given: another rank may have started later."""
     by_end = end[np.lexsort((end, matched.of_row))]
-    first, counts = matched.first[:-1], matched.counts
-    middle = (by_end[first + (counts - 1) // 2] + by_end[first + counts // 2]) // 2
-    ns = middle - last_start
-    blur = np.maximum.reduceat(
-        clocks.resolution_of(
-            matched.rank, np.full(len(matched.rank), clocks.reference)
-        ),
-        first,
-    )
-    known = matched.whole & (ns > 2 * blur) & (not clocks.refused)
-    return np.where(known, ns, UNTOLD)
+    first = matched.first[:-1]
+    lower_middle = by_end[first + (matched.counts - 1) // 2]
+    upper_middle = by_end[first + matched.counts // 2]
+    transfer_ns = (lower_middle + upper_middle) // 2 - last_start
+    reference = np.full(len(matched.rank), clocks.reference)
+    resolution = clocks.resolution_of(matched.rank, reference)
+    of_collective = np.maximum.reduceat(resolution, first)
+    is_precise = transfer_ns > 2 * of_collective
+    is_known = matched.whole & is_precise & (not clocks.refused)
+    return np.where(is_known, transfer_ns, UNTOLD)
 
 
 class OfRanks(msgspec.Struct, frozen=True, eq=False):
@@ -120,51 +144,72 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
     last: Int64s  # how often it starts last
     waited: Int64s
     bubble: Int64s  # how long it waited in sends and receives
-    worst: Rows  # the row of its longest wait, -1 if it never waits
+    worst: Rows  # the row of its longest wait, NO_ROW if it never waits
 
 
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
+    """How often each rank is last, and how long it waits."""
     ranks = len(matched.ranks)
-    moves = matched.point_to_point[matched.of_row]
-    waited, bubble = (
-        summed(matched.rank[of], waits.alone[of], ranks) for of in (~moves, moves)
+    sends = matched.point_to_point[matched.of_row]
+    return OfRanks(
+        collectives=np.bincount(matched.rank[~sends], minlength=ranks),
+        last=np.bincount(waits.last[waits.last != UNTOLD], minlength=ranks),
+        waited=summed(matched.rank[~sends], waits.alone[~sends], ranks),
+        bubble=summed(matched.rank[sends], waits.alone[sends], ranks),
+        worst=_worst_rows(matched, waits, ~sends),
     )
-    worst = np.full(ranks, -1, dtype=np.intp)
-    # of equals the first
-    by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))
-    by_wait = by_wait[(waits.wait[by_wait] > 0) & ~moves[by_wait]]
+
+
+def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
+    """Of each rank the row of its longest wait, the first of equals."""
+    worst = np.full(len(matched.ranks), NO_ROW, dtype=np.intp)
+    later_first = -np.arange(len(waits.wait))
+    by_wait = np.lexsort((later_first, waits.wait))
+    is_wait = (waits.wait > 0) & is_counted
+    by_wait = by_wait[is_wait[by_wait]]
     worst[matched.rank[by_wait]] = by_wait
-    collectives = np.bincount(matched.rank[~moves], minlength=ranks)
-    last = np.bincount(waits.last[waits.last >= 0], minlength=ranks)
-    return OfRanks(collectives, last, waited, bubble, worst)
+    return worst
 
 
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """The kinds of collectives with the longest waits first."""
     if not len(matched):
         return ()
-    each = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
+    mean_waits = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
     keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
-    found = []
-    for (name, group, size), some in by_key(range(len(keys)), keys.__getitem__).items():
-        transfer = waits.transfer[some]
-        known = transfer[transfer > 0]
-        ns = int(np.median(known)) if len(known) else None
-        rate = size / ns * 1e9 if ns and size > 0 else None
+    kinds: list[KindOfCollective] = []
+    for places in by_key(range(len(keys)), keys.__getitem__).values():
+        kinds.append(_kind(matched, waits, places, int(mean_waits[places].sum())))
+    kinds.sort(key=lambda kind: -kind.wait_ns)
+    return tuple(kinds)
+
+
+def _kind(
+    matched: Matched, waits: Waits, places: Sequence[int], wait_ns: int
+) -> KindOfCollective:
+    """The collectives at these places, which are of one kind."""
+    name = matched.names[places[0]]
+    group = matched.groups[places[0]]
+    size_bytes = int(matched.bytes[places[0]])
+    transfers = waits.transfer[places]
+    known_transfers = transfers[transfers > 0]
+    transfer_ns = int(np.median(known_transfers)) if len(known_transfers) else None
+    algorithm_rate = None
+    bus_rate = None
+    if transfer_ns and size_bytes > 0:
+        algorithm_rate = size_bytes / transfer_ns * 1e9
         factor = bus_factor(name, group.size) if group.size else None
-        one = KindOfCollective(
-            name=name,
-            group=group.description or group.name,
-            ranks=group.size,
-            given=int(matched.counts[some].max()),
-            bytes=size if size >= 0 else None,
-            count=len(some),
-            wait_ns=int(each[some].sum()),
-            transfer_ns=ns,
-            algorithm_bytes_per_s=rate,
-            bus_bytes_per_s=rate * factor
-            if rate is not None and factor is not None
-            else None,
-        )
-        found.append(one)
-    return tuple(sorted(found, key=lambda kind: -kind.wait_ns))
+        if factor is not None:
+            bus_rate = algorithm_rate * factor
+    return KindOfCollective(
+        name=name,
+        group=group.description or group.name,
+        ranks=group.size,
+        given=int(matched.counts[places].max()),
+        bytes=size_bytes if size_bytes >= 0 else None,
+        count=len(places),
+        wait_ns=wait_ns,
+        transfer_ns=transfer_ns,
+        algorithm_bytes_per_s=algorithm_rate,
+        bus_bytes_per_s=bus_rate,
+    )

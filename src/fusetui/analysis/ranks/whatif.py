@@ -11,63 +11,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collectives import SYNCHRONOUS, collectives_of
+from fusetui.analysis.questions.collectives import SYNCHRONOUS
+from fusetui.analysis.ranks.facts import JobFacts
+from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.meeting import Meetings, replayed
-from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
-from fusetui.analysis.replay.apply import changed, is_range
-from fusetui.analysis.replay.build import LATE_NS, graph_of
+from fusetui.analysis.ranks.rank_graphs import (
+    Abstain,
+    JobGraphs,
+    RankChange,
+    Why,
+    graphs_of,
+    remaining_meetings,
+)
+from fusetui.analysis.replay.apply import is_range
 from fusetui.analysis.replay.changes import (
-    Change,
     NothingLikeIt,
     Unsynced,
     WrongChange,
     parse_change,
 )
-from fusetui.analysis.replay.graph import Graph, Node, Times
-from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
-from fusetui.analysis.replay.whatif import (
-    UNKNOWN,
-    StepEffect,
-    differs,
-    is_certain,
-)
+from fusetui.analysis.replay.graph import Graph, Times
+from fusetui.analysis.replay.times import bounds_of
+from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs
 from fusetui.trace.layout.steps import labels_of
-from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Int64s, Rows, summed
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.arrays import Flags, Int64s, summed
 from fusetui.trace.model.quantiles import lower_median
 
 ALL_WAIT = SYNCHRONOUS | {"all_to_all"}
-OF_ONE = re.compile(r"\s*(\d+)\s*:(.+)", re.DOTALL)
+CHANGE_OF_RANK = re.compile(r"\s*(?P<rank>\d+)\s*:(?P<change>.+)", re.DOTALL)
 
-Why = Literal[
-    "",
-    "not_whole",  # not all ranks are given
-    "no_collectives",
-    "unmatched",  # not every collective of every rank was matched
-    "clocks",  # times of ranks are not compared
-    "uncertain",  # clocks are not known well enough
-    "steps",  # the ranks do not have the same ones
-    "not_all_wait",  # some collectives do not make all of their ranks wait for all
-    "on_cpu",  # or are not kernels
-    # of much of the time it is not recorded what waits for collectives, or they for
-    "not_linked",
-    "overlaps",  # or other work of their stream begins before they end
-    "not_understood",  # too much of the time of some rank
-    "not_replayed",  # without a change, the replay is not the recording
-]
-
-
-OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
-"""Notes that do not hold where all ranks are replayed."""
+Of = Literal["step", "span"]
 
 
 class RankThen(msgspec.Struct, frozen=True):
@@ -88,7 +67,7 @@ class JobWhatIf(msgspec.Struct, frozen=True):
     answer: see `why_not`."""
 
     changes: tuple[str, ...]
-    of: Literal["step", "span"]
+    of: Of
     why_not: Why
     steps: tuple[StepEffect, ...]
     before_ns: int | None
@@ -103,31 +82,11 @@ class JobWhatIf(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]  # see Note
 
 
-class Asked(NamedTuple):
-    """A change of one rank, or of all (None)."""
+class _Arrivals(msgspec.Struct, frozen=True, eq=False):
+    """How ranks arrive at collectives; arrays of shape [ranks]."""
 
-    rank: int | None
-    text: str
-    change: Change
-
-
-class RankGraph(NamedTuple):
-    """What is kept of the trace of a rank."""
-
-    graph: Graph  # whose collectives last as long as their transfers
-    made: Graph  # with changes
-    ends: StepEnds
-    epoch_ns: int
-    is_changed: bool
-    residual_share: float
-    is_certain: bool  # nothing in it was inferred, or is not understood
-
-
-class Abstain(Exception):  # noqa: N818
-    """Why there is no answer."""
-
-    def __init__(self, why: Why) -> None:
-        self.why: Why = why
+    last: Int64s  # how often a rank arrives last, as far as clocks tell
+    waits_ns: Int64s  # of all its arrivals, until the last one
 
 
 def job_whatif(
@@ -135,47 +94,80 @@ def job_whatif(
 ) -> JobWhatIf:
     """What changes are worth. Raises WrongChange, and TraceError for a rank that is
     gone."""
-    asked = asked_of(texts, tuple(one.rank for one in facts.matched.ranks))
-    of: Literal["step", "span"] = (
-        "step" if any(o.steps for o in facts.matched.ranks) else "span"
-    )
-    texts, count = tuple(texts), len(facts.matched)
-    nothing = JobWhatIf(
-        texts, of, "", (), None, None, count, (), 0.0, 0, 0, "estimate", ()
+    summaries = facts.matched.ranks
+    changes = changes_of(texts, tuple(summary.rank for summary in summaries))
+    has_steps = any(summary.steps for summary in summaries)
+    no_answer = JobWhatIf(
+        changes=tuple(texts),
+        of="step" if has_steps else "span",
+        why_not="",
+        steps=(),
+        before_ns=None,
+        after_ns=None,
+        collectives=len(facts.matched),
+        ranks=(),
+        residual_share=0.0,
+        inferred_waits=0,
+        uncertainty_ns=0,
+        certainty="estimate",
+        notes=(),
     )
     try:
         _check(facts)
-        return _answer(facts, asked, nothing, cached)
+        return _answer(facts, changes, no_answer, cached)
     except Abstain as reason:
-        return msgspec.structs.replace(nothing, why_not=reason.why)
+        return msgspec.structs.replace(no_answer, why_not=reason.why)
+
+
+def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
+    """`2:loader` is of rank 2 alone. Raises WrongChange."""
+    changes: list[RankChange] = []
+    for text in texts:
+        of_rank = CHANGE_OF_RANK.fullmatch(text)
+        rank = None
+        change_text = text
+        if of_rank is not None:
+            rank = int(of_rank["rank"])
+            change_text = of_rank["change"]
+        if rank is not None and rank not in ranks:
+            raise NothingLikeIt(f"There is no rank {rank}.")
+        change = parse_change(change_text)
+        changes.append(RankChange(rank=rank, text=text, change=change))
+    if is_range([one.change for one in changes]):
+        untold = "What another device would be worth to a job is not told"
+        raise WrongChange(f"{untold}: it is a range.")
+    return tuple(changes)
 
 
 def _check(facts: JobFacts) -> None:
     """Raises Abstain where what summaries say does not settle it."""
-    job, matched, clocks = facts.job, facts.matched, facts.clocks
-    keys = [step_keys(one) for one in matched.ranks]
-    several = len(clocks.hosts.names) > 1
-    reasons: tuple[tuple[Why, bool], ...] = (
-        ("not_whole", not job.is_whole),
-        (
-            "unmatched",
-            any(one.damage for one in matched.ranks) or bool(matched.unmatched.any()),
-        ),
-        ("no_collectives", not len(matched)),
-        ("unmatched", bool(matched.no_group) or not bool(matched.whole.all())),
-        ("not_all_wait", not bool(matched.named(ALL_WAIT).all())),
-        ("clocks", bool(clocks.refused)),
-        ("steps", any(own != keys[0] for own in keys)),
-        ("uncertain", several and not bool(np.isfinite(clocks.half).all())),
-    )
-    for why, holds in reasons:
-        if holds:
-            raise Abstain(why)
-    if _uncertainty(facts) > CLOSE * facts.steps.length_ns:
+    job = facts.job
+    matched = facts.matched
+    clocks = facts.clocks
+    is_damaged = any(summary.damage for summary in matched.ranks)
+    if not job.is_whole:
+        raise Abstain("not_whole")
+    if is_damaged or matched.unmatched.any():
+        raise Abstain("unmatched")
+    if not len(matched):
+        raise Abstain("no_collectives")
+    if matched.no_group or not matched.whole.all():
+        raise Abstain("unmatched")
+    if not matched.named(ALL_WAIT).all():
+        raise Abstain("not_all_wait")
+    if clocks.refused:
+        raise Abstain("clocks")
+    keys = [step_keys(summary) for summary in matched.ranks]
+    if any(keys_of_rank != keys[0] for keys_of_rank in keys):
+        raise Abstain("steps")
+    has_several_hosts = len(clocks.hosts.names) > 1
+    if has_several_hosts and not np.isfinite(clocks.half).all():
+        raise Abstain("uncertain")
+    if _uncertainty_ns(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
         raise Abstain("uncertain")
 
 
-def _uncertainty(facts: JobFacts) -> float:
+def _uncertainty_ns(facts: JobFacts) -> float:
     """By how much clocks may shift a step: by two of them at each collective on its
     path."""
     steps = max(len(facts.steps.names), 1)
@@ -183,216 +175,158 @@ def _uncertainty(facts: JobFacts) -> float:
 
 
 def _answer(
-    facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached: bool
+    facts: JobFacts, changes: Sequence[RankChange], no_answer: JobWhatIf, cached: bool
 ) -> JobWhatIf:
-    parts, meetings, notes = parts_of(facts, asked, cached)
-    recorded = [part.graph.recorded for part in parts]
-    same = replayed([part.graph for part in parts], meetings)
-    if same is None or not all(map(np.array_equal, same.times, recorded)):
+    """Raises Abstain and WrongChange."""
+    graphs = graphs_of(facts, changes, cached=cached)
+    meetings = graphs.meetings
+    recorded = [graph.recorded for graph in graphs.graphs]
+    before = replayed(graphs.graphs, meetings)
+    if before is None or not all(map(np.array_equal, before.times, recorded)):
         raise Abstain("not_replayed")
-    left = left_of(parts, meetings, any(each.rank is not None for each in asked))
-    found = replayed([part.made for part in parts], left)
-    if found is None:
+    has_changes_of_one = any(one.rank is not None for one in changes)
+    remaining = remaining_meetings(graphs, has_changes_of_one=has_changes_of_one)
+    after = replayed(graphs.changed_graphs, remaining)
+    if after is None:
         raise Abstain("not_replayed")
-    shares = (
-        *(part.residual_share for part in parts),
-        same.residual_share,
-        found.residual_share,
+
+    residual_share = max(
+        *(rank.residual_share for rank in graphs.ranks),
+        before.residual_share,
+        after.residual_share,
     )
-    nothing = msgspec.structs.replace(nothing, residual_share=max(shares))
-    if max(shares) > UNKNOWN:
-        return msgspec.structs.replace(nothing, why_not="not_understood")
-    made = [part.made for part in parts]
-    before = _bounds(facts, parts, recorded, [part.graph for part in parts])
-    after = _bounds(facts, parts, found.times, made)
-    old, new = np.diff(before), np.diff(after)
-    latest = new
-    if any(len(graph.batches.node) for graph in made):
-        late = replayed(made, left, late=True)
-        latest = np.diff(_bounds(facts, parts, late.times, made)) if late else new
-    names = labels_of(facts.matched.ranks[0].steps)
-    counted = [len(old) == 1, *[True] * (len(old) - 1)]  # before the first none ended
-    steps = (
-        zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
+    if residual_share > UNKNOWN:
+        return msgspec.structs.replace(
+            no_answer, residual_share=residual_share, why_not="not_understood"
+        )
+
+    steps_before = np.diff(_ends_of_steps(facts, graphs, recorded, graphs.graphs))
+    ends_after = _ends_of_steps(facts, graphs, after.times, graphs.changed_graphs)
+    steps_after = np.diff(ends_after)
+    in_median = np.ones(len(steps_before), dtype=np.bool_)
+    in_median[0] = len(steps_before) == 1  # before the first step none has ended
+    before_ns = lower_median(steps_before[in_median])
+    after_ns = lower_median(steps_after[in_median])
+    latest_steps = _latest_steps(facts, graphs, remaining, steps_after)
+    never_waits = "loader_never_waits" in graphs.notes
+    batches_unknown = not never_waits and differs(
+        after_ns, lower_median(latest_steps[in_median])
     )
-    bounds = all(isinstance(each.change, Unsynced) for each in asked)
-    never_waits = "loader_never_waits" in notes
-    is_open = not never_waits and differs(
-        lower_median(new[counted]), lower_median(latest[counted])
-    )
-    certain = all(part.is_certain for part in parts) and not max(shares)
-    uncertainty = round(_uncertainty(facts))
-    (was, waited), (then, waits) = (
-        _arrivals(facts, *one)
-        for one in ((meetings, same.arrived), (left, found.arrived))
-    )
-    columns = zip(
-        *(column.tolist() for column in (was, then, waited, waits)), strict=True
-    )
-    ranks = [
-        RankThen(one.rank, part.is_changed, *told)
-        for one, part, told in zip(facts.matched.ranks, parts, columns, strict=True)
-    ]
+    uncertainty_ns = round(_uncertainty_ns(facts))
+    is_understood = not residual_share and not uncertainty_ns
+    is_exact = is_understood and all(rank.is_certain for rank in graphs.ranks)
+    only_bounds = all(isinstance(one.change, Unsynced) for one in changes)
+    is_bound = never_waits or batches_unknown or (only_bounds and is_exact)
+    notes = graphs.notes
+    if batches_unknown:
+        notes = (*notes, "batches_unknown")
     return msgspec.structs.replace(
-        nothing,
-        steps=tuple(StepEffect(*one) for one in steps),
-        before_ns=lower_median(old[counted]),
-        after_ns=lower_median(new[counted]),
-        ranks=tuple(ranks),
-        inferred_waits=sum(part.graph.inferred_waits for part in parts),
-        uncertainty_ns=uncertainty,
-        certainty="bound"
-        if never_waits or is_open or (bounds and certain and not uncertainty)
-        else "estimate",
-        notes=(*notes, *["batches_unknown"] * is_open),
+        no_answer,
+        residual_share=residual_share,
+        steps=_step_effects(facts, steps_before, steps_after, in_median),
+        before_ns=before_ns,
+        after_ns=after_ns,
+        ranks=_ranks_then(
+            facts,
+            graphs,
+            before=_arrivals(facts, meetings, before.arrived),
+            after=_arrivals(facts, remaining, after.arrived),
+        ),
+        inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
+        uncertainty_ns=uncertainty_ns,
+        certainty="bound" if is_bound else "estimate",
+        notes=notes,
     )
 
 
-def _bounds(
-    facts: JobFacts,
-    parts: Sequence[RankGraph],
-    times: Sequence[Times],
-    graphs: Sequence[Graph],
+def _latest_steps(
+    facts: JobFacts, graphs: JobGraphs, remaining: Meetings, steps_after: Int64s
 ) -> Int64s:
-    """When the first rank begins the first step, then when the last one has ended
-    each."""
-    found = []
-    for rank, (part, own, graph) in enumerate(zip(parts, times, graphs, strict=True)):
-        recorded = bounds_of(part.graph, part.graph.recorded, part.ends)
-        begin = part.graph.origin_ns + part.epoch_ns
-        common = facts.clocks.common(np.full(len(recorded), rank), recorded + begin)
-        found.append(bounds_of(graph, own, part.ends) + common - recorded)
-    bounds = np.stack(found)
-    return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
+    """How long steps would be if batches were ready as late as may be: [steps]; as long
+    as `steps_after` where no rank loads any."""
+    changed = graphs.changed_graphs
+    if not any(len(graph.batches.node) for graph in changed):
+        return steps_after
+    late = replayed(changed, remaining, late=True)
+    if late is None:
+        return steps_after
+    return np.diff(_ends_of_steps(facts, graphs, late.times, changed))
 
 
-def _arrivals(
-    facts: JobFacts, meetings: Meetings, arrived: Int64s
-) -> tuple[Int64s, Int64s]:
-    """How often each rank arrives last, as far as clocks tell, and how long it
-    waits."""
+def _step_effects(
+    facts: JobFacts, before: Int64s, after: Int64s, in_median: Flags
+) -> tuple[StepEffect, ...]:
+    """() in a job without steps."""
+    names = labels_of(facts.matched.ranks[0].steps)
+    if not names:
+        return ()
+    effects: list[StepEffect] = []
+    for name, before_ns, after_ns, counted in zip(
+        names, before.tolist(), after.tolist(), in_median.tolist(), strict=True
+    ):
+        effect = StepEffect(
+            name=name, before_ns=before_ns, after_ns=after_ns, in_median=counted
+        )
+        effects.append(effect)
+    return tuple(effects)
+
+
+def _ranks_then(
+    facts: JobFacts, graphs: JobGraphs, *, before: _Arrivals, after: _Arrivals
+) -> tuple[RankThen, ...]:
+    ranks: list[RankThen] = []
+    for index, (summary, rank) in enumerate(
+        zip(facts.matched.ranks, graphs.ranks, strict=True)
+    ):
+        then = RankThen(
+            rank=summary.rank,
+            is_changed=rank.is_changed,
+            last_before=int(before.last[index]),
+            last_after=int(after.last[index]),
+            waits_before_ns=int(before.waits_ns[index]),
+            waits_after_ns=int(after.waits_ns[index]),
+        )
+        ranks.append(then)
+    return tuple(ranks)
+
+
+def _ends_of_steps(
+    facts: JobFacts,
+    graphs: JobGraphs,
+    times: Sequence[Times],
+    replayed_graphs: Sequence[Graph],
+) -> Int64s:
+    """When the first rank begins the first step, then when the last one has ended each:
+    [steps + 1]. `times` are those of the replayed graphs, of each rank."""
+    bounds_of_ranks: list[Int64s] = []
+    for index, (rank, own_times, graph) in enumerate(
+        zip(graphs.ranks, times, replayed_graphs, strict=True)
+    ):
+        recorded = bounds_of(rank.graph, rank.graph.recorded, rank.ends)
+        origin_ns = rank.graph.origin_ns + rank.epoch_ns
+        index_of_bound = np.full(len(recorded), index)
+        common = facts.clocks.common(index_of_bound, recorded + origin_ns)
+        bounds = bounds_of(graph, own_times, rank.ends)
+        bounds_of_ranks.append(bounds + common - recorded)
+    of_ranks = np.stack(bounds_of_ranks)
+    first_begin = of_ranks[:, 0].min()
+    last_ends = of_ranks[:, 1:].max(axis=0)
+    return np.append(first_begin, last_ends)
+
+
+def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals:
+    """`arrived`: when each row of `meetings` does, on the clock of its rank."""
     ranks = len(facts.matched.ranks)
     common = arrived + meetings.shift
-    waited = summed(meetings.rank, meetings.last(arrived) - common, ranks)
+    waits_ns = summed(meetings.rank, meetings.last(arrived) - common, ranks)
+    by_arrival = np.lexsort((common, meetings.of_row))
     first = meetings.first
-    order = np.lexsort((common, meetings.of_row))
-    ends = np.append(first[1:], len(common))[: len(first)] - 1
-    last, second = order[ends], order[ends - 1]
-    sure = common[last] - common[second] > facts.clocks.resolution_of(
-        meetings.rank[last], meetings.rank[second]
+    last_places = np.append(first[1:], len(common))[: len(first)] - 1
+    last = by_arrival[last_places]
+    second = by_arrival[last_places - 1]
+    resolution = facts.clocks.resolution_of(meetings.rank[last], meetings.rank[second])
+    is_told = common[last] - common[second] > resolution
+    return _Arrivals(
+        last=np.bincount(meetings.rank[last[is_told]], minlength=ranks),
+        waits_ns=waits_ns,
     )
-    return np.bincount(meetings.rank[last[sure]], minlength=ranks), waited
-
-
-def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
-    """`2:loader` is of rank 2 alone. Raises WrongChange."""
-    found = []
-    for text in texts:
-        one = OF_ONE.fullmatch(text)
-        rank = int(one[1]) if one else None
-        if rank is not None and rank not in ranks:
-            raise NothingLikeIt(f"There is no rank {rank}.")
-        found.append(Asked(rank, text, parse_change(one[2] if one else text)))
-    if is_range([each.change for each in found]):
-        untold = "What another device would be worth to a job is not told"
-        raise WrongChange(f"{untold}: it is a range.")
-    return tuple(found)
-
-
-def parts_of(
-    facts: JobFacts, asked: Sequence[Asked], cached: bool = False
-) -> tuple[list[RankGraph], Meetings, tuple[str, ...]]:
-    """What is kept of each trace; how they meet; and notes. Raises Abstain and
-    WrongChange."""
-    matched, waits = facts.matched, facts.waits
-    shift, node = (
-        waits.start - matched.start,
-        np.zeros(len(matched.rank), dtype=np.intp),
-    )
-    zero = int(waits.start.min())
-    last = np.maximum.reduceat(waits.start, matched.first[:-1])
-    transfer = matched.end + shift - np.repeat(last, matched.counts)
-    parts, notes, known = [], list[str](), set[str]()
-    missing: dict[str, NothingLikeIt] = {}
-    for place, one in enumerate(matched.ranks):
-        trace = open_trace(one.path, cached=cached)
-        graph = once(trace, graph_of)
-        rows = np.flatnonzero(matched.rank == place)
-        node[rows] = _nodes(trace, graph, matched.row[rows])
-        shift[rows] += graph.origin_ns + trace.epoch_ns - zero
-        if (graph.began[node[rows]] + shift[rows] != waits.start[rows] - zero).any():
-            raise Abstain("not_replayed")  # the file is another one now
-        dur = graph.dur.copy()
-        dur[node[rows]] = np.maximum(transfer[rows], 0)
-        graph = msgspec.structs.replace(graph, dur=dur)
-        if _loose_ns(graph, node[rows]) > CLOSE * int(graph.ended.max()):
-            raise Abstain("not_linked")
-        if not np.array_equal(changed(trace, graph, ())[0].lag, graph.lag):
-            raise Abstain("overlaps")
-        own = []
-        for each in asked:
-            if each.rank in (None, one.rank):
-                try:
-                    changed(trace, graph, [each.change])
-                except NothingLikeIt as reason:
-                    missing[each.text] = reason
-                else:
-                    own.append(each)
-        made, told = changed(trace, graph, [each.change for each in own])
-        known |= {each.text for each in own}
-        notes += told
-        share = max(
-            (device.residual_share for device in residuals_of(trace)), default=0.0
-        )
-        ends, certain = step_ends(trace, graph), is_certain(trace, share)
-        parts.append(
-            RankGraph(graph, made, ends, trace.epoch_ns, bool(own), share, certain)
-        )
-    for text in missing.keys() - known:
-        raise missing[text]
-    notes = [note for note in dict.fromkeys(notes) if note not in OF_ONE_RANK]
-    shift -= shift.min()
-    return (
-        parts,
-        Meetings(matched.of_row, matched.rank, node, shift, transfer),
-        tuple(notes),
-    )
-
-
-def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:
-    """The nodes of collectives of a rank."""
-    found: Rows = graph.node_of(trace, Node.ITEM)[collectives_of(trace).rows[places]]
-    if not found.all():
-        raise Abstain("on_cpu")
-    return found
-
-
-def _loose_ns(graph: Graph, collectives: Rows) -> int:
-    """How much later than is understood collectives begin, and what begins as one
-    ends."""
-    late = graph.residual.max(axis=0)
-    others = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
-    others = np.setdiff1d(others[late[others] > LATE_NS], collectives)
-    ends = np.append(-LATE_NS - 1, np.sort(graph.ended[collectives]))
-    began = graph.began[others]
-    since = began - ends[np.searchsorted(ends, began, side="right") - 1]
-    return int(late[collectives].sum() + late[others[since <= LATE_NS]].sum())
-
-
-def left_of(parts: Sequence[RankGraph], meetings: Meetings, of_one: bool) -> Meetings:
-    """Those that changes do not take out; `of_one`: some are of one rank."""
-    gone, kept = np.zeros((2, len(meetings.node)), dtype=np.bool_)
-    for rank, part in enumerate(parts):
-        own = meetings.rank == rank
-        node = meetings.node[own]
-        gone[own] = part.made.gone[node]
-        kept[own] = (part.made.dur[node] == part.graph.dur[node]) & (
-            part.graph.dur[node] > 0
-        )
-    taken, moved = (
-        np.logical_or.reduceat(one, meetings.first)[meetings.of_row]
-        for one in (gone, ~kept & (meetings.transfer > 0))
-    )
-    if (taken & ~gone).any() or (of_one and (moved & kept).any()):
-        raise WrongChange("A collective cannot be changed on some of its ranks alone.")
-    return Meetings(*(column[~gone] for column in meetings))

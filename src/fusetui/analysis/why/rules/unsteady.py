@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_work
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.quantiles import percentiles_of_runs
 
 VARIES: Final = 1.3
 """p90 / p10."""
@@ -41,7 +41,8 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
     ns = kernels.effective_ns[groups.kernels]
     first = np.cumsum(groups.counts) - groups.counts
     p10, median, p90 = (
-        percentile(ns, first, groups.counts, percent) for percent in (10, 50, 90)
+        percentiles_of_runs(ns, first, groups.counts, percent)
+        for percent in (10, 50, 90)
     )
     varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
     slower_ns = np.maximum(ns - np.repeat(median, groups.counts), 0)

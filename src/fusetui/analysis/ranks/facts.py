@@ -1,0 +1,28 @@
+"""Everything that is found out about a job before it is judged."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fusetui.analysis.ranks.blame import Charges
+from fusetui.analysis.ranks.caused import Caused
+from fusetui.analysis.ranks.clocks import Clocks
+from fusetui.analysis.ranks.ideal import ReplayableStep
+from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows
+from fusetui.analysis.ranks.pipeline import Pipeline
+from fusetui.analysis.ranks.waits import OfRanks, Waits
+
+
+class JobFacts(msgspec.Struct, frozen=True, eq=False):
+    """What the summaries of a job show."""
+
+    job: RankJob
+    matched: Matched
+    clocks: Clocks
+    waits: Waits
+    steps: StepsOfRows
+    sums: OfRanks
+    charges: Charges
+    caused: Caused
+    pipeline: Pipeline | None  # None where ranks do not send to each other
+    replay: list[ReplayableStep] | str  # or why steps cannot be replayed

@@ -1,0 +1,134 @@
+"""Where the issuing thread was before each collective: annotations, ops and Python
+functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fusetui.analysis.questions.chain import rows_between
+from fusetui.analysis.questions.collectives import IssuedCollectives
+from fusetui.analysis.ranks import model
+from fusetui.trace.layout.steps import main_thread
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, summed
+from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
+from fusetui.trace.model.columns import Trace, Track
+
+KIND_OF_LAYER = {
+    Layer.ANNOTATIONS: "annotation",
+    Layer.OPS: "op",
+    Layer.PYTHON: "frame",
+}
+NO_THREAD = -1
+MAX_NAME_CHARACTERS = 200
+
+
+def places_before(
+    trace: Trace, issued: IssuedCollectives, begin: Int64s
+) -> model.Places:
+    """Where the issuing thread was longest from `begin` to the issue of each
+    collective; of the MOST_PLACES longest stretches."""
+    length_ns = issued.issued - begin
+    longest_first = np.argsort(-length_ns, kind="stable")[: model.MOST_PLACES]
+    wanted = np.sort(longest_first[length_ns[longest_first] > 0])
+    thread_of_collective = _threads(trace, issued)
+    tracks_of_thread = _tracks_of_threads(trace)
+    before: dict[int, model.PlacesBefore] = {}
+    for number in wanted.tolist():
+        tracks = tracks_of_thread.get(int(thread_of_collective[number]), [])
+        times = _times_by_kind(
+            trace, tracks, begin=int(begin[number]), end=int(issued.issued[number])
+        )
+        if any(times.values()):
+            before[number] = _longest(times)
+    return model.places_of(before)
+
+
+def _longest(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
+    """Of each kind the names with the most time, and the longest that is left out."""
+    ns: dict[model.Place, int] = {}
+    left_out_ns: dict[str, int] = {}
+    for kind, of_kind in times.items():
+        by_time = of_kind.most_common()
+        for name, name_ns in by_time[: model.MAX_NAMES_OF_A_KIND]:
+            ns[kind, name] = name_ns
+        if len(by_time) > model.MAX_NAMES_OF_A_KIND:
+            _, left_out_ns[kind] = by_time[model.MAX_NAMES_OF_A_KIND]
+    return model.PlacesBefore(ns=ns, left_out_ns=left_out_ns)
+
+
+def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
+    tracks_of_thread: dict[int, list[Track]] = {}
+    for number, track in enumerate(trace.tracks):
+        if track.layer in KIND_OF_LAYER:
+            thread = int(trace.thread_of_track[number])
+            tracks_of_thread.setdefault(thread, []).append(track)
+    return tracks_of_thread
+
+
+def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
+    """The thread that issued each; where that is not known, the one with most
+    annotations."""
+    annotations = trace.rows_of(Role.ANNOTATION)
+    usual = NO_THREAD
+    if len(annotations):
+        first_of_main = main_thread(trace, annotations)[0]
+        usual = int(trace.thread_of_track[trace.track[first_of_main]])
+    thread = np.full(len(issued.host), usual, dtype=np.int32)
+    is_known = issued.host >= 0
+    calls = issued.host[is_known]
+    thread[is_known] = trace.thread_of_track[trace.track[calls]]
+    return thread
+
+
+def _times_by_kind(
+    trace: Trace, tracks: Sequence[Track], *, begin: int, end: int
+) -> dict[str, Counter[str]]:
+    """How long a thread was in each name (ns), without what is inside of that, by the
+    kind of slice."""
+    times: dict[str, Counter[str]] = {}
+    for track in tracks:
+        of_kind = times.setdefault(KIND_OF_LAYER[track.layer], Counter())
+        for name, ns in _times_on_track(trace, track, begin=begin, end=end):
+            of_kind[name] += ns
+    return times
+
+
+def _times_on_track(
+    trace: Trace, track: Track, *, begin: int, end: int
+) -> Iterator[tuple[str, int]]:
+    """The names on a track, the longest first, and the time in each that is in no slice
+    inside of it (ns)."""
+    rows = _rows_touching(trace, track, begin=begin, end=end)
+    if not len(rows):
+        return
+    from_ns = np.maximum(trace.start[rows], begin)
+    inside_ns = np.minimum(trace.end[rows], end) - from_ns
+    self_ns = inside_ns.copy()
+    parent = trace.parent[rows]
+    parent_place = np.searchsorted(rows, parent)
+    last_place = len(rows) - 1
+    has_parent = parent_place <= last_place
+    has_parent &= rows[np.minimum(parent_place, last_place)] == parent
+    np.subtract.at(self_ns, parent_place[has_parent], inside_ns[has_parent])
+    names, place_of_name = np.unique(trace.name[rows], return_inverse=True)
+    name_ns = summed(place_of_name, self_ns, len(names))
+    for longest in np.argsort(-name_ns, kind="stable").tolist():
+        name = trace.names[int(names[longest])][:MAX_NAME_CHARACTERS]
+        if name_ns[longest] > 0 and not name.startswith(STEP_PREFIX):
+            yield name, int(name_ns[longest])
+
+
+def _rows_touching(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
+    """The rows of a track that overlap [begin, end), in their order."""
+    first, last = rows_between(trace, track, [begin, end])
+    outer: list[int] = []
+    # What contains the begin: the slice before it, or its parents.
+    row = first - 1
+    while row >= track.first_row:
+        outer.append(row)
+        row = int(trace.parent[row])
+    around = np.array(outer[::-1], dtype=np.intp)
+    return np.concatenate((around[trace.end[around] > begin], np.arange(first, last)))

@@ -1,0 +1,253 @@
+"""The graphs of the traces of a job, with changes and without, and how their
+collectives meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.collectives import collectives_of
+from fusetui.analysis.ranks.facts import JobFacts
+from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
+from fusetui.analysis.ranks.meeting import Meetings
+from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.build import LATE_NS, graph_of
+from fusetui.analysis.replay.changes import Change, NothingLikeIt, WrongChange
+from fusetui.analysis.replay.graph import Graph, Node
+from fusetui.analysis.replay.path import residuals_of
+from fusetui.analysis.replay.times import StepEnds, step_ends
+from fusetui.analysis.replay.whatif import is_certain
+from fusetui.trace.load import open_trace
+from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import once
+
+Why = Literal[
+    "",
+    "not_whole",  # not all ranks are given
+    "no_collectives",
+    "unmatched",  # not every collective of every rank was matched
+    "clocks",  # times of ranks are not compared
+    "uncertain",  # clocks are not known well enough
+    "steps",  # the ranks do not have the same ones
+    "not_all_wait",  # some collectives do not make all of their ranks wait for all
+    "on_cpu",  # or are not kernels
+    # of much of the time it is not recorded what waits for collectives, or they for
+    "not_linked",
+    "overlaps",  # or other work of their stream begins before they end
+    "not_understood",  # too much of the time of some rank
+    "not_replayed",  # without a change, the replay is not the recording
+]
+
+NOTES_OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
+"""Notes that do not hold where all ranks are replayed."""
+
+
+class Abstain(Exception):  # noqa: N818
+    """Why there is no answer."""
+
+    def __init__(self, why: Why) -> None:
+        self.why: Why = why
+
+
+class RankChange(msgspec.Struct, frozen=True):
+    """A change of one rank, or of all."""
+
+    rank: int | None  # None: of all
+    text: str
+    change: Change
+
+
+class RankGraph(msgspec.Struct, frozen=True, eq=False):
+    """What is kept of the trace of a rank."""
+
+    graph: Graph  # whose collectives last as long as their transfers
+    changed_graph: Graph
+    ends: StepEnds
+    epoch_ns: int
+    is_changed: bool
+    residual_share: float
+    is_certain: bool  # nothing in it was inferred, or is not understood
+
+
+class JobGraphs(msgspec.Struct, frozen=True, eq=False):
+    """The graphs of all ranks of a job."""
+
+    ranks: tuple[RankGraph, ...]
+    meetings: Meetings
+    notes: tuple[str, ...]  # see Note
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """As they were recorded."""
+        return [rank.graph for rank in self.ranks]
+
+    @property
+    def changed_graphs(self) -> list[Graph]:
+        """With the changes."""
+        return [rank.changed_graph for rank in self.ranks]
+
+
+class _Changed(msgspec.Struct, frozen=True, eq=False):
+    """The graph of a rank with those changes that have something to change there."""
+
+    graph: Graph
+    applied: frozenset[str]  # texts of changes
+    notes: tuple[str, ...]
+
+
+def graphs_of(
+    facts: JobFacts, changes: Sequence[RankChange], *, cached: bool = False
+) -> JobGraphs:
+    """Reads the trace of each rank, one after the other. Raises Abstain, and WrongChange
+    for a change that changes nothing on any rank."""
+    matched = facts.matched
+    waits = facts.waits
+    first_ns = int(waits.start.min())
+    last_start = np.maximum.reduceat(waits.start, matched.first[:-1])
+    shift = waits.start - matched.start
+    transfer = matched.end + shift - np.repeat(last_start, matched.counts)
+    node = np.zeros(len(matched.rank), dtype=np.intp)
+    ranks: list[RankGraph] = []
+    notes: list[str] = []
+    applied: set[str] = set()
+    missing: dict[str, NothingLikeIt] = {}
+    for index, summary in enumerate(matched.ranks):
+        trace = open_trace(summary.path, cached=cached)
+        recorded = once(trace, graph_of)
+        rows = np.flatnonzero(matched.rank == index)
+        nodes = _nodes_of_collectives(trace, recorded, matched.row[rows])
+        node[rows] = nodes
+        shift[rows] += recorded.origin_ns + trace.epoch_ns - first_ns
+        common_start = recorded.began[nodes] + shift[rows]
+        if (common_start != waits.start[rows] - first_ns).any():
+            raise Abstain("not_replayed")  # the file is another one now
+
+        dur = recorded.dur.copy()
+        dur[nodes] = np.maximum(transfer[rows], 0)
+        graph = msgspec.structs.replace(recorded, dur=dur)
+        _check_links(trace, graph, nodes)
+        of_rank = [one for one in changes if one.rank in (None, summary.rank)]
+        with_changes = _changed(trace, graph, of_rank, missing)
+        applied |= with_changes.applied
+        notes += with_changes.notes
+        ranks.append(_rank_graph(trace, graph, with_changes))
+    for text in missing.keys() - applied:
+        raise missing[text]
+    return JobGraphs(
+        ranks=tuple(ranks),
+        meetings=Meetings(
+            of_row=matched.of_row,
+            rank=matched.rank,
+            node=node,
+            shift=shift - shift.min(),
+            transfer=transfer,
+        ),
+        notes=tuple(
+            note for note in dict.fromkeys(notes) if note not in NOTES_OF_ONE_RANK
+        ),
+    )
+
+
+def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
+    """Raises Abstain where it is not recorded what waits for the collectives of a rank,
+    or where other work of their stream begins before they end."""
+    loose_ns = _loose_ns(graph, collectives)
+    if loose_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
+        raise Abstain("not_linked")
+    unchanged, _ = changed(trace, graph, ())
+    if not np.array_equal(unchanged.lag, graph.lag):
+        raise Abstain("overlaps")
+
+
+def _changed(
+    trace: Trace,
+    graph: Graph,
+    changes: Sequence[RankChange],
+    missing: dict[str, NothingLikeIt],
+) -> _Changed:
+    """Adds to `missing` by their texts the changes that have nothing to change."""
+    applied: list[RankChange] = []
+    for one in changes:
+        try:
+            changed(trace, graph, [one.change])
+        except NothingLikeIt as reason:
+            missing[one.text] = reason
+        else:
+            applied.append(one)
+    changed_graph, notes = changed(trace, graph, [one.change for one in applied])
+    return _Changed(
+        graph=changed_graph,
+        applied=frozenset(one.text for one in applied),
+        notes=notes,
+    )
+
+
+def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph:
+    shares = [device.residual_share for device in residuals_of(trace)]
+    residual_share = max(shares, default=0.0)
+    return RankGraph(
+        graph=graph,
+        changed_graph=with_changes.graph,
+        ends=step_ends(trace, graph),
+        epoch_ns=trace.epoch_ns,
+        is_changed=bool(with_changes.applied),
+        residual_share=residual_share,
+        is_certain=is_certain(trace, residual_share),
+    )
+
+
+def _nodes_of_collectives(trace: Trace, graph: Graph, places: Rows) -> Rows:
+    """The nodes of the collectives of a rank at these places. Raises Abstain."""
+    rows = collectives_of(trace).rows[places]
+    nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
+    if not nodes.all():
+        raise Abstain("on_cpu")
+    return nodes
+
+
+def _loose_ns(graph: Graph, collectives: Rows) -> int:
+    """How much later than is understood collectives begin, and what begins as one
+    ends."""
+    late_ns = graph.residual.max(axis=0)
+    others = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
+    others = np.setdiff1d(others[late_ns[others] > LATE_NS], collectives)
+    before_all = -LATE_NS - 1
+    ends = np.append(before_all, np.sort(graph.ended[collectives]))
+    began = graph.began[others]
+    since_end = began - ends[np.searchsorted(ends, began, side="right") - 1]
+    follows = since_end <= LATE_NS
+    return int(late_ns[collectives].sum() + late_ns[others[follows]].sum())
+
+
+def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetings:
+    """The meetings that changes do not take out. Raises WrongChange for a change of a
+    collective on some of its ranks. `has_changes_of_one`: some changes are of one
+    rank."""
+    meetings = graphs.meetings
+    is_gone = np.zeros(len(meetings.node), dtype=np.bool_)
+    is_kept = np.zeros(len(meetings.node), dtype=np.bool_)
+    for index, rank in enumerate(graphs.ranks):
+        of_rank = meetings.rank == index
+        node = meetings.node[of_rank]
+        is_gone[of_rank] = rank.changed_graph.gone[node]
+        recorded_ns = rank.graph.dur[node]
+        same_ns = rank.changed_graph.dur[node] == recorded_ns
+        is_kept[of_rank] = same_ns & (recorded_ns > 0)
+    gone_somewhere = _on_any_rank(meetings, is_gone)
+    is_changed = ~is_kept & (meetings.transfer > 0)
+    changed_somewhere = _on_any_rank(meetings, is_changed)
+    partly_gone = (gone_somewhere & ~is_gone).any()
+    partly_changed = (changed_somewhere & is_kept).any()
+    if partly_gone or (has_changes_of_one and partly_changed):
+        raise WrongChange("A collective cannot be changed on some of its ranks alone.")
+    return meetings.take(~is_gone)
+
+
+def _on_any_rank(meetings: Meetings, flags: np.ndarray) -> np.ndarray:
+    """For each row whether the flag is set on any rank of its collective."""
+    of_collective = np.logical_or.reduceat(flags, meetings.first)
+    return np.asarray(of_collective[meetings.of_row])

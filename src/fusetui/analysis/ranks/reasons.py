@@ -1,0 +1,271 @@
+"""What a late rank did while the others waited: its account, and the places of its
+program, beside the median of the others at the same collective.
+
+A cause is reported only if it lies in what was recorded: when a rank was late already
+where its window begins, or what it did differently explains less than half of its
+delay, it is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.ranks.clocks import Clocks
+from fusetui.analysis.ranks.facts import JobFacts
+from fusetui.analysis.ranks.matching import Matched
+from fusetui.analysis.ranks.model import (
+    CLASSES,
+    Excess,
+    KernelRuns,
+    Place,
+    PlacesBefore,
+    RankSummary,
+    Reason,
+    unpacked,
+)
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
+
+MAX_PEERS = 64
+"""Ranks whose median is compared with; of more, these are chosen evenly."""
+MAX_SHARE_OF_DELAY = 1.1
+"""Work explains at most so many times the delay of its own collective. What takes
+longer than so many times the whole delay went on beside it, and is no reason at all."""
+MIN_SHARE_OF_DELAY = 0.5
+"""What explains less of a delay is no cause of it."""
+MAX_REASONS = 8
+COMPUTE = CLASSES.index("compute")
+NO_ROW = -1
+
+
+class _LateBegin(msgspec.Struct, frozen=True):
+    """Where a rank was late already when its recording began."""
+
+    after_ns: int  # its begin after the earliest other's
+    after_rank: int
+    is_step: bool  # whether these are begins of steps
+
+
+class _Difference(msgspec.Struct, frozen=True):
+    """By how much longer a rank was in a place, or in a class of its account, than the
+    median of the others."""
+
+    what: Place
+    ns: int  # below 0 where it was shorter
+
+
+def reason_of(facts: JobFacts, rank: int) -> Reason:
+    """What `rank`, an index, did before the collectives for which it was late by its
+    own work, in the steps in which it holds up the others."""
+    matched = facts.matched
+    meanwhile = _Meanwhile(matched)
+    longer_ns: Counter[Place] = Counter()
+    explained_ns: Counter[Place] = Counter()
+    inside_ns = 0
+    outside_ns = 0
+    late_begin: _LateBegin | None = None
+    first_row = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
+    delays = facts.charges.own_delays
+    is_wanted = _in_late_steps(facts, rank)
+    for row, delay_ns in zip(
+        delays.row[is_wanted].tolist(), delays.ns[is_wanted].tolist(), strict=True
+    ):
+        others = _other_rows(matched, row)
+        if matched.row[row] == first_row:
+            begin = _late_begin(matched, facts.clocks, row, others, delay_ns)
+            if begin is not None:
+                late_begin = begin
+                outside_ns += delay_ns
+                continue
+        inside_ns += delay_ns
+        peers = others[_evenly(len(others))]
+        for difference in meanwhile.differences(row, peers.tolist()):
+            longer_ns[difference.what] += difference.ns
+            explained_ns[difference.what] += min(
+                difference.ns, round(MAX_SHARE_OF_DELAY * delay_ns)
+            )
+    return Reason(
+        late_ns=inside_ns + outside_ns,
+        outside_ns=outside_ns,
+        inside_ns=inside_ns,
+        begins_after_ns=late_begin.after_ns if late_begin else None,
+        begins_after_rank=late_begin.after_rank if late_begin else None,
+        has_step=late_begin.is_step if late_begin else False,
+        excess=_largest(explained_ns, longer_ns, inside_ns),
+    )
+
+
+def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
+    """Which of the own delays are of this rank, in a step in which it is late."""
+    rows = facts.charges.own_delays.row
+    step = facts.steps.of_row[rows]
+    in_a_step = step >= 0
+    in_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & in_a_step
+    return np.asarray((facts.matched.rank[rows] == rank) & in_late_step)
+
+
+def _other_rows(matched: Matched, row: int) -> Rows:
+    """The rows of the other ranks in the collective of this one."""
+    collective = matched.of_row[row]
+    rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
+    is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
+    return rows[is_other]
+
+
+def _largest(
+    explained_ns: Counter[Place], longer_ns: Counter[Place], inside_ns: int
+) -> tuple[Excess, ...]:
+    """What explains most, the largest first."""
+    max_ns = MAX_SHARE_OF_DELAY * max(inside_ns, 1)
+    reasons: list[Excess] = []
+    for place, ns in explained_ns.items():
+        if ns > 0 and longer_ns[place] <= max_ns:
+            kind, name = place
+            reasons.append(Excess(kind=kind, name=name, ns=ns))
+    reasons.sort(key=lambda reason: -reason.ns)
+    return tuple(reasons[:MAX_REASONS])
+
+
+def _evenly(count: int) -> Rows:
+    """At most MAX_PEERS of so many places."""
+    chosen: Rows = np.unique(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
+    return chosen
+
+
+def _late_begin(
+    matched: Matched, clocks: Clocks, row: int, others: Rows, delay_ns: int
+) -> _LateBegin | None:
+    """None unless most of the delay was there already where the recording begins, or
+    the step if the recording of every rank begins before it."""
+    rows = np.append(row, others)
+    indices = matched.rank[rows]
+    summaries = [matched.ranks[index] for index in indices.tolist()]
+    step_places: list[int] = []
+    for summary, start in zip(summaries, matched.start[rows].tolist(), strict=True):
+        place = int(np.searchsorted(summary.step_start, start, "right")) - 1
+        step_places.append(place)
+    is_step = min(step_places) >= 0
+    begins: list[int] = []
+    for summary, place in zip(summaries, step_places, strict=True):
+        begins.append(int(summary.step_start[place]) if is_step else summary.begin_ns)
+    common = clocks.common(indices, np.array(begins, dtype=np.int64))
+    own_begin = int(common[0])
+    begins_of_others = common[1:]
+    if own_begin - int(np.median(begins_of_others)) < MIN_SHARE_OF_DELAY * delay_ns:
+        return None
+    earliest = int(np.argmin(begins_of_others))
+    return _LateBegin(
+        after_ns=own_begin - int(begins_of_others[earliest]),
+        after_rank=summaries[1 + earliest].rank,
+        is_step=is_step,
+    )
+
+
+class _Meanwhile:
+    """What ranks did before their collectives, unpacked once for each rank."""
+
+    def __init__(self, matched: Matched) -> None:
+        self._matched = matched
+        self._accounts: dict[int, Int64s] = {}
+        self._places: dict[int, dict[int, PlacesBefore]] = {}
+        order = np.lexsort((matched.row, matched.rank))
+        is_same_rank = np.diff(matched.rank[order]) == 0
+        # the row before it on the same rank
+        self._previous = np.full(len(order), NO_ROW, dtype=np.intp)
+        self._previous[order[1:][is_same_rank]] = order[:-1][is_same_rank]
+
+    def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
+        """What took longer, or shorter, before `row` than before the median of the
+        others."""
+        return [*self._of_accounts(row, others), *self._of_places(row, others)]
+
+    def _of_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
+        account = self._account(row)
+        accounts_of_others = []
+        for other in others:
+            account_of_other = self._account(other)
+            if account_of_other is not None:
+                accounts_of_others.append(account_of_other)
+        if account is None or len(accounts_of_others) < len(others):
+            return []
+        median = np.median(np.array(accounts_of_others), axis=0).astype(np.int64)
+        longer = (account - median).tolist()
+        differences: list[_Difference] = []
+        for name, ns in zip(CLASSES, longer, strict=True):
+            if name not in ("span", "idle"):  # the sums of others
+                differences.append(_Difference(what=("class", name), ns=ns))
+        return differences
+
+    def _of_places(self, row: int, others: Sequence[int]) -> list[_Difference]:
+        """[] unless the places before all of these are known: kept are those of the
+        longest stretches alone."""
+        places_of_others: list[PlacesBefore] = []
+        for other in others:
+            places_of_other = self._places_before(other)
+            if places_of_other is None:
+                return []
+            places_of_others.append(places_of_other)
+        own_places = self._places_before(row)
+        if own_places is None:
+            return []
+        in_any = dict.fromkeys(own_places.ns)
+        for places in places_of_others:
+            in_any |= dict.fromkeys(places.ns)
+        differences: list[_Difference] = []
+        for place in in_any:
+            most_ns = [places.at_most(place) for places in places_of_others]
+            ns = own_places.at_least(place) - int(np.median(most_ns))
+            differences.append(_Difference(what=place, ns=ns))
+        return differences
+
+    def _account(self, row: int) -> Int64s | None:
+        """[CLASSES]; None without a GPU."""
+        matched = self._matched
+        rank = int(matched.rank[row])
+        if rank not in self._accounts:
+            packed = matched.ranks[rank].collectives.before
+            self._accounts[rank] = unpacked(packed, len(CLASSES))
+        accounts = self._accounts[rank]
+        if not len(accounts):
+            return None
+        account: Int64s = accounts[matched.row[row]].copy()
+        # What ran since the inputs of the collective before were computed counts.
+        before = self._previous[row]
+        if before != NO_ROW:
+            account[COMPUTE] += matched.covered[before] + matched.ahead[before]
+            account[COMPUTE] -= matched.ahead[row]
+        return account
+
+    def _places_before(self, row: int) -> PlacesBefore | None:
+        rank = int(self._matched.rank[row])
+        if rank not in self._places:
+            self._places[rank] = self._matched.ranks[rank].places.before()
+        return self._places[rank].get(int(self._matched.row[row]))
+
+
+def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float | None:
+    """How much longer the same kernels take than on the median of the others: 0.18 for
+    18 %. Of names that ran equally often everywhere; None if there are none, or if they
+    do not take longer."""
+    kernels_of_others: list[dict[str, KernelRuns]] = []
+    for place in _evenly(len(others)).tolist():
+        computes = [one for one in others[place].kernels if not one.communicates]
+        kernels_of_others.append({kernel.name: kernel for kernel in computes})
+    own_ns = 0.0
+    usual_ns = 0.0
+    for kernel in summary.kernels:
+        same = [known.get(kernel.name) for known in kernels_of_others]
+        totals_ns = [
+            other.total_ns
+            for other in same
+            if other is not None and other.count == kernel.count
+        ]
+        if len(totals_ns) == len(kernels_of_others):
+            own_ns += kernel.total_ns
+            usual_ns += float(np.median(totals_ns))
+    if usual_ns and own_ns > usual_ns:
+        return own_ns / usual_ns - 1
+    return None
