@@ -18,7 +18,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, with_usual_steps
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import FEWEST
-from fusetui.analysis.diff.regions import ProgramPlaces
+from fusetui.analysis.diff.program_places import ProgramPlaces
 from fusetui.analysis.diff.work import work_of
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
