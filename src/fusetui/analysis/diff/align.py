@@ -135,7 +135,7 @@ def _beside(
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
-        keys=items.by_op[members], ns=items.compared_ns[members], items=members
+        keys=items.by_op[members], features=items.features[members], items=members
     )
 
 

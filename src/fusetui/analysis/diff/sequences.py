@@ -223,12 +223,18 @@ def is_feasible(few: int, many: int) -> bool:
     return few * (many - few + 1) <= CELLS
 
 
-def closest(few: Sequence[int], many: Sequence[int]) -> list[int]:
+def closest(few: Sequence[int] | Int64s, many: Sequence[int] | Int64s) -> list[int]:
     """For each of the few, in order, one of the many: the sum of the differences is
-    minimal."""
-    numbers, spare = np.array(many, dtype=np.int64), len(many) - len(few)
-    rows = (np.abs(numbers[n : n + spare + 1] - value) for n, value in enumerate(few))
-    return in_order(rows, spare)
+    minimal. Numbers, or arrays of shape [things, features], whose differences add
+    up."""
+    of_few = np.array(few, dtype=np.int64).reshape(len(few), -1)
+    of_many = np.array(many, dtype=np.int64).reshape(len(many), -1)
+    spare = len(many) - len(few)
+    costs = (
+        np.abs(of_many[n : n + spare + 1] - values).sum(axis=1)
+        for n, values in enumerate(of_few)
+    )
+    return in_order(costs, spare)
 
 
 def in_order(costs: Iterable[Int64s], spare: int) -> list[int]:
