@@ -276,18 +276,18 @@ def with_usual_steps(
     plain_b = np.setdiff1d(alike_b, without)
     if not len(plain_b):
         plain_b = b.alike
-    usual_a, usual_b = usual_steps(durations_a, durations_b, plain_a, plain_b)
+    usual = usual_steps(durations_a, durations_b, plain_a, plain_b)
     return (
         msgspec.structs.replace(
             a,
-            usual=usual_a,
+            usual=usual.a,
             plain=plain_a,
             compared=alike_a,
             has_same_steps=has_same_steps,
         ),
         msgspec.structs.replace(
             b,
-            usual=usual_b,
+            usual=usual.b,
             plain=plain_b,
             compared=alike_b,
             has_same_steps=has_same_steps,
