@@ -12,7 +12,8 @@ import pytest
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.dispatch import by_label
 from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.work import NoStepsError, windows, work_of
+from fusetui.analysis.diff.windows import NoStepsError, windows
+from fusetui.analysis.diff.work import work_of
 from fusetui.trace import Trace, open_trace
 
 Build = Callable[..., Trace]

@@ -110,7 +110,8 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     `lacking` is the side, `A` or `B`, whose GPU events are not in its file; "" for
     none.
     """
-    evidence = comparable(*in_common(work_a, work_b))
+    used = in_common(work_a, work_b)
+    evidence = comparable(used.a, used.b)
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
     aligned = align(a, b, (places_a.starred, places_b.starred))
