@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.diff.work import windows
+from fusetui.analysis.diff.windows import windows
 from fusetui.analysis.questions.groups import kernel_groups
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.ranks.summary import summarized

@@ -17,8 +17,8 @@ from tests.analysis.diff.blocks import Cut
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, with_usual_steps
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
-from fusetui.analysis.diff.noise import FEWEST
-from fusetui.analysis.diff.regions import ProgramPlaces
+from fusetui.analysis.diff.noise import MIN_ROWS
+from fusetui.analysis.diff.program_places import ProgramPlaces
 from fusetui.analysis.diff.work import work_of
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
@@ -106,7 +106,7 @@ class Subject:
     def slower(self, pairs: int) -> RowKind:
         """What a kernel that takes longer is called, among so many that are on both
         sides: with one step, some others have to say what times vary by."""
-        told = len(self.items.alike) > 1 or pairs >= FEWEST
+        told = len(self.items.alike) > 1 or pairs >= MIN_ROWS
         return RowKind.SLOWER if told else RowKind.SAME
 
     def steps(self, place: str) -> list[int]:

@@ -79,7 +79,11 @@ def test_of_equal_times_a_block_begins_as_early_as_it_may() -> None:
 
 
 def lane(keys: list[int], times: list[int]) -> LaneWork:
-    return LaneWork(np.array(keys), np.array(times), np.arange(len(keys)))
+    return LaneWork(
+        keys=np.array(keys),
+        features=np.array(times)[:, None],
+        items=np.arange(len(keys)),
+    )
 
 
 def test_layers_apart_from_each_other_are_one_row(build: Build) -> None:

@@ -41,7 +41,7 @@ def test_one_of_three_hundred_is_one_row(build: Build, work: Work, gone: int) ->
 def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
     build: Build, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sequences, "CELLS", 500)
+    monkeypatch.setattr(sequences, "MAX_CLOSEST_CELLS", 500)
     fills = run(300)
     a = build([*AROUND, *fills, *AROUND])
     b = build([*AROUND, *fills[:100], *fills[250:], *AROUND])

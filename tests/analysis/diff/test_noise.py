@@ -12,7 +12,7 @@ from tests.places import TRACES
 
 from fusetui.analysis.diff.compare import compared
 from fusetui.analysis.diff.model import Row, RowKind
-from fusetui.analysis.diff.noise import _student, beyond_noise, noise_of
+from fusetui.analysis.diff.noise import beyond_noise, noise_of, student_point
 from fusetui.analysis.diff.statistics import far_apart
 from fusetui.analysis.diff.work import Work, work_of
 from fusetui.trace import open_trace
@@ -126,7 +126,7 @@ def test_rows_whose_slow_steps_come_in_a_row_need_more() -> None:
 def test_the_points_of_students_distribution_are_those_of_the_tables(
     free: int, level: float, point: float
 ) -> None:
-    assert _student(free, level) == pytest.approx(point, rel=1e-6)
+    assert student_point(free, level) == pytest.approx(point, rel=1e-6)
 
 
 REAL = ("a100_train_diff_control", "v100_train_diff_test", "v100_resnet50_2021")

@@ -196,7 +196,7 @@ def test_two_runs_whose_steps_vary_each_for_itself_are_not_compared_step_by_step
     assert changed(diff(a, b)) == []
 
 
-STEP_US, WAIT_US = 1000, 150
+STEP_US, WAIT_US, AHEAD_US = 1000, 150, 100
 
 
 def behind(
@@ -206,7 +206,8 @@ def behind(
     gone: int = -1,
     longer: int = -1,
 ) -> Trace:
-    """Steps whose kernels run in the next step, as where the CPU is far ahead. In the
+    """Steps whose kernels run in the next step but for the begin of the first one, as
+    where the CPU is far ahead. In the
     step `gone` no call launches the second kernel; the step `longer` waits at its
     end."""
     events: list[Any] = []
@@ -217,7 +218,7 @@ def behind(
             length += WAIT_US
         plain = {"ph": "X", "pid": 1, "tid": 1, "ts": begin, "dur": length}
         events.append({**plain, "cat": "user_annotation", "name": name})
-        runs = begin + length
+        runs = begin + length - AHEAD_US
         for n, us in enumerate((300 + step, 200 + step, 100 + step)):
             if n != 1 or step != gone:
                 number = 10 * step + n + 1

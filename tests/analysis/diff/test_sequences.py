@@ -44,7 +44,7 @@ def test_exact_finds_a_longest_one(a: list[int], b: list[int]) -> None:
 def test_anchors_keep_it_a_common_subsequence(a: list[int], b: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sequences, "MAX_CELLS", 4)
-        patch.setattr(sequences, "SMALL", 0)
+        patch.setattr(sequences, "MAX_CELLS_UNTRIMMED", 0)
         patch.setattr(sequences, "WINDOW", 4)
         pairs = sequences.match(
             np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)

@@ -30,15 +30,15 @@ def test_of_five_steps_or_more_figures_are_means_over_at_least_three() -> None:
     a = np.array([100, 150, 210, 220, 300, 330, 360, 400, 90]) * 1_000_000
     b = np.array([200, 201, 199, 202, 198, 200, 200, 200, 200]) * 1_000_000
     every = np.arange(9)
-    of_a, of_b = usual_steps(a, b, every, every)
-    assert len(of_a) >= 3
-    assert len(of_b) >= 3
+    usual = usual_steps(a, b, every, every)
+    assert len(usual.a) >= 3
+    assert len(usual.b) >= 3
 
 
 def test_of_fewer_than_five_steps_the_median_one_is_enough() -> None:
     uneven = np.array([100, 120, 300])
-    of_a, of_b = usual_steps(uneven, uneven, np.arange(3), np.arange(3))
-    assert (of_a.tolist(), of_b.tolist()) == ([1], [1])
+    usual = usual_steps(uneven, uneven, np.arange(3), np.arange(3))
+    assert (usual.a.tolist(), usual.b.tolist()) == ([1], [1])
 
 
 def test_the_median_of_an_even_count_is_a_whole_number() -> None:

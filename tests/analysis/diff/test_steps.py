@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.dispatch import _by_label
+from fusetui.analysis.diff.dispatch import by_label
 from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.work import NoStepsError, windows, work_of
+from fusetui.analysis.diff.windows import NoStepsError, windows
+from fusetui.analysis.diff.work import work_of
 from fusetui.trace import Trace, open_trace
 
 Build = Callable[..., Trace]
@@ -187,7 +188,7 @@ def test_what_the_cpu_does_in_steps_that_only_enqueue_is_of_these(
 ) -> None:
     """Although it is over when the GPU begins them."""
     trace = enqueued(trace_of, launched)
-    found = _by_label(items(work_of(trace, "A"), Vocabulary()))
+    found = by_label(items(work_of(trace, "A"), Vocabulary()))
     assert found["launch calls"].count.tolist() == [4] * 5
 
 

@@ -112,7 +112,7 @@ def test_launches_that_come_sooner_do_not_hide_that_they_take_longer(
     found = diff(a, trained(OF_WORKERS, 10, delay=40, steps=25))
     assert found.story == (
         "a step takes 70 us less: -100 us idle time waiting for launches;"
-        " launch latency"
+        " offset by +30 us idle time in launch latency"
     )
 
 

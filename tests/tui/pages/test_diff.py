@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Answer, Verdict
+from fusetui.analysis.diff.model import Answer, Diff, Verdict
 from fusetui.trace import Trace
 from fusetui.tui.pages.diff import _verdict, columns_of, formatted, verdict
 from fusetui.tui.state.comparison import Comparison, lines_of
@@ -83,7 +83,9 @@ def test_a_story_that_is_too_long_says_that_there_is_more(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    long = replace(diff(trace, trace), story="a step takes 5 us more: " + "+1 us, " * 99)
+    long = replace(
+        diff(trace, trace), story="a step takes 5 us more: " + "+1 us, " * 99
+    )
     assert above(long, 70, 3)[-1].endswith("…")
     assert len(above(long, 70, 3)) == 2 + 3
 

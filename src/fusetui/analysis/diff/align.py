@@ -135,7 +135,7 @@ def _beside(
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
-        keys=items.by_op[members], ns=items.compared_ns[members], items=members
+        keys=items.by_op[members], features=items.features[members], items=members
     )
 
 
@@ -198,7 +198,7 @@ def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
         (_with_place(key_a, a.place), _with_place(key_b, b.place))
         for key_a, key_b in anywhere
     ]
-    whole = (0, len(a), 0, len(b))
+    whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     pairs: list[Pair] = []
     for key_a, key_b in [*within_places, *anywhere]:
         for gap in list(gaps(pairs, whole)):
@@ -213,9 +213,9 @@ def _with_place(key: Int64s, place: Int64s) -> Int64s:
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
     """The pairs in a gap; items without a key are skipped."""
-    first_a, last_a, first_b, last_b = gap
-    if first_a == last_a or first_b == last_b:
+    if not gap.cells:
         return []
+    first_a, last_a, first_b, last_b = gap
     gap_a, gap_b = key_a[first_a:last_a], key_b[first_b:last_b]
     if len(gap_a) * len(gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
         places_a = np.flatnonzero(gap_a != NO_KEY).tolist()

@@ -32,14 +32,14 @@ class LaneWork(msgspec.Struct, frozen=True, eq=False):
     """The work of a lane, in order: arrays of shape [pieces]."""
 
     keys: Int64s  # equal for what may be the same work
-    ns: Int64s
+    features: Int64s  # of its times, shape [pieces, features]: see WorkItems.features
     items: Rows  # the number of the item of each piece
 
     def without(self, places: Rows) -> LaneWork:
         """All pieces but those at these places."""
         return LaneWork(
             keys=np.delete(self.keys, places),
-            ns=np.delete(self.ns, places),
+            features=np.delete(self.features, places, axis=0),
             items=np.delete(self.items, places),
         )
 
@@ -117,28 +117,28 @@ def _surplus(many: LaneWork, few: LaneWork, repeated: Repeat) -> Rows:
 
 def _costs(many: LaneWork, few: LaneWork, repeated: Repeat) -> Iterator[Int64s]:
     """For each block of the few: how far the times of each block that may be its
-    counterpart are from its own (ns), shape [more + 1]; a piece of other work costs the
-    time of both."""
+    counterpart are from its own, shape [more + 1]; a piece of other work costs the
+    times of both."""
     size, more = repeated.size, repeated.more
-    cells = len(repeated.few) * (more + 1) * size
+    cells = len(repeated.few) * (more + 1) * size * many.features.shape[1]
     compared_pieces = np.arange(0, size, 1 + cells // MAX_COMPARED_CELLS)
     of_many = _windows(many, repeated.many, compared_pieces)
     of_few = _windows(few, repeated.few, compared_pieces)
     for block in range(len(repeated.few)):
         candidates = slice(block, block + more + 1)
         is_same_work = of_many.keys[candidates] == of_few.keys[block]
-        candidate_ns, own_ns = of_many.ns[candidates], of_few.ns[block]
-        difference_ns = np.abs(candidate_ns - own_ns)
-        cost_ns = np.where(is_same_work, difference_ns, candidate_ns + own_ns)
-        yield cost_ns.sum(axis=1)
+        of_candidates, own = of_many.features[candidates], of_few.features[block]
+        differences = np.abs(of_candidates - own).sum(axis=2)
+        sums = (of_candidates + own).sum(axis=2)
+        yield np.where(is_same_work, differences, sums).sum(axis=1)
 
 
 class _Windows(msgspec.Struct, frozen=True, eq=False):
-    """Pieces of blocks; arrays of shape [blocks, pieces]. What lies beyond the end of
-    the lane has no key and takes no time."""
+    """Pieces of blocks. What lies beyond the end of the lane has no key and takes no
+    time."""
 
-    keys: Int64s
-    ns: Int64s
+    keys: Int64s  # shape [blocks, pieces]
+    features: Int64s  # shape [blocks, pieces, features]
 
 
 def _windows(lane: LaneWork, starts: Rows, pieces: Rows) -> _Windows:
@@ -148,7 +148,7 @@ def _windows(lane: LaneWork, starts: Rows, pieces: Rows) -> _Windows:
     places = np.minimum(places, len(lane.keys) - 1)
     return _Windows(
         keys=np.where(is_inside, lane.keys[places], 0),
-        ns=np.where(is_inside, lane.ns[places], 0),
+        features=np.where(is_inside[..., None], lane.features[places], 0),
     )
 
 
@@ -194,7 +194,7 @@ def _gain_forward(
     many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
 ) -> Int64s:
     """For a shift of the run [begin, end) by 0, 1, ... pieces: how much less well the
-    times fit (ns, negative: better)."""
+    times fit (negative: better)."""
     step = np.arange(size)
     return _gain(many, few, begin + step, end + step, counterpart + step)
 
@@ -210,7 +210,7 @@ def _gain_backward(
 def _gain(
     many: LaneWork, few: LaneWork, leaves: Rows, enters: Rows, partner: Rows
 ) -> Int64s:
-    """How much less well the times fit (ns) if so many of these pieces leave the run,
+    """How much less well the times fit if so many of these pieces leave the run,
     and as many enter it: shape [shifts + 1], up to the first piece of other work.
     `partner` are the places of the few with which the pieces that leave are
     compared."""
@@ -223,9 +223,9 @@ def _gain(
     is_same_work = is_inside & (many.keys[leaves] == many.keys[enters])
     is_same_work &= many.keys[leaves] == few.keys[partner]
     fits: Flags = np.logical_and.accumulate(is_same_work)
-    partner_ns = few.ns[partner[fits]]
-    apart_after = np.abs(many.ns[leaves[fits]] - partner_ns)
-    apart_before = np.abs(many.ns[enters[fits]] - partner_ns)
+    of_partner = few.features[partner[fits]]
+    apart_after = np.abs(many.features[leaves[fits]] - of_partner).sum(axis=1)
+    apart_before = np.abs(many.features[enters[fits]] - of_partner).sum(axis=1)
     return np.concatenate([[0], np.cumsum(apart_after - apart_before)])
 
 

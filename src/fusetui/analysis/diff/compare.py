@@ -26,7 +26,8 @@ from fusetui.analysis.diff.model import (
     Verdict,
 )
 from fusetui.analysis.diff.notes import notes
-from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
+from fusetui.analysis.diff.program_places import ProgramPlaces
+from fusetui.analysis.diff.regions import by_region
 from fusetui.analysis.diff.renamed_dispatch import renamed_labels
 from fusetui.analysis.diff.renamed_work import renamed_at_places
 from fusetui.analysis.diff.rules import group, moved
@@ -40,6 +41,7 @@ from fusetui.analysis.diff.statistics import (
     ratio_interval,
 )
 from fusetui.analysis.diff.story import with_summary
+from fusetui.analysis.diff.surplus import rows_for_surplus, surplus
 from fusetui.analysis.diff.work import Work, in_common, lacks_gpu_events, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
@@ -108,10 +110,11 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     `lacking` is the side, `A` or `B`, whose GPU events are not in its file; "" for
     none.
     """
-    evidence = comparable(*in_common(work_a, work_b))
+    used = in_common(work_a, work_b)
+    evidence = comparable(used.a, used.b)
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
-    aligned = align(a, b, (places_a.at, places_b.at))
+    aligned = align(a, b, (places_a.starred, places_b.starred))
     groups: list[WorkGroup] = []
     for lanes in aligned:
         groups += group(a, b, lanes)
@@ -133,7 +136,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     rows = (
         *explain.rows(a, b, groups, (places_a, places_b)),
         *outlier_steps.in_parts(a, b, outlier_rows),
-        *dispatch.rows(a, b, around(a, b, aligned), renamed_dispatch),
+        *dispatch.rows(a, b, rows_for_surplus(a, b, aligned), renamed_dispatch),
     )
 
     on_cpu = not (work_a.gpu or work_b.gpu)

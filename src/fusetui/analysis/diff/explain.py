@@ -22,7 +22,7 @@ from fusetui.analysis.diff.model import (
 )
 from fusetui.analysis.diff.names import differences, identity
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
-from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
+from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces, sort_of_all
 from fusetui.analysis.diff.statistics import mean, median, resolution
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
@@ -101,7 +101,7 @@ def _sort_of_work(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> str:
     """Of a pair the first one known, of more pieces that of all of them."""
     sorts = [a.sorts[item] for item in group.a] + [b.sorts[item] for item in group.b]
     if len(sorts) > 2:
-        return of_all(set(sorts))
+        return sort_of_all(set(sorts))
     for sort in sorts:
         if sort != OTHER:
             return sort

@@ -14,7 +14,7 @@ import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.sequences import Pair, gaps
+from fusetui.analysis.diff.sequences import Pair, Stretch, gaps
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 from fusetui.text.figures import size
@@ -65,10 +65,10 @@ class Alignment:
             (lanes.a[i], lanes.b[j]) for i, j in lanes.places
         ]
         self.gaps: list[Gap] = []
-        whole = (0, len(lanes.a), 0, len(lanes.b))
-        for first_a, last_a, first_b, last_b in gaps(lanes.places, whole):
-            open_a = [*lanes.a[first_a:last_a]]
-            open_b = [*lanes.b[first_b:last_b]]
+        whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
+        for gap in gaps(lanes.places, whole):
+            open_a = [*lanes.a[gap.first_a : gap.last_a]]
+            open_b = [*lanes.b[gap.first_b : gap.last_b]]
             self.gaps.append((open_a, open_b))
         self.groups: list[WorkGroup] = []
         self.known_as = cache(self._known_as)

@@ -221,9 +221,9 @@ def _pair_closest(
         of_a, of_b = oriented(side, many, few)
         alignment.claim_both(of_a, of_b, WHOLE_RUN, together=True)
         return
-    times_few = [alignment.items[1 - side].compared_times[item] for item in few]
-    times_many = [alignment.items[side].compared_times[item] for item in many]
-    partners = [many[n] for n in closest(times_few, times_many)]
+    features_few = alignment.items[1 - side].features[few]
+    features_many = alignment.items[side].features[many]
+    partners = [many[n] for n in closest(features_few, features_many)]
     if partners == partners_before:
         return
     for n, number in enumerate(range(run.first, run.last)):

@@ -29,6 +29,10 @@ OP_SHIFT = 32
 
 KERNEL_MASK = (1 << OP_SHIFT) - 1
 
+WEIGHT_OF_ALL_STEPS = 1000
+"""How much more the time of a piece in all steps counts than that in one step where
+pieces are told apart: the latter only decides between equals."""
+
 LANE_SHIFT = 56
 """The bit at which the lane begins in keys that tell lanes apart; the op's number stays
 below it."""
@@ -65,6 +69,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     # those of them by whose times pieces of one kernel are told apart: the same ones on
     # both sides, where these have equally many steps
     compared: Rows
+    # whether the n-th of these steps are the same ones on both sides
+    has_same_steps: bool
     row: Rows  # of its event
     op: Rows  # the row of the innermost CPU op around its launch, -1 for none
     lane: Rows
@@ -158,6 +164,20 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*self.compared_ns.tolist()]
 
     @cached_property
+    def features(self) -> Int64s:
+        """By what pieces of one kernel are told apart; shape [items, features]. Two
+        pieces are as far apart as the sum of the differences of all features.
+
+        These are `compared_ns` and, as far as that is equal, the times in each of the
+        steps compared, where both sides have the same ones.
+        """
+        features = self.compared_ns[:, None]
+        if not self.has_same_steps:
+            return features
+        by_step = self.samples[np.isin(self.alike, self.compared)].T
+        return np.concatenate([WEIGHT_OF_ALL_STEPS * features, by_step], axis=1)
+
+    @cached_property
     def medians(self) -> list[int]:
         """The median time over all steps alike (ns)."""
         return [*median(self.samples).tolist()]
@@ -222,6 +242,7 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         usual=steps,
         plain=steps,
         compared=steps,
+        has_same_steps=False,
         row=work.row[span],
         op=work.op[span],
         lane=work.lane[span],
@@ -243,20 +264,34 @@ def with_usual_steps(
     left."""
     durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
     alike_a, alike_b = a.alike, b.alike
+    has_same_steps = False
     if len(durations_a) == len(durations_b):
         alike_on_both = np.intersect1d(alike_a, alike_b)
         if len(alike_on_both):
             alike_a = alike_b = alike_on_both
+            has_same_steps = True
     plain_a = np.setdiff1d(alike_a, without)
     if not len(plain_a):
         plain_a = a.alike
     plain_b = np.setdiff1d(alike_b, without)
     if not len(plain_b):
         plain_b = b.alike
-    usual_a, usual_b = usual_steps(durations_a, durations_b, plain_a, plain_b)
+    usual = usual_steps(durations_a, durations_b, plain_a, plain_b)
     return (
-        msgspec.structs.replace(a, usual=usual_a, plain=plain_a, compared=alike_a),
-        msgspec.structs.replace(b, usual=usual_b, plain=plain_b, compared=alike_b),
+        msgspec.structs.replace(
+            a,
+            usual=usual.a,
+            plain=plain_a,
+            compared=alike_a,
+            has_same_steps=has_same_steps,
+        ),
+        msgspec.structs.replace(
+            b,
+            usual=usual.b,
+            plain=plain_b,
+            compared=alike_b,
+            has_same_steps=has_same_steps,
+        ),
     )
 
 

@@ -8,6 +8,18 @@ from typing import Any
 
 import msgspec
 
+CPU = "CPU: "
+"""The `op` of a row of dispatch begins with it."""
+
+REPEATED = "repeated blocks"
+"""The `work` of layers that only one side has: `op` says how many."""
+
+ELSEWHERE = "at another place or on another stream"
+"""The `why` of work that moved."""
+
+ONLY = "only in step"
+"""The `why` of a row about one step alone begins with it."""
+
 
 class RowKind(StrEnum):
     """What happened to a piece of work between A and B."""
@@ -60,11 +72,9 @@ class StepChange(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> bool:
         """Whether the difference is more than noise: its interval excludes 1."""
-        return (
-            self.low is not None
-            and self.high is not None
-            and not self.low <= 1 <= self.high
-        )
+        if self.low is None or self.high is None:
+            return False
+        return self.low > 1 or self.high < 1
 
 
 class Answer(StrEnum):
@@ -147,21 +157,24 @@ def row_of(
     kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any
 ) -> Row:
     """`more`: other fields of the row, by name."""
-    sides: dict[str, Any] = {
-        f"{letter}_{field}": value
-        for letter, side in (("a", a), ("b", b))
-        for field, value in msgspec.structs.asdict(side).items()
-        if field != "names"
-    }
-    return Row(kind, op, tuple(a.names), tuple(b.names), why=why, **sides, **more)
-
-
-# `why` of sides that are not aligned
-ELSEWHERE = "at another place or on another stream"
-# the `work` of layers that only one side has: `op` says how many
-REPEATED = "repeated blocks"
-CPU = "CPU: "
-ONLY = "only in step"  # `why` begins with it where a row is about one step alone
+    return Row(
+        kind=kind,
+        op=op,
+        a=tuple(a.names),
+        b=tuple(b.names),
+        a_ns=a.ns,
+        b_ns=b.ns,
+        a_count=a.count,
+        b_count=b.count,
+        why=why,
+        a_median_ns=a.median_ns,
+        b_median_ns=b.median_ns,
+        a_hidden_ns=a.hidden_ns,
+        b_hidden_ns=b.hidden_ns,
+        a_rows=a.rows,
+        b_rows=b.rows,
+        **more,
+    )
 
 
 class DiffSide(msgspec.Struct, frozen=True):

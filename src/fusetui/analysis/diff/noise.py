@@ -1,4 +1,21 @@
-"""Whether the same kernel takes longer by more than chance: the interval of a row."""
+"""Whether the same kernel takes longer by more than chance: the interval of a row.
+
+The specification, which benchmarks/diff_noise.py simulates by dealing the steps of one
+recording out to two sides:
+
+* A row is told only if the two sides are far apart (`statistics.far_apart`) and the
+  interval of B / A excludes 1: Student's, of the logarithms of its times.
+* Of all diffs of equal runs, LEVEL have any row that is told: each row is judged at
+  this level divided by the number of rows (Bonferroni).
+* The variance of a row is that of its own steps, averaged with the usual one of pieces
+  of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K. Smyth,
+  Linear models and empirical Bayes methods, 2004), and that of rounding to the tick of
+  the clock.
+* Where the n-th steps of both sides vary together, their differences are judged.
+* From STEPS_FOR_CORRELATION on, the interval is wider where slow steps follow slow
+  ones.
+* With one step on each side, a row has to stand out among all rows.
+"""
 
 from __future__ import annotations
 
@@ -10,51 +27,60 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.statistics import (
-    ENOUGH,
     FLOOR_PERCENT,
+    STEPS_FOR_CORRELATION,
     far_apart,
     median,
-    wider,
+    widening_of,
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
-LEVEL = 0.05  # how likely it is that any row of a diff is told where nothing changed
+LEVEL = 0.05
+"""How likely it is that any row of a diff is told where nothing changed."""
 
-PRIOR = 2
+PRIOR_STEPS = 2
 """What other pieces vary by counts as much as so many steps of the row itself: by
 chance, a few samples may lie closer together than they usually do."""
 
-MOST_CLASSES, LEAST_PIECES = 8, 32
+MAX_CLASSES, MIN_PIECES_OF_CLASS = 8, 32
 """Other pieces are those of about the same length, in so many classes of as many pieces
 each: what takes 5 us may vary by a third where what takes 1 ms varies by 1 %."""
 
-# so many pieces vary by no more than is taken for the usual variance
-MOST_PIECES = 0.75
-# both sides vary together where their differences, step by step, vary by so much less
-TOGETHER = 4
+SHARE_OF_PIECES = 0.75
+"""So many pieces of a class vary by no more than its usual variance."""
 
-ALONE, NEARLY_ALL, FEWEST = 6, 0.9, 5
+MIN_RATIO_OF_VARIANCES = 4
+"""Both sides vary together where their differences, step by step, vary by so much
+less than they would otherwise."""
+
+MIN_RATIO_TO_OTHERS, SHARE_OF_ROWS, MIN_ROWS = 6, 0.9, 5
 """With one step on each side, a row has to lie so many times as far from the median row
-as nearly all rows do, and these within the floor; of fewer rows, none is told."""
+as this share of all rows does, and these within the floor; of fewer rows, none is
+told."""
 
-_NONE: Final = np.zeros(0)
+MAX_DEGREES_OF_FREEDOM = 200
+"""From here on, Student's distribution is taken as that of so many."""
 
-# degrees of freedom: from here on, Student's distribution is taken as that of so many
-LARGE = 200
+_BISECTIONS = 50  # each halves the interval in which a point of the distribution lies
+
+_NO_BOUNDS: Final = np.zeros(0)
+_NO_VARIANCE: Final = np.zeros(1)
 
 
 class Noise(msgspec.Struct, frozen=True, eq=False):
     """What the rows of a diff vary by where nothing changed."""
 
-    # of each class of pieces by length, the longest excepted; shape [classes - 1]
-    longest: Floats
-    # of the logarithm of their times from step to step; shape [classes]
-    variance: Floats
-    rows: int  # that are judged: the level is that of all together
-    # the n-th steps of both sides vary together: `variance` is of differences
+    rows: int
+    """That are judged: the level is that of all together."""
+    longest: Floats = _NO_BOUNDS
+    """The logarithm of the time of the longest piece of each class of pieces by length,
+    but the last class; shape [classes - 1]."""
+    variance: Floats = _NO_VARIANCE
+    """Of the logarithm of their times from step to step; shape [classes]."""
     paired: bool = False
-    # what a logarithm has to change by, with one step on each side
-    alone: float = math.inf
+    """The n-th steps of both sides vary together: `variance` is of differences."""
+    min_change: float = math.inf
+    """What a logarithm has to change by, with one step on each side."""
 
 
 def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
@@ -67,118 +93,162 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     """
     rows = a.shape[1]
     if not rows:
-        return Noise(_NONE, np.zeros(1), 1)
-    x, y = _logs(a), _logs(b)
-    squares, free, _ = _within(x, y, paired=False)
-    if not free:
-        apart = np.abs(y - x - np.median(y - x))[0]
-        usual = _share(apart, NEARLY_ALL)
-        steady = rows >= FEWEST and 100 * usual <= FLOOR_PERCENT
-        return Noise(
-            _NONE, np.zeros(1), rows, alone=ALONE * usual if steady else math.inf
-        )
+        return Noise(rows=1)
+    log_a, log_b = _logs(a), _logs(b)
+    separate = _variation(log_a, log_b, paired=False)
+    if not separate.freedom:
+        return Noise(rows=rows, min_change=_min_change_of_one_step(log_a, log_b))
+    paired = False
+    variance = separate.squares / separate.freedom
     if same_steps and len(a) == len(b):
-        of_differences, freedom, _ = _within(x, y, paired=True)
-        if TOGETHER * of_differences.sum() / freedom < 2 * squares.sum() / free:
-            return Noise(*_by_length(x, of_differences / freedom), rows, paired=True)
-    return Noise(*_by_length(x, squares / free), rows)
+        together = _variation(log_a, log_b, paired=True)
+        variance_of_differences = together.squares / together.freedom
+        # independent sides would have differences of twice the variance
+        expected = 2 * variance.sum()
+        if MIN_RATIO_OF_VARIANCES * variance_of_differences.sum() < expected:
+            paired = True
+            variance = variance_of_differences
+    return _by_length(log_a, variance, paired)
 
 
-def _by_length(x: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """The classes of pieces, and what most pieces of each vary by."""
-    length = np.median(x, axis=0)
-    classes = max(1, min(MOST_CLASSES, len(length) // LEAST_PIECES))
+def _min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
+    """Infinite where the rows vary so much that none can be told."""
+    changes = (log_b - log_a)[0]
+    distances = np.abs(changes - np.median(changes))
+    usual = _quantile(distances, SHARE_OF_ROWS)
+    if len(distances) < MIN_ROWS or 100 * usual > FLOOR_PERCENT:
+        return math.inf
+    return MIN_RATIO_TO_OTHERS * usual
+
+
+def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
+    """The classes of pieces, and what most pieces of each vary by. `variance` is of
+    each piece."""
+    length = np.median(log_a, axis=0)
+    classes = len(length) // MIN_PIECES_OF_CLASS
+    classes = max(1, min(MAX_CLASSES, classes))
     parts = np.array_split(np.argsort(length, kind="stable"), classes)
-    longest = np.array([length[part[-1]] for part in parts[:-1]])
-    return longest, np.array([_share(variance[part], MOST_PIECES) for part in parts])
+    return Noise(
+        rows=len(length),
+        longest=np.array([length[part[-1]] for part in parts[:-1]]),
+        variance=np.array(
+            [_quantile(variance[part], SHARE_OF_PIECES) for part in parts]
+        ),
+        paired=paired,
+    )
 
 
 def beyond_noise(
     a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None = None
 ) -> Flags:
     """Per column of two sample arrays, [steps, items] in ns: whether the change is more
-    than noise: the two are far apart, and the interval of B / A excludes 1.
-
-    That is Student's, of logarithms, at a level of 5 % for all rows together
-    (Bonferroni). Its variance is that of the row's steps, averaged with the usual one
-    (G. K. Smyth, Linear models and empirical Bayes methods, 2004), and that of rounding
-    to the tick of the clock.
-    """
+    than noise. `noise`: what others vary by, if it is known; else what these do."""
     paired = noise is not None and noise.paired
-    found = far_apart(a, b, resolution_ns, paired=paired)
-    if found.any():
-        noise = noise_of(a, b) if noise is None else noise
-        columns = np.flatnonzero(found)
-        found[columns] = _excludes_one(
-            a[:, columns], b[:, columns], resolution_ns, noise
-        )
-    return found
-
-
-def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:
-    x, y = _logs(a), _logs(b)
-    change = (
-        np.median(y - x, axis=0)
-        if noise.paired
-        else np.median(y, axis=0) - np.median(x, 0)
+    is_changed = far_apart(a, b, resolution_ns, paired=paired)
+    if not is_changed.any():
+        return is_changed
+    if noise is None:
+        noise = noise_of(a, b)
+    columns = np.flatnonzero(is_changed)
+    is_changed[columns] = _excludes_one(
+        a[:, columns], b[:, columns], resolution_ns, noise
     )
-    squares, free, per_step = _within(x, y, paired=noise.paired)
-    if not free:
-        return np.abs(change) > noise.alone
-    usual = noise.variance[np.searchsorted(noise.longest, np.median(x, axis=0))]
-    rounded = sum(tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b))
-    variance = (PRIOR * usual + squares) / (PRIOR + free) + rounded / (
-        1 if noise.paired else 2
-    )
-    margin = _student(PRIOR + free, LEVEL / noise.rows) * np.sqrt(variance * per_step)
-    found = np.abs(change) > margin
-    for n in np.flatnonzero(found) if max(len(x), len(y)) >= ENOUGH else ():
-        samples = [y[:, n] - x[:, n]] if noise.paired else [x[:, n], y[:, n]]
-        found[n] = abs(change[n]) > margin[n] * max(map(wider, samples))
-    return found
+    return is_changed
 
 
-def _within(x: Floats, y: Floats, *, paired: bool) -> tuple[Floats, int, float]:
-    """Per column: the sum of squares around the mean of each side, or of the
-    differences; their degrees of freedom; the variance of the change for a variance of
-    1."""
-    sides = [y - x] if paired else [x, y]
-    squares = sum(((side - side.mean(axis=0)) ** 2).sum(axis=0) for side in sides)
-    free = sum(len(side) - 1 for side in sides)
-    return np.asarray(squares), free, sum(1 / len(side) for side in sides)
+def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
+    """Whether the interval of B / A of each column does."""
+    log_a, log_b = _logs(a), _logs(b)
+    if noise.paired:
+        samples = [log_b - log_a]
+        change = np.median(samples[0], axis=0)
+    else:
+        samples = [log_a, log_b]
+        change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
+    variation = _variation(log_a, log_b, paired=noise.paired)
+    if not variation.freedom:
+        return np.abs(change) > noise.min_change
+    class_of_column = np.searchsorted(noise.longest, np.median(log_a, axis=0))
+    usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
+    freedom = PRIOR_STEPS + variation.freedom
+    variance = (usual_squares + variation.squares) / freedom
+    # the rounding of both sides is in each difference, and in the mean of two times
+    variance += _rounding(a, b, tick_ns) / (1 if noise.paired else 2)
+    standard_error = np.sqrt(variance * variation.of_change)
+    margin = student_point(freedom, LEVEL / noise.rows) * standard_error
+    excludes = np.abs(change) > margin
+    if max(len(log_a), len(log_b)) >= STEPS_FOR_CORRELATION:
+        for column in np.flatnonzero(excludes):
+            widening = max(widening_of(sample[:, column]) for sample in samples)
+            excludes[column] = abs(change[column]) > margin[column] * widening
+    return excludes
+
+
+def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
+    """The variance of the logarithms by rounding to the tick, of both sides
+    together."""
+    of_a = tick_ns**2 / 12 / np.maximum(median(a), 1) ** 2
+    of_b = tick_ns**2 / 12 / np.maximum(median(b), 1) ** 2
+    return np.asarray(of_a + of_b)
+
+
+class _Variation(msgspec.Struct, frozen=True, eq=False):
+    """How much samples of shape [steps, columns] vary within the sides, or how much
+    their differences do."""
+
+    squares: Floats  # the sum of squares around the means; shape [columns]
+    freedom: int  # degrees of freedom
+    of_change: float  # the variance of the change for a variance of 1
+
+
+def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
+    samples = [log_b - log_a] if paired else [log_a, log_b]
+    squares = np.zeros(log_a.shape[1])
+    freedom = 0
+    of_change = 0.0
+    for sample in samples:
+        squares = squares + ((sample - sample.mean(axis=0)) ** 2).sum(axis=0)
+        freedom += len(sample) - 1
+        of_change += 1 / len(sample)
+    return _Variation(squares=squares, freedom=freedom, of_change=of_change)
 
 
 def _logs(samples: Int64s) -> Floats:
     return np.log(np.maximum(samples, 1))
 
 
-def _share(values: Floats, share: float) -> float:
+def _quantile(values: Floats, share: float) -> float:
     """What this share of them do not exceed."""
     return float(np.quantile(values, share, method="lower"))
 
 
 @cache
-def _student(free: int, level: float) -> float:
+def student_point(freedom: int, level: float) -> float:
     """The two-sided point of Student's distribution, for whole degrees of freedom."""
     low, high = 0.0, 1.0
-    while _outside(high, free) > level:
+    while _probability_outside(high, freedom) > level:
         high *= 2
-    for _ in range(50):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _outside(middle, free) > level else (low, middle)
+        if _probability_outside(middle, freedom) > level:
+            low = middle
+        else:
+            high = middle
     return high
 
 
-def _outside(t: float, free: int) -> float:
+def _probability_outside(t: float, freedom: int) -> float:
     """The probability of more than t in either direction (Abramowitz and Stegun,
     Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
-    free = min(free, LARGE)
-    angle = math.atan(t / math.sqrt(free))
-    odd = free % 2
-    term = math.cos(angle) if odd else 1.0
+    freedom = min(freedom, MAX_DEGREES_OF_FREEDOM)
+    angle = math.atan(t / math.sqrt(freedom))
+    is_odd = freedom % 2 == 1
+    term = math.cos(angle) if is_odd else 1.0
     total = 0.0
-    for n in range(2 + odd, free + 1, 2):
+    for n in range(3 if is_odd else 2, freedom + 1, 2):
         total += term
         term *= math.cos(angle) ** 2 * (n - 1) / n
     inside = math.sin(angle) * total
-    return 1 - (2 / math.pi * (angle + inside) if odd else inside)
+    if is_odd:
+        inside = 2 / math.pi * (angle + inside)
+    return 1 - inside

@@ -4,10 +4,11 @@ is."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.common_work import CommonWork, common_work
@@ -20,16 +21,27 @@ from fusetui.analysis.diff.work import by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.columns import Trace
 
-MAX_CALLS = 2000  # of one op on one side, whose inputs are compared; each is parsed
-# of so many of the longest pairs shapes and dtypes are compared: each is parsed
-LOOKED_AT = 6
-NAMED = 3  # so many renamed ops are named
-# with less of a side's time in common, that is told
+MAX_COMPARED_CALLS = 2000
+"""The inputs of no more calls of one op are compared on a side: each is parsed."""
+
+MAX_COMPARED_PAIRS = 6
+"""Shapes and dtypes of so many of the longest pairs are compared: each is parsed."""
+
+MAX_COMPARED_TENSORS = 2  # of one call
+
+MAX_NAMED_OPS = 3  # of those that were renamed
+
+MIN_NOTED_SHARE = 0.02
+"""What is not explained, and interruptions, are noted when they are more than this
+share of a step."""
+
 MIN_COMMON_SHARE = 0.5
-# an unexplained part gets a note when it is more than this share of a step
-VARIES = 0.02
+"""With less of the time of a side's work in common, that is noted."""
+
+TORCH_VERSION_KEYS = ("torch_version", "pytorch_version")
 
 
 def notes(
@@ -46,13 +58,18 @@ def notes(
     """Sentences for a person, the most important first; `devices` are those of
     `other_devices`, `renamed` is what `renamed_at_places` returns, `renamed_dispatch`
     what `renamed_labels` does."""
-    origins = [note_of(items.trace) for items in (a, b)]  # of what is not a recording
-    found = [
+    every_note = [
         _ranks(a.trace, b.trace),
-        *(origins[:1] if origins[0] == origins[1] else map(_of_side, (a, b), origins)),
+        *_origins(a, b),
         f"devices differ: {printable(devices)}" if devices else "",
-        _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
-        _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
+        _changed(
+            "PyTorch versions differ", _torch_version(a.trace), _torch_version(b.trace)
+        ),
+        _changed(
+            "runtime versions differ",
+            _runtime_version(a.trace),
+            _runtime_version(b.trace),
+        ),
         _little_in_common(common_work(a, b, groups)),
         _renamed(renamed),
         _renamed_dispatch(renamed_dispatch, renamed),
@@ -60,18 +77,103 @@ def notes(
         *_streams(b, evidence.streams_b),
         *_graphs(a, b, groups),
         *_inputs(a, b, groups),
-        *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
+        _of_side(a, a.trace.report.missing or ""),
+        _of_side(b, b.trace.report.missing or ""),
         _few_steps(a, b),
-        *map(_few_usual, (a, b)),
-        _rest(step, sums),
+        _few_usual_steps(a),
+        _few_usual_steps(b),
+        _not_explained(step, sums),
         *_drifts(a, b, step),
         _interrupted(a, step.interrupted_a),
         _interrupted(b, step.interrupted_b),
         *a.work.windows.notes,
         *b.work.windows.notes,
-        *map(_alike, (a, b)),
+        _steps_alike(a),
+        _steps_alike(b),
     ]
-    return [note for note in found if note]
+    return [note for note in every_note if note]
+
+
+def _of_side(items: WorkItems, note: str) -> str:
+    """The note with the name of the side; "" for none."""
+    return f"{items.work.label}: {note}" if note else ""
+
+
+def _changed(what: str, before: str, after: str) -> str:
+    """Nothing when they agree, or when a side does not say."""
+    if not before or not after or before == after:
+        return ""
+    return f"{what}: {printable(before)} -> {printable(after)}"
+
+
+def _origins(a: WorkItems, b: WorkItems) -> list[str]:
+    """Of what is not a recording, where it is from; once if both sides say the same."""
+    origin_a, origin_b = note_of(a.trace), note_of(b.trace)
+    if origin_a == origin_b:
+        return [origin_a]
+    return [_of_side(a, origin_a), _of_side(b, origin_b)]
+
+
+def _ranks(a: Trace, b: Trace) -> str:
+    """Two ranks of one job wait for each other."""
+    job_a, job_b = (
+        _value_at(a.keys, "distributedInfo"),
+        _value_at(b.keys, "distributedInfo"),
+    )
+    if not isinstance(job_a, dict) or not isinstance(job_b, dict):
+        return ""
+    rank_a, rank_b = job_a.get("rank"), job_b.get("rank")
+    if rank_a is None or rank_b is None or rank_a == rank_b:
+        return ""
+    ranks_of_job = job_a.get("world_size")
+    if not ranks_of_job or ranks_of_job != job_b.get("world_size"):
+        return ""
+    ranks = f"{printable(str(rank_a))} and {printable(str(rank_b))}"
+    return (
+        f"these look like ranks {ranks} of one job: the time of a collective includes"
+        " waiting for the other ranks, and fusetui ranks tells who waits for whom"
+    )
+
+
+def _value_at(value: Any, *path: str) -> Any:
+    """A value inside of dicts; None where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _torch_version(trace: Trace) -> str:
+    """ "" where the file does not say."""
+    for key in TORCH_VERSION_KEYS:
+        version = trace.keys.get(key)
+        if isinstance(version, str):
+            return version
+    packages = _value_at(trace.keys, "metadata", "system", "pip_packages")
+    if not isinstance(packages, list):
+        return ""
+    for package in packages:
+        if isinstance(package, str) and package.startswith("torch=="):
+            return package.removeprefix("torch==")
+    return ""
+
+
+def _runtime_version(trace: Trace) -> str:
+    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a
+    string. "" where the file does not say."""
+    cuda = _whole_number(trace.keys.get("cuda_runtime_version"))
+    if cuda:
+        return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
+    hip = _whole_number(trace.keys.get("hip_runtime_version"))
+    if hip:
+        major, minor, patch = hip // 10_000_000, hip // 100_000 % 100, hip % 100_000
+        return f"HIP {major}.{minor}.{patch}"
+    return ""
+
+
+def _whole_number(value: object) -> int:
+    """Of a number or a text; 0 for anything else."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _little_in_common(common: CommonWork | None) -> str:
@@ -86,26 +188,31 @@ def _little_in_common(common: CommonWork | None) -> str:
     return f"{named}: the rest is paired by its sort or its place, or not at all"
 
 
+class _Renaming(msgspec.Struct, frozen=True):
+    before: str
+    after: str
+
+
 def _renamed(renamed: Sequence[RenamedOp]) -> str:
     if not renamed:
         return ""
-    kernels = plural(sum(one.kernels for one in renamed), "kernel")
+    kernels = plural(sum(op.kernels for op in renamed), "kernel")
     ops = f"{count(len(renamed))} ops were renamed, which launch"
     if len(renamed) == 1:
         ops = "an op was renamed, which launches"
-    named = _first_of([(one.before, one.after) for one in renamed])
+    named = _first_of([_Renaming(op.before, op.after) for op in renamed])
     return f"{ops} the same {kernels}: {named}"
 
 
 def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -> str:
     """`labels`: by the name in B, the name in A; those of `of_work` are told
     already."""
-    told = {(one.before, one.after) for one in of_work}
-    renamed = [
-        (before, after)
-        for after, before in labels.items()
-        if (before, after) not in told
-    ]
+    told_already = {_Renaming(op.before, op.after) for op in of_work}
+    renamed = []
+    for after, before in labels.items():
+        renaming = _Renaming(before, after)
+        if renaming not in told_already:
+            renamed.append(renaming)
     if not renamed:
         return ""
     ops = "an op that computes nothing was renamed, which runs at the same places"
@@ -115,237 +222,195 @@ def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -
     return f"{ops}: {_first_of(renamed)}"
 
 
-def _first_of(renamed: Sequence[tuple[str, str]]) -> str:
+def _first_of(renamed: Sequence[_Renaming]) -> str:
     """`old -> new, old -> new and 7 more`."""
-    named = ", ".join(
-        f"{printable(before)} -> {printable(after)}"
-        for before, after in renamed[:NAMED]
-    )
-    rest = f" and {count(len(renamed) - NAMED)} more" if len(renamed) > NAMED else ""
-    return named + rest
+    texts = [
+        f"{printable(renaming.before)} -> {printable(renaming.after)}"
+        for renaming in renamed[:MAX_NAMED_OPS]
+    ]
+    named = ", ".join(texts)
+    more = len(renamed) - len(texts)
+    return f"{named} and {count(more)} more" if more else named
 
 
 def _streams(items: WorkItems, groups: Sequence[Sequence[int]]) -> list[str]:
     """A note for each group of lanes that are compared as one."""
     what = "streams" if items.work.gpu else "threads"
-    said = "which of them runs a piece of work is no change"
-    found = []
+    stream_notes = []
     for lanes in groups:
-        names = [printable(str(items.trace.first_track(lane).tid)) for lane in lanes]
+        tracks = [items.trace.first_track(lane) for lane in lanes]
+        names = [printable(str(track.tid)) for track in tracks]
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        found.append(_of_side(items, f"{what} {listed} are compared as one: {said}"))
-    return found
+        meaning = "which of them runs a piece of work is no change"
+        note = f"{what} {listed} are compared as one: {meaning}"
+        stream_notes.append(_of_side(items, note))
+    return stream_notes
 
 
-def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
+class _Launches(msgspec.Struct, frozen=True, eq=False):
+    """How pieces of work that are matched one to one are launched on a side."""
+
+    side: str
+    call: Rows  # -1 for none in the file
+    is_by_graph: Flags
+
+
+def _launches(side: str, items: WorkItems, members: Rows) -> _Launches:
+    rows = items.row[members]
+    return _Launches(
+        side=side,
+        call=items.trace.launch[rows].astype(np.intp),
+        is_by_graph=by_graph(items.work, rows),
+    )
+
+
+def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Iterator[str]:
     """The kernels that one side launches by calls of their own and the other one by
     graphs."""
-    pairs = pairs_of(groups)
-    calls = [
-        items.trace.launch[items.row[of]]
-        for items, of in zip((a, b), pairs, strict=True)
-    ]
-    graphs = [
-        by_graph(items.work, items.row[of])
-        for items, of in zip((a, b), pairs, strict=True)
-    ]
-    found = []
-    for one, other in ((0, 1), (1, 0)):
-        moved = ~graphs[one] & graphs[other] & (calls[one] >= 0)
-        if moved.any():
-            before = plural(len(np.unique(calls[one][moved])), "call")
-            after = plural(len(np.unique(calls[other][moved])), "CUDA graph")
-            what = f"{plural(int(moved.sum()), 'kernel')} that {'AB'[one]} launches by {before}"
-            found.append(f"{what} a step, {'AB'[other]} launches by {after}")
-    return found
+    items_a, items_b = pairs_of(groups)
+    of_a, of_b = _launches("A", a, items_a), _launches("B", b, items_b)
+    for by_calls, by_graphs in ((of_a, of_b), (of_b, of_a)):
+        is_moved = ~by_calls.is_by_graph & by_graphs.is_by_graph & (by_calls.call >= 0)
+        if not is_moved.any():
+            continue
+        kernels = plural(int(is_moved.sum()), "kernel")
+        calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
+        graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
+        launched = f"{kernels} that {by_calls.side} launches by {calls} a step"
+        yield f"{launched}, {by_graphs.side} launches by {graphs}"
 
 
-def _alike(items: WorkItems) -> str:
-    said = "steps differ in their work; times of rows are from the"
-    alike, steps = len(items.alike), len(items.work.windows)
-    return _of_side(
-        items, f"{said} {alike} of {steps} steps that are alike" * (alike != steps)
-    )
+class _Inputs(msgspec.Struct, frozen=True):
+    """Of the first inputs of a call that are tensors; "" when not recorded."""
 
-
-def _of_side(items: WorkItems, note: str) -> str:
-    return f"{items.work.label}: {note}" if note else ""
-
-
-def _changed(what: str, before: str, after: str) -> str:
-    """Nothing when they agree, or when a side does not say."""
-    told = before and after and before != after
-    return f"{what}: {printable(before)} -> {printable(after)}" if told else ""
-
-
-def _torch(trace: Trace) -> str:
-    for key in ("torch_version", "pytorch_version"):
-        if isinstance(trace.keys.get(key), str):
-            return str(trace.keys[key])
-    packages = _inner(trace.keys, "metadata", "system", "pip_packages")
-    named = (
-        (p for p in packages if isinstance(p, str))
-        if isinstance(packages, list)
-        else ()
-    )
-    return next(
-        (p.removeprefix("torch==") for p in named if p.startswith("torch==")), ""
-    )
-
-
-def _inner(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _runtime(trace: Trace) -> str:
-    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a
-    string."""
-    texts = (str(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
-    cuda, hip = (
-        int(text) if text.isascii() and text.isdigit() else 0 for text in texts
-    )
-    of_hip = (
-        f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}" if hip else ""
-    )
-    return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if cuda else of_hip
+    shapes: str
+    dtypes: str
 
 
 def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
     """Shapes and dtypes of the longest pairs under one op: the first difference of
     each, unless the same inputs only occur in another order."""
-    found: dict[str, str] = {}
-    pairs = pairs_of(groups)
-    longest = pairs[
-        :, np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")
-    ].T.tolist()
-    of_one_op = (
-        (i, j) for i, j in longest if a.op_names[i] and a.stems[i] == b.stems[j]
+    items_a, items_b = pairs_of(groups)
+    longest_first = np.argsort(-(a.ns[items_a] + b.ns[items_b]), kind="stable")
+    pairs = zip(
+        items_a[longest_first].tolist(), items_b[longest_first].tolist(), strict=True
     )
-    for i, j in islice(of_one_op, LOOKED_AT):
-        before_and_after = _input_of(a, i), _input_of(b, j)
-        if _only_reordered(a, b, i, *before_and_after):
+    of_one_op = (
+        (item_a, item_b)
+        for item_a, item_b in pairs
+        if a.op_names[item_a] and a.stems[item_a] == b.stems[item_b]
+    )
+    differences: dict[str, str] = {}
+    for item_a, item_b in islice(of_one_op, MAX_COMPARED_PAIRS):
+        before = _inputs_of_call(a, int(a.op[item_a]))
+        after = _inputs_of_call(b, int(b.op[item_b]))
+        if _are_only_reordered(a, b, item_a, before, after):
             continue
-        for what, before, after in zip(
-            ("shapes", "dtypes"), *before_and_after, strict=True
-        ):
-            if text := _changed(f"{what} differ in {a.op_names[i]}", before, after):
-                found.setdefault(what, text)
-    return list(found.values())
+        op = a.op_names[item_a]
+        shapes = _changed(f"shapes differ in {op}", before.shapes, after.shapes)
+        dtypes = _changed(f"dtypes differ in {op}", before.dtypes, after.dtypes)
+        if shapes:
+            differences.setdefault("shapes", shapes)
+        if dtypes:
+            differences.setdefault("dtypes", dtypes)
+    return list(differences.values())
 
 
-def _only_reordered(
-    a: WorkItems,
-    b: WorkItems,
-    item: int,
-    before: tuple[str, str],
-    after: tuple[str, str],
+def _are_only_reordered(
+    a: WorkItems, b: WorkItems, item_of_a: int, before: _Inputs, after: _Inputs
 ) -> bool:
     """Whether A and B call the op of an item of A as often with the inputs `before`,
     and as often with the inputs `after`: then two different calls were compared. False
     where it is called too often to look at each call."""
-    inputs = []
-    for items in (a, b):
-        calls = np.unique(items.op[[stem == a.stems[item] for stem in items.stems]])
-        if len(calls) > MAX_CALLS:
-            return False
-        inputs.append(
-            Counter(_inputs_of_call(items, int(row)) for row in calls if row >= 0)
-        )
-    in_a, in_b = inputs
-    return in_a[before] == in_b[before] and in_a[after] == in_b[after]
+    op = a.stems[item_of_a]
+    calls_a, calls_b = _calls_of_op(a, op), _calls_of_op(b, op)
+    if max(len(calls_a), len(calls_b)) > MAX_COMPARED_CALLS:
+        return False
+    inputs_a = Counter(_inputs_of_call(a, call) for call in calls_a if call >= 0)
+    inputs_b = Counter(_inputs_of_call(b, call) for call in calls_b if call >= 0)
+    is_as_often_before = inputs_a[before] == inputs_b[before]
+    return is_as_often_before and inputs_a[after] == inputs_b[after]
 
 
-def _input_of(items: WorkItems, item: int) -> tuple[str, str]:
-    return _inputs_of_call(items, int(items.op[item]))
+def _calls_of_op(items: WorkItems, op: str) -> list[int]:
+    """The rows of the calls of an op in the step, by its name without its
+    namespace."""
+    is_of_op = [stem == op for stem in items.stems]
+    return [*np.unique(items.op[is_of_op]).tolist()]
 
 
-def _inputs_of_call(items: WorkItems, row: int) -> tuple[str, str]:
-    """Shapes and dtypes of the first two inputs of an op that are tensors; "" when not
-    recorded."""
+def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
     args = items.trace.args_of(row)
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type")
     if not isinstance(dims, list):
-        return "", ""
-    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape][
-        :2
-    ]
+        return _Inputs(shapes="", dtypes="")
+    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape]
+    tensors = tensors[:MAX_COMPARED_TENSORS]
     shapes = " x ".join(str(dims[n]) for n in tensors)
-    if not isinstance(types, list) or len(types) != len(dims):
-        return shapes, ""
-    return shapes, " x ".join(
-        str(types[n]).removeprefix("c10::").lower() for n in tensors
-    )
+    dtypes = ""
+    if isinstance(types, list) and len(types) == len(dims):
+        names = [str(types[n]).removeprefix("c10::").lower() for n in tensors]
+        dtypes = " x ".join(names)
+    return _Inputs(shapes=shapes, dtypes=dtypes)
 
 
 def _few_steps(a: WorkItems, b: WorkItems) -> str:
-    of_a, of_b = len(a.work.windows), len(b.work.windows)
-    few = f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
-    return f"{few} profile at least {FEW_STEPS}" if min(of_a, of_b) < FEW_STEPS else ""
-
-
-def _few_usual(items: WorkItems) -> str:
-    """Where figures are of few of many steps: the others do other work."""
-    every = len(items.work.windows)
-    if every < FEW_STEPS or not 0 < len(items.usual) < MIN_USUAL_STEPS:
+    steps_a, steps_b = len(a.work.windows), len(b.work.windows)
+    if min(steps_a, steps_b) >= FEW_STEPS:
         return ""
-    said = (
-        f"its figures are of {len(items.usual)} of {every} steps: few do the usual work"
-    )
-    return _of_side(items, said)
+    steps = f"few steps ({plural(steps_a, 'step')} of A, {steps_b} of B)"
+    return f"{steps}: the changes may be noise; profile at least {FEW_STEPS}"
+
+
+def _few_usual_steps(items: WorkItems) -> str:
+    """Where figures are of few of many steps: the others do other work."""
+    steps, usual = len(items.work.windows), len(items.usual)
+    if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
+        return ""
+    note = f"its figures are of {usual} of {steps} steps: few do the usual work"
+    return _of_side(items, note)
+
+
+def _steps_alike(items: WorkItems) -> str:
+    alike, steps = len(items.alike), len(items.work.windows)
+    if alike == steps:
+        return ""
+    rows = f"times of rows are from the {alike} of {steps} steps that are alike"
+    return _of_side(items, f"steps differ in their work; {rows}")
+
+
+def _not_explained(step: StepChange, sums: Accounting) -> str:
+    part_ns = abs(sums.not_explained_ns)
+    if part_ns <= MIN_NOTED_SHARE * max(step.a_ns or 0, step.b_ns or 0):
+        return ""
+    why = "the steps vary so much that those with the usual work do not take the median time"
+    return f"{duration(part_ns)} not explained: {why}"
 
 
 def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     """A run that becomes slower or faster shows how much another run may differ."""
-    drifts = [(items, n) for items, n in ((a, step.drift_a), (b, step.drift_b)) if n]
     if step.turns:
-        most = max((n for _, n in drifts), key=abs, default=0)
-        both = f"; both became {_became(most)} meanwhile" if len(drifts) == 2 else ""
-        return [
-            f"the steps took turns, so each is compared with the one next to it{both}"
-        ]
+        note = "the steps took turns, so each is compared with the one next to it"
+        if step.drift_a and step.drift_b:
+            larger = max(step.drift_a, step.drift_b, key=abs)
+            note += f"; both became {_became(larger)} meanwhile"
+        return [note]
     widened = "from its first step to its last: the interval is widened by as much"
-    return [f"{items.work.label} became {_became(n)} {widened}" for items, n in drifts]
+    return [
+        f"{items.work.label} became {_became(drift)} {widened}"
+        for items, drift in ((a, step.drift_a), (b, step.drift_b))
+        if drift
+    ]
 
 
 def _became(drift: float) -> str:
-    return f"{percent(abs(drift), 1, fine=True)} {'slower' if drift > 0 else 'faster'}"
+    direction = "slower" if drift > 0 else "faster"
+    return f"{percent(abs(drift), 1, fine=True)} {direction}"
 
 
 def _interrupted(items: WorkItems, share: float) -> str:
-    said = f"something interrupted its steps for {percent(share, 1)} of the time"
-    return (
-        _of_side(items, f"{said}, which the interval leaves out")
-        if share > VARIES
-        else ""
-    )
-
-
-def _ranks(a: Trace, b: Trace) -> str:
-    """Two ranks of one job wait for each other."""
-    of_a, of_b = (_inner(t.keys, "distributedInfo") for t in (a, b))
-    if not (isinstance(of_a, dict) and isinstance(of_b, dict)):
+    if share <= MIN_NOTED_SHARE:
         return ""
-    ranks = of_a.get("rank"), of_b.get("rank")
-    size = of_a.get("world_size")
-    if (
-        ranks[0] == ranks[1]
-        or None in ranks
-        or size != of_b.get("world_size")
-        or not size
-    ):
-        return ""
-    return (
-        f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"
-        " job: the time of a collective includes waiting for the other ranks, and fusetui ranks"
-        " tells who waits for whom"
-    )
-
-
-def _rest(step: StepChange, sums: Accounting) -> str:
-    part = abs(sums.not_explained_ns)
-    why = "the steps vary so much that those with the usual work do not take the median time"
-    large = part > VARIES * max(step.a_ns or 0, step.b_ns or 0)
-    return f"{duration(part)} not explained: {why}" if large else ""
+    interrupted = f"something interrupted its steps for {percent(share, 1)} of the time"
+    return _of_side(items, f"{interrupted}, which the interval leaves out")

@@ -40,23 +40,23 @@ def launch_periods(
     launches (a graph), or whose launches are not in the file, has none."""
     trace, work = items.trace, items.work
     launch = trace.launch[work.row[work.of_window(step)]]
-    found = []
+    periods = []
     for first, last in runs(np.array(members, dtype=np.intp)):
         bounds = _bounds(items, first, last)
         if bounds is None or bounds.last >= len(launch):
             continue
         call, last_call = int(launch[bounds.first]), int(launch[bounds.last])
-        if min(call, last_call) < 0:
+        if call < 0 or last_call < 0:
             continue
-        later = int(bounds.is_after_first)
+        ns_after_start = 1 if bounds.is_after_first else 0
         period = LaunchPeriod(
             call=call,
-            begin_ns=int(trace.start[call]) + later,
-            end_ns=int(trace.start[last_call]) + later,
+            begin_ns=int(trace.start[call]) + ns_after_start,
+            end_ns=int(trace.start[last_call]) + ns_after_start,
         )
         if period.begin_ns < period.end_ns:
-            found.append(period)
-    return found
+            periods.append(period)
+    return periods
 
 
 def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
@@ -68,9 +68,9 @@ def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
     repeats = has_next and items.by_op[last + 1] == items.by_op[first]
     if has_previous and not repeats:
         return _Bounds(first=first - 1, last=last, is_after_first=True)
-    return (
-        _Bounds(first=first, last=last + 1, is_after_first=False) if has_next else None
-    )
+    if has_next:
+        return _Bounds(first=first, last=last + 1, is_after_first=False)
+    return None
 
 
 def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:

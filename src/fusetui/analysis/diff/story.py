@@ -4,46 +4,64 @@ by place."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
 from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
-TERMS = 5  # how many terms the sentence names
-# a term after the first is named when it is this share of the change, or of the step
-WORTH = 0.02
-# what takes less and what takes longer are two where each is this share of the other
-HIDDEN = 0.1
-MOSTLY = 0.6  # one op that makes up this share of a term is named with it
+MAX_TERMS = 5  # that the sentence names
+
+MIN_SHARE_OF_CHANGE = 0.02
+"""A term is named when it is more than this share of the change, and this share
+squared of the step."""
+
+MIN_SHARE_OF_OPPOSITE = 0.1
+"""What takes less and what takes longer are two terms where the smaller one is more
+than this share of the other."""
+
+MIN_SHARE_OF_TERM = 0.6
+"""One op that makes up this share of a term is named with it."""
+
+CPU_WORK = "dispatch on the CPU"
 
 _TIMES = late(r" x\d+\Z")
 _NUMBER = late(r"\d+")
-_PLURAL = {
-    **{
-        of: f"{of}s"
-        for of in ("GEMM", "fill", "convolution", "norm", "reduction", "embedding")
-    },
-    **{of: f"{of} kernels" for of in ("pointwise", "other")},
+
+_PLURAL: Final = {
+    "GEMM": "GEMMs",
+    "fill": "fills",
+    "convolution": "convolutions",
+    "norm": "norms",
+    "reduction": "reductions",
+    "embedding": "embeddings",
+    "pointwise": "pointwise kernels",
+    "other": "other kernels",
     "copy": "copies",
 }
-CPU_WORK = "dispatch on the CPU"
 
+_WAITING_FOR_LAUNCHES = "waiting for launches"
 
-def with_summary(diff: Diff) -> Diff:
-    """The diff with its summary in one sentence, and with subtotals of the rows of the
-    sum: by their sort of work, and by phase and module or annotation, whose numbers are
-    starred."""
-    by_work = _parts(diff, lambda row: (_work(row), ""))
-    by_place = _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
-    return replace(diff, story=_story(diff), by_work=by_work, by_place=by_place)
+_CAUSES_IN_WORDS: Final = {
+    LOADER: "waiting for the data loader",
+    COMPILER: "while code is compiled",
+    "unlinked": IDLE["unlinked"].where,
+    "graph": IDLE["graph"].where,
+    "launch_latency": IDLE["launch_latency"].where,
+    "queued": IDLE["queued"].where,
+    "after": IDLE["after"].where,
+    "host_sync": IDLE["host_sync"].while_,
+    "host_alloc": IDLE["host_alloc"].while_,
+}
+"""Causes of idle time that are no waiting for launches."""
 
 
 class _Term(msgspec.Struct, frozen=True):
@@ -55,6 +73,30 @@ class _Term(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         return f"{signed_duration(self.ns)} {printable(self.what)}"
+
+
+def with_summary(diff: Diff) -> Diff:
+    """The diff with its summary in one sentence, and with subtotals of the rows of the
+    sum: by their sort of work, and by phase and module or annotation, whose numbers are
+    starred."""
+    return msgspec.structs.replace(
+        diff,
+        story=_story(diff),
+        by_work=_subtotals(diff, _part_by_work),
+        by_place=_subtotals(diff, _part_by_place),
+    )
+
+
+def changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    """What is said of each cause, and how much more idle time it makes in B (ns); by
+    size. `a`, `b`: the idle time of each side by its causes (ns)."""
+    change_ns: Counter[str] = Counter()
+    for cause, ns in b.items():
+        change_ns[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] += ns
+    for cause, ns in a.items():
+        change_ns[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] -= ns
+    largest_first = sorted(change_ns, key=lambda words: -abs(change_ns[words]))
+    return {words: change_ns[words] for words in largest_first if change_ns[words]}
 
 
 def _story(diff: Diff) -> str:
@@ -86,10 +128,10 @@ def _named_terms(diff: Diff) -> list[_Term]:
     change; last what all others come to, where that is much."""
     change_ns = diff.accounting.step_ns
     step_ns = max(diff.step.a_ns or 0, diff.step.b_ns or 0)
-    min_ns = max(WORTH * abs(change_ns), WORTH * WORTH * step_ns)
+    min_ns = max(MIN_SHARE_OF_CHANGE * abs(change_ns), MIN_SHARE_OF_CHANGE**2 * step_ns)
     terms = [term for term in _terms(diff) if term.ns]
     terms.sort(key=lambda term: -abs(term.ns))
-    named = [term for term in terms[:TERMS] if abs(term.ns) > min_ns]
+    named = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
     reasons = [term for term in terms if term.ns * change_ns > 0]
     if reasons and reasons[0] not in named:
         named.insert(0, reasons[0])
@@ -100,179 +142,222 @@ def _named_terms(diff: Diff) -> list[_Term]:
 
 
 def _moved(diff: Diff) -> str:
-    """`24 kernels moved (mostly aten::cat)`."""
+    """`24 kernels moved (mostly aten::cat)`; "" for none."""
     ops = Counter(_label(row) for row in diff.rows if row.kind is RowKind.MOVED)
     if not ops:
         return ""
+    text = f"{plural(ops.total(), 'kernel')} moved"
     ((op, times),) = ops.most_common(1)
+    if not op or times < MIN_SHARE_OF_TERM * ops.total():
+        return text
     mostly = "mostly " if len(ops) > 1 else ""
-    named = (
-        f" ({mostly}{printable(op)})" if op and times >= MOSTLY * ops.total() else ""
-    )
-    return f"{plural(ops.total(), 'kernel')} moved{named}"
+    return f"{text} ({mostly}{printable(op)})"
+
+
+class _PartOfProgram(msgspec.Struct, frozen=True):
+    """What the rows of a term have in common."""
+
+    work: str
+    phase: str
+    is_compiled: bool  # in B
 
 
 def _terms(diff: Diff) -> list[_Term]:
-    counted = (row for row in diff.rows if row.counts)
-    groups = by_key(counted, lambda row: (_work(row), row.phase, "b" in row.compiled))
-    found = [
-        _Term(ns=_change(part), what=_term(*key, part))
-        for key, rows in groups.items()
-        for part in _by_direction(key[0], rows)
-    ]
+    """All terms of the sum, but what is not explained; in no order."""
+    counted = [row for row in diff.rows if row.counts]
+    terms = []
+    for part, rows in by_key(counted, _part_of_program).items():
+        for of_direction in _by_direction(part.work, rows):
+            terms.append(
+                _Term(ns=_change_ns(of_direction), what=_what(part, of_direction))
+            )
+    terms += _idle_terms(diff)
     sums = diff.accounting
-    overlap = sums.overlap_ns + sum(
-        row.hidden_change_ns for row in diff.rows if row.counts
-    )
-    return [
-        *found,
-        *_idle_terms(diff),
-        _Term(ns=overlap, what=f"by {'more' if overlap < 0 else 'less'} overlap"),
+    # what is hidden behind compute overlaps it too
+    overlap_ns = sums.overlap_ns + sum(row.hidden_change_ns for row in counted)
+    more = "more" if overlap_ns < 0 else "less"
+    crossing_ns = sums.earlier_ns + sums.later_ns
+    terms += [
+        _Term(ns=overlap_ns, what=f"by {more} overlap"),
         _Term(ns=sums.odd_ns, what="by steps with other work"),
-        _Term(
-            ns=sums.earlier_ns + sums.later_ns,
-            what="by work that crosses the borders of the step",
-        ),
+        _Term(ns=crossing_ns, what="by work that crosses the borders of the step"),
     ]
+    return terms
+
+
+def _part_of_program(row: Row) -> _PartOfProgram:
+    return _PartOfProgram(
+        work=_work(row), phase=row.phase, is_compiled="b" in row.compiled
+    )
 
 
 def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     """The rows of ops that take longer and those of ops that take less, where both are
     much, and can be told apart: their sum would hide them."""
-    by_op = by_key(rows, lambda row: _label(row) or (row.a[:1], row.b[:1]))
-    sides: list[Sequence[Row]] = [
-        [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
-        for less in (False, True)
-    ]
-    few, many = sorted(abs(_change(side)) for side in sides)
-    details = {_detail(work, side) for side in sides} if few > HIDDEN * many else set()
-    return sides if len(details) == 2 and all(details) else [rows]
+    longer: list[Row] = []
+    shorter: list[Row] = []
+    for of_op in by_key(rows, _op_of_row).values():
+        direction = shorter if _change_ns(of_op) < 0 else longer
+        direction += of_op
+    less_ns, more_ns = sorted((abs(_change_ns(longer)), abs(_change_ns(shorter))))
+    if less_ns <= MIN_SHARE_OF_OPPOSITE * more_ns:
+        return [rows]
+    detail_of_longer, detail_of_shorter = _detail(work, longer), _detail(work, shorter)
+    if not detail_of_longer or not detail_of_shorter:
+        return [rows]
+    if detail_of_longer == detail_of_shorter:
+        return [rows]
+    return [longer, shorter]
+
+
+def _op_of_row(row: Row) -> object:
+    """Its label, else its first kernels."""
+    return _label(row) or (row.a[:1], row.b[:1])
 
 
 def _idle_terms(diff: Diff) -> list[_Term]:
     """By what the GPU waited for, where both sides have one."""
-    a, b, ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
+    a, b, idle_ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
     if not a.gpu:
-        return [_Term(ns=ns, what="outside all ops")]
+        return [_Term(ns=idle_ns, what="outside all ops")]
     if not b.gpu:
-        return [_Term(ns=ns, what="idle time of the GPU")]
+        return [_Term(ns=idle_ns, what="idle time of the GPU")]
     return [
         _Term(ns=cause_ns, what=f"idle time {cause}")
         for cause, cause_ns in changes(a.idle, b.idle).items()
     ]
 
 
-def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
+def _what(part: _PartOfProgram, rows: Sequence[Row]) -> str:
     """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
-    if work == REPEATED:
+    if part.work == REPEATED:
         return ", ".join(row.op for row in rows)
-    place = f"the compiled {phase or 'regions'}" if compiled else phase
-    detail = _detail(work, rows)
-    where = f"{' in ' if place else ''}{place}{f' ({detail})' if detail else ''}"
-    return f"{_PLURAL.get(work, work)}{where}"
+    text = _PLURAL.get(part.work, part.work)
+    place = part.phase
+    if part.is_compiled:
+        place = f"the compiled {part.phase or 'regions'}"
+    if place:
+        text += f" in {place}"
+    detail = _detail(part.work, rows)
+    if detail:
+        text += f" ({detail})"
+    return text
 
 
 def _detail(work: str, rows: Sequence[Row]) -> str:
-    """What to say about the row, or the op, that makes up most of a term."""
+    """What to say about the row, or the op, that makes up most of a term; "" for
+    nothing."""
     if all(row.kind is RowKind.SAME for row in rows):
         return "may be noise"
-    whole = _change(rows)
+    total_ns = _change_ns(rows)
     # what changed the other way is no reason for the sum
-    of_its_sign = [row for row in rows if row.change_ns * whole > 0] or rows
+    of_its_sign = [row for row in rows if row.change_ns * total_ns > 0] or rows
     largest = max(of_its_sign, key=lambda row: abs(row.change_ns))
-    if (
-        largest.kind in (RowKind.FUSED, RowKind.SPLIT)
-        and _change([largest]) / (whole or 1) >= MOSTLY
-    ):
-        kernels = "one kernel" if largest.b_count == 1 else f"{largest.b_count} kernels"
-        return f"{largest.op} in {kernels}" if largest.op else ""
-    if work == "GEMM" and (said := _math(largest)):
-        return said
-    by_op: Counter[str] = Counter()
+    if largest.kind in (RowKind.FUSED, RowKind.SPLIT):
+        share = _change_ns([largest]) / (total_ns or 1)
+        if share >= MIN_SHARE_OF_TERM:
+            return _fused_or_split(largest)
+    if work == "GEMM":
+        change_of_math = _change_of_math(largest)
+        if change_of_math:
+            return change_of_math
+    ns_of_op: Counter[str] = Counter()
     for row in rows:
-        by_op[_label(row)] += _change([row])
-    op, ns = max(by_op.items(), key=lambda found: abs(found[1]))
-    return (
-        f"mostly {op}"
-        if op and ns * whole > 0 and abs(ns) >= MOSTLY * abs(whole)
-        else ""
-    )
+        ns_of_op[_label(row)] += _change_ns([row])
+    op = max(ns_of_op, key=lambda name: abs(ns_of_op[name]))
+    is_of_its_sign = ns_of_op[op] * total_ns > 0
+    is_most = abs(ns_of_op[op]) >= MIN_SHARE_OF_TERM * abs(total_ns)
+    return f"mostly {op}" if op and is_of_its_sign and is_most else ""
+
+
+def _fused_or_split(row: Row) -> str:
+    """`aten::gelu + aten::mul in one kernel`."""
+    if not row.op:
+        return ""
+    kernels = "one kernel" if row.b_count == 1 else f"{row.b_count} kernels"
+    return f"{row.op} in {kernels}"
 
 
 def _label(row: Row) -> str:
     """The collective, else the op; a row of many ops has none."""
-    known = decode((row.b or row.a or ("",))[0])
-    if known is not None and known.collective:
-        return known.collective
-    if row.together or (known is not None and known.short.startswith("memcpy")):
-        names = Counter(row.b if row.change_ns > 0 or not row.a else row.a)
-        known = decode(names.most_common(1)[0][0])
-        return known.short if known is not None else ""
-    return _TIMES.sub("", row.op.removeprefix(CPU).partition(" + ")[0])
+    first = (row.b or row.a or ("",))[0]
+    decoded = decode(first)
+    if decoded is not None and decoded.collective:
+        return decoded.collective
+    is_copy = decoded is not None and decoded.short.startswith("memcpy")
+    if not row.together and not is_copy:
+        first_op = row.op.removeprefix(CPU).partition(" + ")[0]
+        return _TIMES.sub("", first_op)
+    is_more_in_b = row.change_ns > 0 or not row.a
+    most_frequent = _most_frequent(row.b if is_more_in_b else row.a)
+    return most_frequent.short if most_frequent is not None else ""
 
 
-def _math(row: Row) -> str:
+def _most_frequent(kernels: Sequence[str]) -> KernelName | None:
+    """The most frequent of some kernels; None if its name says nothing."""
+    ((name, _),) = Counter(kernels).most_common(1)
+    return decode(name)
+
+
+def _change_of_math(row: Row) -> str:
     """`without TF32`, or other types, where the kernel names of both sides tell."""
-    if not (row.a and row.b):
+    if not row.a or not row.b:
         return ""
-    one, other = (
-        decode(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b)
-    )
-    if one is None or other is None or one.name == other.name:
+    before, after = _most_frequent(row.a), _most_frequent(row.b)
+    if before is None or after is None or before.name == after.name:
         return ""
-    tf32 = ["tf32" in known.short for known in (one, other)]
-    if tf32[0] != tf32[1]:
-        return "without TF32" if tf32[0] else "in TF32"
-    types = [known.dtype_a or known.dtype for known in (one, other)]
-    return f"{types[0]} -> {types[1]}" if all(types) and types[0] != types[1] else ""
+    is_tf32_before, is_tf32_after = "tf32" in before.short, "tf32" in after.short
+    if is_tf32_before != is_tf32_after:
+        return "without TF32" if is_tf32_before else "in TF32"
+    type_before = before.dtype_a or before.dtype
+    type_after = after.dtype_a or after.dtype
+    if not type_before or not type_after or type_before == type_after:
+        return ""
+    return f"{type_before} -> {type_after}"
 
 
 def _work(row: Row) -> str:
     return CPU_WORK if row.on_cpu else row.work or "other"
 
 
-def _change(rows: Iterable[Row]) -> int:
+def _change_ns(rows: Iterable[Row]) -> int:
     """How much longer they make the step: communication hidden behind compute does
     not."""
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 
-def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal, ...]:
+class _Part(msgspec.Struct, frozen=True):
+    """What rows are summed by; see `Subtotal`."""
+
+    name: str
+    phase: str
+
+
+def _part_by_work(row: Row) -> _Part:
+    return _Part(name=_work(row), phase="")
+
+
+def _part_by_place(row: Row) -> _Part:
+    return _Part(name=_NUMBER.sub("*", row.where), phase=row.phase)
+
+
+def _subtotals(diff: Diff, part_of: Callable[[Row], _Part]) -> tuple[Subtotal, ...]:
     """The largest change first."""
-    found = []
-    for (name, phase), rows in by_key(
-        (row for row in diff.rows if row.counts), key
-    ).items():
+    counted = [row for row in diff.rows if row.counts]
+    subtotals = []
+    for part, rows in by_key(counted, part_of).items():
         compiled = "".join(
             side for side in "ab" if any(side in row.compiled for row in rows)
         )
-        each = zip(*((r.a_ns, r.b_ns, r.a_count, r.b_count) for r in rows), strict=True)
-        a_ns, b_ns, a_count, b_count = map(sum, each)
-        found.append(Subtotal(name, phase, a_ns, b_ns, a_count, b_count, compiled))
-    return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))
-
-
-_WAITING = {
-    LOADER: "waiting for the data loader",
-    COMPILER: "while code is compiled",
-    **{
-        of: IDLE[of].where
-        for of in ("unlinked", "graph", "launch_latency", "queued", "after")
-    },
-    **{of: IDLE[of].while_ for of in ("host_sync", "host_alloc")},
-}
-"""Causes of idle time that are no waiting for launches."""
-
-
-def changes(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
-    """What is said of each cause, and how much more idle time it makes in B (ns); by
-    size."""
-    found: Counter[str] = Counter()
-    for side, sign in ((b, 1), (a, -1)):
-        for cause, ns in side.items():
-            found[_WAITING.get(cause, "waiting for launches")] += sign * ns
-    return {
-        text: ns
-        for text, ns in sorted(found.items(), key=lambda item: -abs(item[1]))
-        if ns
-    }
+        subtotal = Subtotal(
+            name=part.name,
+            phase=part.phase,
+            a_ns=sum(row.a_ns for row in rows),
+            b_ns=sum(row.b_ns for row in rows),
+            a_count=sum(row.a_count for row in rows),
+            b_count=sum(row.b_count for row in rows),
+            compiled=compiled,
+        )
+        subtotals.append(subtotal)
+    subtotals.sort(key=lambda subtotal: (-abs(subtotal.change_ns), subtotal.name))
+    return tuple(subtotals)
