@@ -28,7 +28,8 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import Column, first_of, table_of
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.whatif import JobWhatIf, Why
+    from fusetui.analysis.ranks.rank_graphs import Why
+    from fusetui.analysis.ranks.whatif import JobWhatIf
 
 
 class KindOfTime(NamedTuple):
