@@ -160,7 +160,7 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
             f"{percent(answer.bubble, 1)} of {of_what}: its bubble.{alike}"
         )
     if found.kind == "in turn":
-        yield _in_turn(found)
+        yield _in_turn(found, of_what)
     elif found.kind == "untold":
         waits = duration(round(found.waits_ns[0])) + (" a step" if answer.steps else "")
         yield f"For whom the ranks wait, {waits}, cannot be told: {found.why}."
@@ -168,16 +168,27 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         yield f"No rank holds up the others by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
 
 
-def _in_turn(found: JobVerdict) -> str:
-    every, late = found.waits_ns, plural(found.in_turn, "rank")
-    mean, least, most = (
-        duration(round(ns)) for ns in (sum(every) / len(every), min(every), max(every))
-    )
-    if len(every) == 1:
-        return f"No rank stands out: the others wait {mean}, for {late} in turn."
+def _in_turn(found: JobVerdict, of_what: str) -> str:
+    waits_ns = found.waits_ns
+    mean = duration(round(sum(waits_ns) / len(waits_ns)))
+    least = duration(round(min(waits_ns)))
+    most = duration(round(max(waits_ns)))
+    if len(waits_ns) == 1:
+        waited = mean
+    else:
+        waited = f"{mean} a step ({least} to {most})"
+    if not found.in_turn:
+        return (
+            f"No rank stands out: the others wait {waited}, and none of those they wait for holds "
+            f"them up by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
+        )
+    late = plural(found.in_turn, "rank")
+    if len(waits_ns) == 1:
+        return f"No rank stands out: the others wait {waited}, for {late} in turn."
+    verb = "is" if found.in_turn == 1 else "are"
     return (
-        f"No rank stands out: the others wait {mean} a step ({least} to {most}), but not always "
-        f"for the same one: {late} are late in turn."
+        f"No rank stands out: the others wait {waited}, but not always for the same one: "
+        f"{late} {verb} late in turn."
     )
 
 

@@ -20,8 +20,8 @@ from tests.analysis.ranks.made import (
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.chains import shares_of_late
-from fusetui.analysis.ranks.model import RankSummary
-from fusetui.report.ranks_words import headline
+from fusetui.analysis.ranks.model import JobVerdict, RankSummary
+from fusetui.report.ranks_words import _in_turn, headline
 
 TP = [ProcessGroup("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
 DP = [ProcessGroup("dp", (0, 2, 4, 6), 4), ProcessGroup("dp", (1, 3, 5, 7), 4)]
@@ -360,3 +360,11 @@ def test_what_the_others_may_have_waited_for_may_have_held_up_the_late_rank() ->
     waiting_rank = facts.matched.rank[facts.charges.row]
     charged = facts.charges.owner[waiting_rank == PEER_OF_PAUSED]
     assert set(charged.tolist()) == {1}
+
+
+def test_no_rank_is_said_to_be_late_in_turn_where_none_is() -> None:
+    verdict = JobVerdict(stages=None, kind="in turn", waits_ns=(20e6, 30e6), in_turn=0)
+    assert _in_turn(verdict, "a step") == (
+        "No rank stands out: the others wait 25 ms a step (20 ms to 30 ms), and none of those they "
+        "wait for holds them up by 2.0 % of a step."
+    )

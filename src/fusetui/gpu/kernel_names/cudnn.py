@@ -23,7 +23,14 @@ from typing import Any, Final, NamedTuple
 from fusetui.text.patterns import late
 
 from . import cutlass
-from .cxx import SCOPE, argument_texts, callee_text, signature
+from .cxx import (
+    SCOPE,
+    Signature,
+    argument_texts,
+    callee_text,
+    element_type,
+    signature,
+)
 from .record import (
     KernelName,
     build,
@@ -345,6 +352,17 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
     return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", op=op)
 
 
+def _types_of_cxx(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
+    """What an engine multiplies (`dgrad_engine<float, 512, ...>`), or the elements that are
+    copied."""
+    if op == "copy":
+        return {"dtype": element_type(name, sign)}
+    if op == "conv":
+        for text in argument_texts(name, sign, 1):
+            return {"dtype_a": cxx_type(text)}
+    return {}
+
+
 def _decode_cxx(name: str) -> KernelName | None:
     """The record of a kernel with a C++ name."""
     sign = signature(name)
@@ -366,10 +384,7 @@ def _decode_cxx(name: str) -> KernelName | None:
     # a transform of the FFT convolution, from or to frequencies
     if base.startswith("fft2d_"):
         fields["algo"] = "fft"
-    # what an engine multiplies: `dgrad_engine<float, 512, ...>`
-    if fields["op"] == "conv":
-        for text in argument_texts(name, sign, 1):
-            fields["dtype_a"] = cxx_type(text)
+    fields |= _types_of_cxx(name, sign, fields["op"])
     parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
     return build(name, "cudnn", short, parts, **fields)

@@ -34,6 +34,29 @@ def test_where_nothing_computes_there_is_nothing_to_overlap(found: Ask) -> None:
     )
 
 
+def exchange(ts: int, dur: int) -> Event:
+    kernel = reduce(ts, dur, 99)
+    kernel["args"] |= {"Collective name": "all_to_allv", "dtype": "Float"}
+    kernel["name"] = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    return kernel
+
+
+def test_buckets_are_no_advice_for_an_exchange(found: Ask) -> None:
+    (finding,) = found(
+        "exposed-communication",
+        [*work(("aten::add", ADD, 100)), exchange(2_000, 40), reduce(3_000, 10)],
+    )
+    assert finding.try_.startswith("Most of it exchanges activations")
+
+
+def test_buckets_are_advice_for_a_reduction(found: Ask) -> None:
+    (finding,) = found(
+        "exposed-communication",
+        [*work(("aten::add", ADD, 100)), exchange(2_000, 10), reduce(3_000, 40)],
+    )
+    assert finding.try_.startswith("Overlap it")
+
+
 def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
     """10, 15 and 40 us for the same: 5 and 30 us of waiting."""
     transfers = [reduce(0, 10, 99), reduce(100, 15, 99), reduce(200, 40, 99)]

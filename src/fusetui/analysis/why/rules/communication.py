@@ -49,6 +49,15 @@ MAY_WAIT: Final = (
     "data; then send less, or overlap it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
+EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv", "gather", "scatter")
+"""The names of transfers in which each rank gets other data, as in expert parallelism, in
+sharded embeddings, and in pipelines."""
+EXCHANGED: Final = (
+    "Most of it exchanges activations, which buckets of gradients do not reach: start the exchange "
+    "of the next batch, or of the other half of this one, beside compute, or send less, as in bf16. "
+    "Waiting for another rank cannot be solved here: compare the ranks."
+)
+"""The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
     "What the longest transfer does, moving data or waiting, was not recorded."
 )
@@ -86,6 +95,10 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
         doubt = None if longest.waits else MAY_MOVE_MORE
     elif _exposed_waits_ns(facts, kinds, exposed_ns) >= DOMINATES * times.exposed_ns:
         remedy = WAITS
+    elif remedy is None and _exchanged_ns(kinds, exposed_ns) >= (
+        DOMINATES * times.exposed_ns
+    ):
+        remedy = EXCHANGED
     yield Claim(
         text=f"{text}.",
         at_stake_ns=times.exposed_ns,
@@ -169,6 +182,13 @@ def _exposed_waits_ns(
         moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
         all_ns += int(np.maximum(exposed_ns[kind.rows] - moves_ns, 0).sum())
     return all_ns
+
+
+def _exchanged_ns(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
+    """How much of the exposed time is EXCHANGES."""
+    return sum(
+        int(exposed_ns[kind.rows].sum()) for kind in kinds if kind.name in EXCHANGES
+    )
 
 
 class LongTransfer(msgspec.Struct, frozen=True):
