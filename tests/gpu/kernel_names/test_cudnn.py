@@ -144,3 +144,17 @@ def test_a_name_that_was_cut_in_its_arguments(says: Says) -> None:
     says(
         "void cudnn::detail::dgrad_engine<float", op="conv", pass_="dgrad", dtype_a=None
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("void flip_filter<float, float>(float*, float const*, int)", "fp32"),
+        ("void im2col4d_kernel<float, int>(im2col4d_params, int)", "fp32"),
+        ("void cudnn::ops::nchwToNhwcKernel<__half, float, float>(int)", None),
+    ],
+)
+def test_a_copy_has_a_type_if_its_template_has_one(
+    name: str, dtype: str | None
+) -> None:
+    assert decode(name).dtype == dtype
