@@ -165,7 +165,8 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         waits = duration(round(found.waits_ns[0])) + (" a step" if answer.steps else "")
         yield f"For whom the ranks wait, {waits}, cannot be told: {found.why}."
     elif found.kind == "nobody":
-        yield f"No rank holds up the others by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
+        nobody = "None of the ranks that are given" if answer.missing else "No rank"
+        yield f"{nobody} holds up the others by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
 
 
 def _in_turn(found: JobVerdict, of_what: str) -> str:

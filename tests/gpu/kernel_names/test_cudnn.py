@@ -3,6 +3,8 @@
 import pytest
 from tests.gpu.kernel_names.conftest import Says
 
+from fusetui.gpu.kernel_names import decode
+
 
 def test_tuned_convolution(says: Says) -> None:
     says(
