@@ -22,6 +22,7 @@ ROOMS = {
     "commands": (),
     "tui": ("pages", "drawing", "state", "layout"),
     "capture": (),
+    "attach": (),
     "tables": (),
     "report": (),
     "analysis": (
@@ -32,6 +33,7 @@ ROOMS = {
         "why",
         "graphs",
         "memory",
+        "hang",
         "questions",
     ),
     "gpu": ("roofline", "kernel_names"),
@@ -42,6 +44,7 @@ ROOMS = {
         "cache",
         "nsys",
         "pftrace",
+        "flight",
         "snapshot",
         "layout",
         "read",

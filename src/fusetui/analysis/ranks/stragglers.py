@@ -1,4 +1,5 @@
-"""Who holds up the job, and what else is to say of who is late."""
+"""What is told of the ranks that hold up the job, and of who is late otherwise; caused.py
+decides which ranks do."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What each finding of `why` is worth: the time that its own change saves when it is
-replayed."""
+replayed. Each rule says which change that is (`wanted` of its claims)."""
 
 from __future__ import annotations
 

@@ -167,7 +167,8 @@ for."""
 NOTHING: Final = 2000
 """A gain of less than 1 / NOTHING of the time is none."""
 DOUBTFUL: Final = 0.05
-"""From this share on that is not understood, an answer by a replay begins with that."""
+"""An answer by a replay begins with what is not understood where that is a larger share.
+Where it is more than `UNKNOWN` of replay/whatif.py, there is no answer."""
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):
