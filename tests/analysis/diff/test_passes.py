@@ -42,6 +42,13 @@ def test_a_step_lasts_until_the_next_pass_begins(tmp_path: Path) -> None:
     )
 
 
+def test_two_passes_have_one_that_another_follows(tmp_path: Path) -> None:
+    """The second one is half of the work, and counts on neither side."""
+    found = compared(tmp_path, 2, (1000, 1100))
+    assert found.side_a.steps == 1
+    assert (found.step.a_ns, found.step.b_ns) == (1_000_000, 1_100_000)
+
+
 def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
     found = compared(tmp_path, 1, (1000, 5000))
     assert (found.step.a_ns, found.step.b_ns) == (MODEL_NS, MODEL_NS)

@@ -112,7 +112,7 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
     """From the first kernel of each pass of the model to that of the next, so that a
     step is what a token costs; the last pass, whose next is not there, only if it is
     the only one: then up to the end of all that its step launched, the LM head after a
-    graph included. None unless they hold most of the GPU's time."""
+    graph included. None unless they hold most of the GPU's time, the last pass aside."""
     if not server_steps(trace).asked:
         return None
     with_model = [each for each in passes(trace) if len(each.model)]
@@ -137,10 +137,20 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
         notes=(f"{label}: no ProfilerStep; {what} is taken as a step",),
         labels=tuple(f"#{number}" for number in range(1, len(begin) + 1)),
     )
-    rows = trace.gpu_rows[trace.start[trace.gpu_rows] < end[-1]]
-    is_inside = of_server.index_of(trace.start[rows]) >= 0
-    min_ns = MOST * trace.dur[trace.gpu_rows].sum()
-    return of_server if trace.dur[rows[is_inside]].sum() >= min_ns else None
+    return of_server if _hold_most(trace, of_server, before_ns=int(end[-1])) else None
+
+
+def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
+    """Whether windows hold most of the GPU's time. What begins after the last of them and
+    before `before_ns`, the pass whose next was not recorded, counts on neither side."""
+    rows = trace.gpu_rows
+    start = trace.start[rows]
+    dur_ns = trace.dur[rows]
+    is_early = start < before_ns
+    is_inside = is_early & (windows.index_of(start) >= 0)
+    is_last_pass = is_early & (start >= windows.end[-1])
+    counted_ns = dur_ns[~is_last_pass].sum()
+    return bool(dur_ns[is_inside].sum() >= MOST * counted_ns)
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:
