@@ -226,8 +226,9 @@ def without_odd(steps: Windows, pieces: Int64s, label: str) -> Windows:
     """Leaves out steps that the profiler cut off, and cold first steps. `pieces`: how
     many pieces of work each step has.
 
-    Cut off: less than half as many as the median step. Cold: the first of at least
-    three steps, when it took more than 1.5 times the median of the others.
+    Cut off: less than half as many as the median step. Cold: one first step after the
+    other, as long as it took more than 1.5 times the median of those after it, and at
+    least three steps are there.
     """
     return _without_cold(_without_cut_off(steps, pieces, label), label)
 

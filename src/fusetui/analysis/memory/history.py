@@ -277,9 +277,12 @@ def _missing(
 def _unrecorded_end(
     events: MemoryEvents, occupied: Allocations, in_use: Int64s
 ) -> tuple[MemoryAction, ...]:
-    """Which one of the two events that end a life torch was told to skip
-    (`skip_actions` of _record_memory_history): of each there is none, although the
-    other one says that it happened. `in_use`: addresses of blocks at the end."""
+    """The event that torch was told not to record (`skip_actions` of
+    _record_memory_history).
+
+    FREE_REQUESTED, if only completions were recorded and one ends a life whose beginning
+    was; FREE_COMPLETED, if only requests were and a block is gone at the end. `in_use`:
+    addresses of blocks at the end."""
     requested = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)
     completed = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
     if len(completed) and not len(requested):

@@ -220,7 +220,7 @@ def _numbers(flat: _Flat) -> Int64s:
         if group.size == 1:
             number[rows] = ALONE
         elif group != UNKNOWN_GROUP:
-            places = _places(flat, rows)
+            places = _numbers_within_key(flat, rows)
             known = places >= 0
             distinct, dense = np.unique(places[known], return_inverse=True)
             number[rows[known]] = dense + next_free
@@ -228,8 +228,11 @@ def _numbers(flat: _Flat) -> Int64s:
     return number
 
 
-def _places(flat: _Flat, rows: Rows) -> Int64s:
-    """A number per row of one key, equal for the same collective; -1 for unmatched."""
+def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
+    """A number per row of one key, equal for the same collective; -1 for unmatched.
+
+    By order, if all ranks have equally many; else by the recorded sequence, if no rank has
+    one twice; else from the end of each step, but not of damaged files."""
     rank = flat.rank[rows]
     counts = np.bincount(rank)
     counts = counts[counts > 0]

@@ -240,6 +240,8 @@ class _Meanwhile:
         return account
 
     def _places_before(self, row: int) -> PlacesBefore | None:
+        """Where the issuing thread was before the collective of a row: the ops, functions
+        and annotations that it was in. None if that is not known."""
         rank = int(self._matched.rank[row])
         if rank not in self._places:
             self._places[rank] = self._matched.ranks[rank].places.before()

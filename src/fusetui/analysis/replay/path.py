@@ -212,7 +212,8 @@ class HostTimes(NamedTuple):
 
 
 def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
-    """By the innermost op or Python frame, else the innermost annotation."""
+    """What CPU threads did during nodes of a graph: each moment counts for the innermost op
+    or Python frame, else for the innermost annotation. Calls are nodes of their own."""
     no_rows = nodes[:0]
     no_times = graph.began[:0]
     node_parts = [no_rows]

@@ -114,7 +114,7 @@ def config_of(keys: Mapping[str, Any]) -> ModelConfig:
         kv_heads=_size(keys, "num_key_value_heads") or heads,
         depth=_size(keys, "head_dim") or hidden // max(heads, 1),
         vocabulary=_size(keys, "vocab_size"),
-        type_name=_text(keys.get("dtype", keys.get("torch_dtype"))),
+        type_name=_text(keys.get("dtype") or keys.get("torch_dtype")),
         is_quantized=keys.get("quantization_config") is not None,
         is_latent=_size(keys, "kv_lora_rank") > 0,
     )

@@ -151,13 +151,14 @@ class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
-    """Whether each kernel but the first can take what the one before it wrote: by the
-    number of elements, of which a reduction leaves a part."""
-    result = sizes.result[:-1]
+    """Whether each kernel but the first can take what the one before it wrote, by the
+    number of elements: an input has as many as the inputs before broadcast to, or, after a
+    reduction, a proper divisor of them above 1."""
+    broadcast_elements = sizes.result[:-1]
     given = sizes.given[:, 1:]
-    divides = result % np.maximum(given, 1) == 0
-    is_part = (given > 1) & (given < result) & divides
-    is_same = (given >= 0) & (given == result)
+    divides = broadcast_elements % np.maximum(given, 1) == 0
+    is_part = (given > 1) & (given < broadcast_elements) & divides
+    is_same = (given >= 0) & (given == broadcast_elements)
     takes: Flags = np.where(reduces[:-1], is_part, is_same).any(axis=0)
     return takes
 

@@ -284,14 +284,17 @@ def _image(
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
-    """Whether it is not transposed: as recorded, or as far as the channels determine
-    it."""
-    if not 3 <= len(x.shape) == len(grad.shape) == len(weight.shape):
+    """Whether a convolution is known not to be transposed. Where that was not recorded:
+    only if the channels fit to no transposed one."""
+    have_equal_dimensions = len(x.shape) == len(grad.shape) == len(weight.shape)
+    if not have_equal_dimensions or len(x.shape) < 3:
         return False
     is_transposed = inputs.flag(_TRANSPOSED)
     if is_transposed is not None:
         return not is_transposed
-    return grad.shape[1] == weight.shape[0] != x.shape[1]
+    fits_plain = grad.shape[1] == weight.shape[0]
+    fits_transposed = x.shape[1] == weight.shape[0]
+    return fits_plain and not fits_transposed
 
 
 def _conv_amount(

@@ -288,17 +288,19 @@ def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
 
 
 def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
-    """All calls whose waits count for these gaps, and the launches before them: those
-    of the launching thread, or of the other one of its pair, that wait for the device,
-    from the previous launch to the one that ends the gap. A copy that blocks often has
-    a synchronization behind it, which would wait instead."""
+    """All calls whose waits count for these gaps, and the launches before the gaps.
+
+    A wait counts if it lies between the previous launch and the one that ends the gap, on
+    the launching thread or on the other one of its pair (autograd's engine and the thread
+    that waits for it). The launches before are added whether they wait or not: a copy that
+    blocks often has a synchronization behind it, which would wait instead."""
     trace = facts.trace
     idle = facts.idle
-    lead = with_one_lead(trace)
+    pair_of_thread = with_one_lead(trace)
     waiting = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
-    lead_of_wait = lead[trace.thread_of_track[trace.track[waiting]]]
-    lead_of_gap = lead[trace.thread_of_track[trace.track[idle.launch[gaps]]]]
+    pair_of_wait = pair_of_thread[trace.thread_of_track[trace.track[waiting]]]
+    pair_of_gap = pair_of_thread[trace.thread_of_track[trace.track[idle.launch[gaps]]]]
     has_launch = launch_before >= 0
     since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
     until_ns = np.maximum(idle.called[gaps], idle.begin[gaps])
@@ -306,7 +308,7 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     last = np.searchsorted(trace.start[waiting], until_ns)
     counts = np.maximum(last - first, 0)
     places = ranges(first, counts)
-    is_own = lead_of_wait[places] == np.repeat(lead_of_gap, counts)
+    is_own = pair_of_wait[places] == np.repeat(pair_of_gap, counts)
     return distinct(np.append(waiting[places[is_own]], launch_before[has_launch]))
 
 

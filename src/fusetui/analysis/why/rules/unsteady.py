@@ -73,7 +73,8 @@ class SameWork(msgspec.Struct, frozen=True, eq=False):
 
 
 def _same_work(facts: Facts) -> SameWork:
-    """Groups of at least MIN_STEPS launches."""
+    """The n-th launch of a job in a step is the same work as the n-th in the other steps:
+    groups of such launches, of MIN_STEPS or more."""
     kernels = facts.kernels
     launch = kernels.trace.launch[kernels.rows]
     launched_in = facts.spans.at(kernels.trace.start[launch])
@@ -84,9 +85,9 @@ def _same_work(facts: Facts) -> SameWork:
     job = kernels.job_numbers[places]
     by_start = np.argsort(kernels.start[places], kind="stable")
     # how many of its job its step launched before it
-    rank = np.empty(len(places), dtype=np.int64)
-    rank[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
-    group = distinct_rows((job, rank))[1]
+    nth_in_step = np.empty(len(places), dtype=np.int64)
+    nth_in_step[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
+    group = distinct_rows((job, nth_in_step))[1]
     by_group = np.lexsort((kernels.effective_ns[places], group))
     counts = np.bincount(group)
     is_enough = counts >= MIN_STEPS
