@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.flight_dumps import hanging
 from tests.room import room_for
 from tests.snapshots import trained
 
@@ -27,6 +28,7 @@ ARGUMENTS = {
     "help": [],
     "whatif": [LESSON, "family:gemm x0.5"],
     "memory": ["SNAPSHOT"],
+    "hang": ["DUMPS"],
     "schema": ["summary"],
     "completion": ["bash"],
 }
@@ -55,6 +57,8 @@ def test_output(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     made = {"SNAPSHOT": trained(tmp_path)} if name == "memory" else {}
+    if name == "hang":
+        made["DUMPS"] = hanging(tmp_path / "dumps")
     for more in MORE.get(name, ((), ("--json",))):
         with open("/dev/full", "w") as full:
             monkeypatch.setattr("sys.stdout", full)

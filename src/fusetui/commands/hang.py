@@ -110,13 +110,3 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
 def _pattern(path: Path) -> str:
     """A name with # for its numbers."""
     return DIGITS.sub("#", path.name)
-
-
-def is_hang(names: Sequence[str]) -> bool:
-    """Whether all that is given are dumps of the flight recorder, or folders of them."""
-    if not names:
-        return False
-    return all(
-        bool(dumps_in(name)) if os.path.isdir(name) else is_flight_dump(name)
-        for name in names
-    )

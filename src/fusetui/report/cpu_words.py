@@ -16,7 +16,7 @@ MIN_SHARE = 0.01
 """Of the CPU time: an op or function with less is not named in a sentence."""
 
 
-class BreakdownPart(NamedTuple):
+class BreakdownPiece(NamedTuple):
     """One way to divide a time (ns): what the shares are called, the largest first."""
 
     by: str
@@ -24,13 +24,13 @@ class BreakdownPart(NamedTuple):
     whole_ns: int
 
 
-def cpu_parts(work: CpuWork) -> list[BreakdownPart]:
+def cpu_parts(work: CpuWork) -> list[BreakdownPiece]:
     """The time of CPU threads by op, by function, and where they wait; without what is
     empty."""
     parts = (
-        BreakdownPart(by="op", shares=work.ops, whole_ns=work.whole_ns),
-        BreakdownPart(by="function", shares=work.functions, whole_ns=work.whole_ns),
-        BreakdownPart(by="wait", shares=work.waits, whole_ns=work.whole_ns),
+        BreakdownPiece(by="op", shares=work.ops, whole_ns=work.whole_ns),
+        BreakdownPiece(by="function", shares=work.functions, whole_ns=work.whole_ns),
+        BreakdownPiece(by="wait", shares=work.waits, whole_ns=work.whole_ns),
     )
     return [part for part in parts if part.shares]
 

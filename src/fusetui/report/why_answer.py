@@ -19,7 +19,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.report.cpu_words import BreakdownPart, cpu_parts, cpu_text
+from fusetui.report.cpu_words import BreakdownPiece, cpu_parts, cpu_text
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells_of
 from fusetui.text.figures import count, duration, percent, plural, unit_of
@@ -526,7 +526,7 @@ def is_limit(why: Why) -> bool:
     return busy_ns >= BUSY_SHARE * sums["span"] > 0
 
 
-def breakdown_parts(why: Why) -> list[BreakdownPart]:
+def breakdown_parts(why: Why) -> list[BreakdownPiece]:
     """Those that are not empty: of GPU time, or of CPU time if no GPU event was
     recorded."""
     if why.cpu_work is not None:
@@ -534,12 +534,12 @@ def breakdown_parts(why: Why) -> list[BreakdownPart]:
     if why.breakdown is None:
         return []
     parts = (
-        BreakdownPart(
+        BreakdownPiece(
             by="kernel",
             shares=why.breakdown.kernels,
             whole_ns=why.breakdown.kernels_ns,
         ),
-        BreakdownPart(
+        BreakdownPiece(
             by="module or annotation",
             shares=why.breakdown.modules,
             whole_ns=why.breakdown.modules_ns,

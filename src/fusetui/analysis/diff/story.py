@@ -154,7 +154,7 @@ def _moved(diff: Diff) -> str:
     return f"{text} ({mostly}{printable(op)})"
 
 
-class _PartOfProgram(msgspec.Struct, frozen=True):
+class _PieceOfProgram(msgspec.Struct, frozen=True):
     """What the rows of a term have in common."""
 
     work: str
@@ -185,8 +185,8 @@ def _terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _part_of_program(row: Row) -> _PartOfProgram:
-    return _PartOfProgram(
+def _part_of_program(row: Row) -> _PieceOfProgram:
+    return _PieceOfProgram(
         work=_work(row), phase=row.phase, is_compiled="b" in row.compiled
     )
 
@@ -228,7 +228,7 @@ def _idle_terms(diff: Diff) -> list[_Term]:
     ]
 
 
-def _what(part: _PartOfProgram, rows: Sequence[Row]) -> str:
+def _what(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
     """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
     if part.work == REPEATED:
         return ", ".join(row.op for row in rows)
@@ -326,22 +326,22 @@ def _change_ns(rows: Iterable[Row]) -> int:
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _Piece(msgspec.Struct, frozen=True):
     """What rows are summed by; see `Subtotal`."""
 
     name: str
     phase: str
 
 
-def _part_by_work(row: Row) -> _Part:
-    return _Part(name=_work(row), phase="")
+def _part_by_work(row: Row) -> _Piece:
+    return _Piece(name=_work(row), phase="")
 
 
-def _part_by_place(row: Row) -> _Part:
-    return _Part(name=_NUMBER.sub("*", row.where), phase=row.phase)
+def _part_by_place(row: Row) -> _Piece:
+    return _Piece(name=_NUMBER.sub("*", row.where), phase=row.phase)
 
 
-def _subtotals(diff: Diff, part_of: Callable[[Row], _Part]) -> tuple[Subtotal, ...]:
+def _subtotals(diff: Diff, part_of: Callable[[Row], _Piece]) -> tuple[Subtotal, ...]:
     """The largest change first."""
     counted = [row for row in diff.rows if row.counts]
     subtotals = []

@@ -101,7 +101,7 @@ class Pairs(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-class _Parts(msgspec.Struct, frozen=True, eq=False):
+class _Pieces(msgspec.Struct, frozen=True, eq=False):
     """Parts of the lateness of chains; arrays of shape [parts]."""
 
     chain: Rows
@@ -149,7 +149,7 @@ class Chains:
         self._lateness = lateness
         self._step = step_of_row
         self._stage = stage_of_rank
-        self._parts: list[_Parts] = []
+        self._parts: list[_Pieces] = []
         self._programs = Programs(matched, waits.start)
 
         every_row = np.arange(len(matched.rank))
@@ -436,7 +436,7 @@ class Chains:
         """To the late rank, or to nobody where clocks do not tell that it was late."""
         nobody = len(self._matched.ranks) + Uncharged.UNTOLD
         is_told = self._is_told[pairs.late]
-        part = _Parts(
+        part = _Pieces(
             chain=pairs.chain,
             owner=np.where(is_told, self._matched.rank[pairs.late], nobody),
             step=np.where(is_told, self._step[pairs.late], NO_STEP),
@@ -446,7 +446,7 @@ class Chains:
         np.maximum.at(self._own_ns, pairs.late, ns)
 
     def _charge_nobody(self, pairs: Pairs, why: Uncharged, ns: Floats) -> None:
-        part = _Parts(
+        part = _Pieces(
             chain=pairs.chain,
             owner=np.full(len(pairs), len(self._matched.ranks) + why),
             step=np.full(len(pairs), NO_STEP),

@@ -128,7 +128,7 @@ def _more(tokens: int | None, usual_tokens: int | None, what: str) -> Iterator[s
         yield f"{count(tokens)} {what}, where the median step has {count(usual_tokens)}"
 
 
-class _LongerPart(NamedTuple):
+class _LongerPiece(NamedTuple):
     """What took longer than in the step of the median time, as a sentence without the
     time: SUBJECT 3 us longer CIRCUMSTANCE."""
 
@@ -150,7 +150,7 @@ def _longer_parts(
 
 def _differences(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
-) -> list[_LongerPart]:
+) -> list[_LongerPiece]:
     """By the classes of the accounts of both steps, whose differences add up to the
     excess; none if either has no account."""
     step = outlier.step
@@ -164,22 +164,22 @@ def _differences(
     others_ns = account.compute_ns - kernels_ns
     usual_others_ns = usual.compute_ns - usual_kernels_ns
     parts = [
-        _LongerPart(
+        _LongerPiece(
             subject="kernels run",
             circumstance=_kernel_of_most(trace, step, median_step),
             ns=kernels_ns - usual_kernels_ns,
         ),
-        _LongerPart(
+        _LongerPiece(
             subject="kernels of other steps run",
             circumstance=" in between",
             ns=others_ns - usual_others_ns,
         ),
-        _LongerPart(
+        _LongerPiece(
             subject="communication is exposed",
             circumstance="",
             ns=account.exposed_comm_ns - usual.exposed_comm_ns,
         ),
-        _LongerPart(
+        _LongerPiece(
             subject="copies are exposed",
             circumstance="",
             ns=account.exposed_copy_ns - usual.exposed_copy_ns,
@@ -187,7 +187,7 @@ def _differences(
     ]
     for reason, idle_ns in account.idle.items():
         parts.append(
-            _LongerPart(
+            _LongerPiece(
                 subject="the GPU is idle",
                 circumstance=f" {IDLE[reason].while_}",
                 ns=idle_ns - usual.idle.get(reason, 0),

@@ -21,7 +21,7 @@ from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.warming import (
     TIMES,
     StepIntervals,
-    WarmUpPart,
+    WarmUpPiece,
     slow_first_step,
     step_intervals,
     warm_up,
@@ -176,7 +176,7 @@ class Facts:
                 ns[:, host_parts.gaps] = host_parts.sums(split_ns)
         return ns
 
-    def _host_parts(self, cover: Cover) -> Iterator[HostParts]:
+    def _host_parts(self, cover: Cover) -> Iterator[HostPieces]:
         """The host parts of the gaps during a cover, for each line of threads."""
         idle = self.idle
         for line, gaps, placed in self.launched(idle.called > idle.begin):
@@ -184,7 +184,7 @@ class Facts:
             end = placed(idle.called)
             # each part lies wholly in a gap, or outside
             parts = line.parts(counted(begin, end), cover)
-            yield HostParts(
+            yield HostPieces(
                 line=line,
                 gaps=gaps,
                 parts=parts,
@@ -204,7 +204,7 @@ class Facts:
         return step_intervals(self.trace, self.spans)
 
     @cached_property
-    def warm_up(self) -> tuple[WarmUpPart, ...]:
+    def warm_up(self) -> tuple[WarmUpPiece, ...]:
         """What happens once, and when; see warming.warm_up."""
         return warm_up(
             self.trace,
@@ -452,7 +452,7 @@ LATE: Final = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
 
-class HostParts(msgspec.Struct, frozen=True, eq=False):
+class HostPieces(msgspec.Struct, frozen=True, eq=False):
     """The parts of the host parts of gaps that lie in a cover, on one line of
     threads."""
 

@@ -68,7 +68,7 @@ class OneTimeSlices(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Whether the rows are ops, around others that may be the cause."""
 
 
-class WarmUpPart(msgspec.Struct, frozen=True, eq=False):
+class WarmUpPiece(msgspec.Struct, frozen=True, eq=False):
     """One kind of what happens once."""
 
     slices: OneTimeSlices
@@ -218,7 +218,7 @@ def warm_up(
     spans: Steps,
     times: StepIntervals | None,
     compiling: Rows,
-) -> tuple[WarmUpPart, ...]:
+) -> tuple[WarmUpPiece, ...]:
     """What happens once, and when on the threads that launch (`launching`: their
     tracks); disjoint. The last part is the first step, with all before it, if it is
     much longer than the others. `kinds`: see host_kinds; `times`: of the steps;
@@ -226,14 +226,14 @@ def warm_up(
     waiting = np.flatnonzero(kinds == Host.SYNC)
     waiting = waiting[launching[trace.track[waiting]]]
     waits = union(trace.start[waiting], trace.end[waiting])
-    parts: list[WarmUpPart] = []
+    parts: list[WarmUpPiece] = []
     covered = NOTHING
     for slices in _one_time_slices(trace, kinds, spans, compiling):
         is_launching = launching[trace.track[slices.rows]]
         cover = union(slices.start[is_launching], slices.end[is_launching])
         if not slices.with_waits:
             cover = without(cover, waits)
-        parts.append(WarmUpPart(slices, without(cover, covered)))
+        parts.append(WarmUpPiece(slices, without(cover, covered)))
         covered = joined(covered, cover)
     if slow_first_step(spans, times):
         step = Cover(np.array([trace.begin_ns]), spans.end[:1])
@@ -243,7 +243,7 @@ def warm_up(
             start=step.start,
             end=step.end,
         )
-        parts.append(WarmUpPart(slices, without(step, covered)))
+        parts.append(WarmUpPiece(slices, without(step, covered)))
     return tuple(parts)
 
 
