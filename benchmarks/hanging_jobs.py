@@ -319,7 +319,7 @@ def run_rank(case: Case, number: int, folder: Path) -> None:
 
 
 def _dump(path: Path) -> None:
-    from torch._C._distributed_c10d import _dump_fr_trace
+    from torch._C._distributed_c10d import _dump_fr_trace  # type: ignore[attr-defined]
 
     time.sleep(DUMP_AFTER_S)
     path.with_suffix(".part").write_bytes(_dump_fr_trace())

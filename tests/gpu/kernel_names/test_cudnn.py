@@ -159,4 +159,6 @@ def test_a_name_that_was_cut_in_its_arguments(says: Says) -> None:
 def test_a_copy_has_a_type_if_its_template_has_one(
     name: str, dtype: str | None
 ) -> None:
-    assert decode(name).dtype == dtype
+    decoded = decode(name)
+    assert decoded is not None
+    assert decoded.dtype == dtype

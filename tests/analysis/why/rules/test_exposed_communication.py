@@ -46,7 +46,7 @@ def test_buckets_are_no_advice_for_an_exchange(found: Ask) -> None:
         "exposed-communication",
         [*work(("aten::add", ADD, 100)), exchange(2_000, 40), reduce(3_000, 10)],
     )
-    assert finding.try_.startswith("Most of it exchanges activations")
+    assert "Most of it exchanges activations" in str(finding.try_)
 
 
 def test_buckets_are_advice_for_a_reduction(found: Ask) -> None:
@@ -54,7 +54,7 @@ def test_buckets_are_advice_for_a_reduction(found: Ask) -> None:
         "exposed-communication",
         [*work(("aten::add", ADD, 100)), exchange(2_000, 10), reduce(3_000, 40)],
     )
-    assert finding.try_.startswith("Overlap it")
+    assert "Overlap it" in str(finding.try_)
 
 
 def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
@@ -137,7 +137,7 @@ def test_a_transfer_of_more_bytes_is_explained_by_them(found: Ask) -> None:
     assert "waits" not in finding.text
     assert "waiting" not in finding.text
     assert finding.try_ is not None
-    assert finding.try_.startswith("Overlap it")
+    assert "Overlap it" in str(finding.try_)
 
 
 def test_a_long_transfer_among_few_or_slower_ones_is_not_told_apart(found: Ask) -> None:
