@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from fusetui import __version__
 from fusetui.commands.errors import DONE, guarded, say
-from fusetui.own_memory import YOUNG_OF_COMMAND, end, look_less_often
 from fusetui.report.streams import write
 
 AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
@@ -60,6 +59,8 @@ def main() -> int:
 
 
 def script() -> None:
-    """The console script."""
+    """The console script, which has a process of its own."""
+    from fusetui.own_memory import YOUNG_OF_COMMAND, end, look_less_often
+
     look_less_often(YOUNG_OF_COMMAND)
     end(main())

@@ -93,7 +93,7 @@ def test_what_is_not_needed_is_not_imported(
 def test_the_version() -> None:
     found = started(COMMAND, "--version")
     assert not found.ours(".trace")
-    assert len(found.ours()) <= 8
+    assert len(found.ours()) <= 7
     assert found.patterns == 0
 
 
@@ -101,7 +101,7 @@ def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     found = started(COMMAND, "summary", SAMPLE, "--json")
     assert found.ours(".gpu") == {"fusetui.gpu", "fusetui.gpu.kinds"}
     assert not found.ours(".analysis.serving")
-    assert len(found.ours()) <= 91
+    assert len(found.ours()) <= 88
     assert found.patterns <= 13
 
 

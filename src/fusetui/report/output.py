@@ -17,7 +17,6 @@ import msgspec
 import orjson
 
 from fusetui.report.streams import write
-from fusetui.text.cutting import clip
 from fusetui.text.figures import percent
 from fusetui.text.printable import (
     json_lines,
@@ -25,7 +24,6 @@ from fusetui.text.printable import (
     printable_lines,
     without_credentials,
 )
-from fusetui.text.tables import Unseen
 
 if TYPE_CHECKING:
     from fusetui.trace import Trace
@@ -58,6 +56,8 @@ def emit_json(document: object) -> None:
 def width() -> int:
     """The width of the terminal, or of COLUMNS within reason; a fixed width if there is
     neither, for which no name is cut."""
+    from fusetui.text.tables import Unseen  # which JSON does not need
+
     known = shutil.get_terminal_size((0, 24)).columns
     return min(WIDEST, max(NARROWEST, known)) if known else Unseen(UNKNOWN_WIDTH)
 
@@ -113,6 +113,8 @@ class Bar:
         """Redraws the bar if it is time to."""
         if time.monotonic() < self._due or not self._stream.isatty():
             return
+        from fusetui.text.cutting import clip  # only where a bar is drawn
+
         self._due = time.monotonic() + REFRESH_S
         self._drawn = True
         filled = BAR * done // max(total, 1)

@@ -127,7 +127,7 @@ def test_no_process_is_started_where_the_scanner_is_compiled(
 ) -> None:
     monkeypatch.setattr("fusetui.trace.read.scanned.scan", SimpleNamespace(events=none))
     monkeypatch.setattr(workers, "FEWEST_FOR_PROCESSES", 0)
-    monkeypatch.setattr(workers, "OwnProcess", None)
+    monkeypatch.setattr("fusetui.own_process.OwnProcess", None)
     whole(open_trace(str(file)))
 
 

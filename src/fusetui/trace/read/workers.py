@@ -13,10 +13,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
-from fusetui.own_process import Died, OwnProcess
 from fusetui.trace.read import scanned
 from fusetui.trace.read.chunks import EXTENT, Chunk, decode_extent
+
+if TYPE_CHECKING:
+    from fusetui.own_process import OwnProcess
 
 FEWEST = 16 << 20  # bytes of a document that are worth a second thread
 EACH = 8 << 20  # bytes that are worth one thread more
@@ -115,16 +118,21 @@ class Workers(ExitStack):
     def _work(self) -> None:
         """What a thread does."""
         with ExitStack() as stack:
-            process = None
-            if self._has_processes:
-                with suppress(Died):
-                    process = stack.enter_context(OwnProcess(kept_files=[self._file]))
+            process = self._started(stack) if self._has_processes else None
             while (extent := self._open.get()) is not None and not self._is_halted:
                 try:
                     chunk = self._decoded(extent, process)
                 except Exception:  # whoever needs the extent fails again, and says why
                     chunk = None
                 self._finished.put((extent, chunk))
+
+    def _started(self, stack: ExitStack) -> OwnProcess | None:
+        """A process that ends with `stack`; None if it could not be started."""
+        from fusetui.own_process import Died, OwnProcess  # only without the scanner
+
+        with suppress(Died):
+            return stack.enter_context(OwnProcess(kept_files=[self._file]))
+        return None
 
     def _decode_here(self) -> Iterator[None]:
         """Decodes all extents that are open, one a step."""
@@ -136,6 +144,8 @@ class Workers(ExitStack):
     def _decoded(self, extent: int, process: OwnProcess | None = None) -> Chunk | None:
         place = self._file, extent, self._extent
         if process is not None:
+            from fusetui.own_process import Died
+
             with suppress(Died):
                 return process.call(decode_extent, *place)
         return decode_extent(*place)
