@@ -27,6 +27,7 @@ class Job:
         self.entries: dict[int, list[dict[str, Any]]] = {
             rank: [] for rank in range(ranks)
         }
+        self.status: dict[int, dict[str, dict[str, int]]] = {}  # pg_status by rank
         self._issued: dict[tuple[int, str, bool], int] = {}
 
     def group(self, name: str, *ranks: int) -> None:
@@ -98,7 +99,7 @@ class Job:
             "version": "2.10",
             "comm_lib_version": "",
             "pg_config": config if self.lists_members else unlisted,
-            "pg_status": {},
+            "pg_status": self.status.get(rank, {}),
             "entries": self.entries[rank],
         }
 

@@ -19,7 +19,9 @@ from fusetui.commands.errors import (
     say,
 )
 from fusetui.report.output import Bar, emit, emit_json, width
-from fusetui.trace.flight.reading import is_flight_dump, read_dumps
+from fusetui.trace.flight.reading import read_dumps
+from fusetui.trace.read.foreign import HEAD, is_flight_dump
+from fusetui.trace.read.source import glimpse
 
 DEPTH = 3  # folders below the one that is given: one for each host, say
 DIGITS = re.compile(r"[0-9]+")
@@ -35,17 +37,23 @@ CODES = {
 
 def run_hang(args: Namespace) -> int:
     """Raises CommandError where there is no readable dump."""
+    return tell(dump_files(args.paths), top=args.top, as_json=args.json)
+
+
+def tell(paths: Sequence[str], *, top: int, as_json: bool = False) -> int:
+    """Prints the answer of these dumps; `top` bounds the rows of its table. Returns the
+    exit code. Raises CommandError where none can be read."""
     from fusetui.report.hang import hang_document, hang_text
 
-    answer = answered(dump_files(args.paths))
-    if args.json:
+    answer = _answered(paths)
+    if as_json:
         emit_json(hang_document(answer))
     else:
-        emit(hang_text(answer, width(), args.top))
+        emit(hang_text(answer, width(), top))
     return CODES[answer.verdict]
 
 
-def answered(paths: Sequence[str]) -> HangAnswer:
+def _answered(paths: Sequence[str]) -> HangAnswer:
     """The answer of these dumps; says which of them cannot be read. Raises CommandError
     if none can."""
     with Bar(f"reading {len(paths)} dumps", sys.stderr) as bar:
@@ -79,7 +87,7 @@ def dumps_in(folder: str) -> list[str]:
     """The dumps in a folder and below it, by content. An empty or damaged file counts
     too if only the number in its name tells it from a dump."""
     files = list(_files(Path(folder), DEPTH))
-    is_dump = [is_flight_dump(str(path)) for path in files]
+    is_dump = [is_dump_file(str(path)) for path in files]
     patterns = {
         _pattern(path) for path, known in zip(files, is_dump, strict=True) if known
     }
@@ -88,6 +96,11 @@ def dumps_in(folder: str) -> list[str]:
         for path, known in zip(files, is_dump, strict=True)
         if known or _pattern(path) in patterns
     )
+
+
+def is_dump_file(path: str) -> bool:
+    """Whether a file is a dump, by its first bytes."""
+    return is_flight_dump(glimpse(path, HEAD))
 
 
 def _files(folder: Path, depth: int) -> Iterator[Path]:

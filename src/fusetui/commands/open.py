@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
@@ -44,7 +44,9 @@ from fusetui.signals import ENDED, HUNG_UP, Ended
 from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
+from fusetui.trace.read.foreign import HEAD, is_flight_dump
 from fusetui.trace.read.remote import is_remote
+from fusetui.trace.read.source import glimpse
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.tour import LESSONS
 
@@ -84,8 +86,10 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or
     if the user's keys.toml is wrong.
     """
-    if are_dumps(names):
-        return told_of_dumps(names)
+    if dumps := dumps_named(names):
+        from fusetui.commands.hang import tell
+
+        return tell(dumps, top=ROWS)
     if not has_terminal():
         raise CommandError(
             "fusetui open needs a terminal: use fusetui summary or diff instead."
@@ -116,40 +120,38 @@ def _check_snapshots(paths: Sequence[str]) -> None:
             raise CommandError(f"{path} cannot be opened: there is no such file.")
 
 
-def are_dumps(names: Sequence[str]) -> bool:
-    """Whether all names are dumps of the flight recorder, or folders that hold dumps and no
-    traces."""
-    from fusetui.commands.hang import dumps_in
-    from fusetui.trace.flight.reading import is_flight_dump
+def dumps_named(names: Sequence[str]) -> list[str]:
+    """The dumps of the flight recorder that are named, or that lie in folders that are
+    and that hold no trace beside them; [] if anything else is named."""
+    dumps: list[str] = []
+    for name in names:
+        if os.path.isdir(name):
+            inside = _dumps_alone_in(name)
+        else:
+            inside = [name] if os.path.isfile(name) and _is_dump(name) else []
+        if not inside:
+            return []
+        dumps += inside
+    return dumps
 
-    def is_one(name: str) -> bool:
-        if not os.path.isdir(name):
-            return os.path.isfile(name) and is_flight_dump(name)
-        dumps = set(dumps_in(name))
-        return bool(dumps) and not traces_beside(name, dumps)
 
-    return bool(names) and all(map(is_one, names))
-
-
-def traces_beside(name: str, dumps: Collection[str]) -> bool:
-    """Whether a folder, or one below it, holds traces beside these dumps, some of which
-    may be JSON as traces are."""
+def _dumps_alone_in(folder: str) -> list[str]:
+    """The dumps of a folder without a trace; only that it has none is found out for
+    one that has."""
     try:
-        paths = traces(name)
+        paths = traces(folder)
     except CommandError:
-        paths = [path for folder in folders_below(name) for path in traces(folder)]
-    return any(path not in dumps for path in paths)
+        paths = [path for inner in folders_below(folder) for path in traces(inner)]
+    # dumps may be JSON as traces are
+    if not all(map(_is_dump, paths)):
+        return []
+    from fusetui.commands.hang import dumps_in
+
+    return dumps_in(folder)
 
 
-def told_of_dumps(names: Sequence[str]) -> int:
-    """The answer of `fusetui hang`, as text; returns its exit code."""
-    from fusetui.commands.hang import CODES, answered, dump_files
-    from fusetui.report.hang import hang_text
-    from fusetui.report.output import width
-
-    answer = answered(dump_files(names))
-    emit(hang_text(answer, width(), top=ROWS))
-    return CODES[answer.verdict]
+def _is_dump(path: str) -> bool:
+    return is_flight_dump(glimpse(path, HEAD))
 
 
 def is_snapshot(path: str) -> bool:

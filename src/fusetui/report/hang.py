@@ -27,6 +27,9 @@ MOST_CULPRITS = 3  # that the headline names; the rest are counted
 MOST_RANGES = 8  # of ranks in a sentence
 MOST_REMARKS = 8  # mismatches, messages and files that are named; the rest are counted
 INDENT = "  "
+NOBODY = (
+    "No rank is missing: no collective that a rank waits in lacks one of its members."
+)
 DIFFERENCES = {
     "operation": "different operations",
     "sizes": "different sizes",
@@ -79,7 +82,7 @@ def headline(answer: HangAnswer) -> list[str]:
     if answer.verdict == "undecided" and not absent:
         sentences += _undecided(answer)
     if answer.verdict == "none":
-        sentences.append(_nobody(answer))
+        sentences.append(NOBODY)
     return sentences
 
 
@@ -263,12 +266,6 @@ def _undecided(answer: HangAnswer) -> Iterator[str]:
         yield f"Who holds up the job cannot be told. {_waiters(answer.waits[0])}"
 
 
-def _nobody(answer: HangAnswer) -> str:
-    if not answer.ranks:
-        return "There is no readable dump."
-    return "No rank is missing: no collective that a rank waits in lacks one of its members."
-
-
 def _wait_for(answer: HangAnswer, culprit: Culprit) -> Wait:
     """The first wait that lacks a rank."""
     return next(
@@ -324,12 +321,12 @@ def _progress_text(progress: GroupProgress) -> str:
 
 
 def _remarks(answer: HangAnswer) -> Iterator[str]:
-    told = _decisive(answer.mismatches)
+    mismatches = _decisive(answer.mismatches)
     if answer.verdict == "mismatch":
-        told = told[1:]
-    yield from map(mismatch_sentence, told[:MOST_REMARKS])
-    if len(told) > MOST_REMARKS:
-        yield f"{plural(len(told) - MOST_REMARKS, 'more mismatch')} (--json has all)."
+        mismatches = mismatches[1:]  # the headline has the first
+    yield from map(mismatch_sentence, mismatches[:MOST_REMARKS])
+    if len(mismatches) > MOST_REMARKS:
+        yield f"{plural(len(mismatches) - MOST_REMARKS, 'more mismatch')} (--json has all)."
     if answer.verdict != "unmatched":
         yield from map(unmatched_sentence, answer.unmatched[:MOST_REMARKS])
     yield from map(doubt_sentence, answer.doubts)

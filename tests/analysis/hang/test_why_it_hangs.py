@@ -183,13 +183,21 @@ def test_a_ring_that_lost_the_group_leaves_the_question_open(tmp_path: Path) -> 
     assert "lost" in doubts_of(answer)
 
 
-def test_the_status_of_a_group_replaces_what_the_ring_lost(tmp_path: Path) -> None:
-    job = Job(2, "gloo", lists_members=False)
-    job.everywhere()
-    for rank in (0, 1):
-        job.issue(rank, over=rank == 1)
+def test_the_status_of_all_ranks_replaces_what_the_ring_lost(tmp_path: Path) -> None:
+    """Rank 1 says that it issued 3 of all ranks, which its ring no longer holds."""
+    job = Job(2)
+    job.group("side", 0, 1)
+    for _ in range(3):
+        job.everywhere()
+    job.issue(0, over=False)
+    job.issue(0, group="side")
+    job.entries[1].clear()
+    job.issue(1, group="side", record_id=500)
+    job.status[1] = {"0": {"last_enqueued_collective": 3}}
     answer = answer_of(job, tmp_path)
-    assert answer.verdict == "none"
+    assert answer.verdict == "missing"
+    (culprit,) = answer.culprits
+    assert (culprit.rank, culprit.sequence) == (1, 4)
 
 
 def test_a_receive_without_its_send_is_unmatched(tmp_path: Path) -> None:
@@ -200,6 +208,19 @@ def test_a_receive_without_its_send_is_unmatched(tmp_path: Path) -> None:
     assert answer.verdict == "unmatched"
     (message,) = answer.unmatched
     assert (message.issued.rank, message.peer) == (1, 0)
+
+
+def test_a_send_that_a_ring_may_have_lost_leaves_the_question_open(
+    tmp_path: Path,
+) -> None:
+    job = Job(2)
+    job.issue(1, "recv 1<-0", over=False)
+    job.issue(0, record_id=500)
+    job.issue(1, record_id=500)
+    answer = answer_of(job, tmp_path)
+    assert answer.verdict == "undecided"
+    assert answer.unmatched == ()
+    assert "lost" in doubts_of(answer)
 
 
 def test_a_send_and_its_receive_match(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.hang.groups import Recorded
-from fusetui.analysis.hang.messages import Message, unmatched_messages
+from fusetui.analysis.hang.messages import Message, Messages, unmatched_messages
 from fusetui.analysis.hang.mismatches import mismatches
 from fusetui.analysis.hang.model import (
     Culprit,
@@ -86,7 +86,9 @@ class _Search:
         collectives = [
             wait for wait in waits if wait.lacking or wait.without_dump or wait.unknown
         ]
-        return tuple(collectives + [self._message_wait(one) for one in self._messages])
+        messages = map(self._message_wait, self._messages.unmatched)
+        undecided = map(self._undecided_wait, self._messages.undecided)
+        return (*collectives, *messages, *undecided)
 
     @cached_property
     def unmatched(self) -> tuple[UnmatchedMessage, ...]:
@@ -96,7 +98,7 @@ class _Search:
                 peer=message.peer,
                 peer_last=self.recorded.last_of(message.peer),
             )
-            for message in self._messages
+            for message in self._messages.unmatched
         )
 
     @cached_property
@@ -132,7 +134,7 @@ class _Search:
             )
             for rank, wait in first_wait.items()
         ]
-        culprits.sort(key=lambda one: (one.has_dump, -one.waiting, one.rank))
+        culprits.sort(key=_by_importance)
         return tuple(culprits)
 
     @cached_property
@@ -180,7 +182,7 @@ class _Search:
         return tuple(doubts)
 
     @cached_property
-    def _messages(self) -> tuple[Message, ...]:
+    def _messages(self) -> Messages:
         return unmatched_messages(self.recorded)
 
     @cached_property
@@ -199,7 +201,7 @@ class _Search:
 
     @cached_property
     def _mismatched(self) -> set[tuple[GroupName, int]]:
-        return {(one.group, one.sequence) for one in self.mismatches}
+        return {(mismatch.group, mismatch.sequence) for mismatch in self.mismatches}
 
     @cached_property
     def _stuck(self) -> tuple[Doubt, ...]:
@@ -281,8 +283,7 @@ class _Search:
             if rank not in recorded.dump_of_rank:
                 without_dump.append(rank)
             elif newest == UNKNOWN:
-                if self._reported_newest(rank, progress.group) < sequence:
-                    unknown.append(rank)
+                unknown.append(rank)
             elif newest < sequence:
                 lacking.append(rank)
         dumps = recorded.entries.dump[list(rows)]
@@ -312,19 +313,25 @@ class _Search:
             example=issued,
         )
 
-    def _reported_newest(self, rank: int, group: GroupName) -> int:
-        """The newest number that a rank's own status reports, UNKNOWN without one."""
-        dump = self.recorded.dumps.ranks[self.recorded.dump_of_rank[rank]]
-        status = dump.status.get(group)
-        return UNKNOWN if status is None else status.last_enqueued
+    def _undecided_wait(self, message: Message) -> Wait:
+        """As `_message_wait`, where the ring may have lost what the peer issued."""
+        wait = self._message_wait(message)
+        peer = (*wait.lacking, *wait.without_dump)
+        return msgspec.structs.replace(wait, lacking=(), without_dump=(), unknown=peer)
 
     def _first_lacking(self, rank: int, wait: Wait) -> int:
         """The first number of the group that a rank did not issue."""
         if wait.is_p2p:
             return wait.sequence
         number = self.recorded.dumps.groups.index(wait.group)
-        newest = self.recorded.newest.get((number, rank))
-        return wait.sequence if newest is None else newest + 1
+        progress = self.recorded.groups[number]
+        newest = progress.newest[progress.members.index(rank)]
+        return wait.sequence if newest == UNKNOWN else newest + 1
+
+
+def _by_importance(culprit: Culprit) -> tuple[bool, int, int]:
+    """Those without a dump first, then those for whom most ranks wait."""
+    return culprit.has_dump, -culprit.waiting, culprit.rank
 
 
 def _ranks(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -15,10 +15,9 @@ from fusetui.trace.flight.columns import (
     Frame,
     GroupName,
 )
+from fusetui.trace.flight.entries import ALL_RANKS
 from fusetui.trace.model.arrays import Flags, Int64s
 
-WORLD = "default_pg"
-"""The description that torch gives the group of all ranks (distributed_c10d.py)."""
 OF_TORCH = late(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """In the path of a file of torch itself."""
 ALL_GATHERS = ("all_gather", "_allgather_base", "all_gather_into_tensor")
@@ -58,7 +57,7 @@ class Recorded:
             rank
             for dump in self.dumps.ranks
             for group, ranks in dump.members.items()
-            if group.description == WORLD
+            if group.description == ALL_RANKS.description
             for rank in ranks
         ]
         if listed:
@@ -66,7 +65,7 @@ class Recorded:
         named = [*self.dump_of_rank, *(file.rank for file in self.dumps.unread)]
         count = max(named, default=UNKNOWN) + 1
         for number, group in enumerate(self.dumps.groups):
-            if group.description == WORLD:
+            if group.description == ALL_RANKS.description:
                 count = max(count, self._gathered_size(number))
         return tuple(range(count))
 
@@ -78,13 +77,28 @@ class Recorded:
     @cached_property
     def newest(self) -> dict[tuple[int, int], int]:
         """The highest number of a collective by group and rank."""
-        return self._extremes(np.maximum)
+        entries = self.entries
+        rows = np.flatnonzero(~entries.is_p2p)
+        if not len(rows):
+            return {}
+        ranks = self.rank_of_dump[entries.dump[rows]]
+        groups = entries.group[rows].astype(np.int64)
+        order = np.lexsort((ranks, groups))
+        ranks = ranks[order]
+        groups = groups[order]
+        is_first = np.ones(len(rows), np.bool_)
+        is_first[1:] = (np.diff(groups) != 0) | (np.diff(ranks) != 0)
+        starts = np.flatnonzero(is_first)
+        highest = np.maximum.reduceat(entries.sequence[rows][order], starts)
+        keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
+        return dict(zip(keys, highest.tolist(), strict=True))
 
-    @cached_property
-    def oldest(self) -> dict[tuple[int, int], int]:
-        """The lowest number of a collective by group and rank, of those that the ring
-        still held."""
-        return self._extremes(np.minimum)
+    def lost_beginning(self, *ranks: int) -> bool:
+        """Whether the ring of one of these ranks has lost its first entries."""
+        places = [
+            self.dump_of_rank[rank] for rank in ranks if rank in self.dump_of_rank
+        ]
+        return any(self.dumps.ranks[place].lost_beginning for place in places)
 
     def members_known(self, number: int) -> bool:
         """Whether no all_gather of a group shows more members than are known."""
@@ -129,7 +143,7 @@ class Recorded:
         listed = self._listed(group)
         if listed:
             members = listed
-        elif group.description == WORLD:
+        elif group.description == ALL_RANKS.description:
             members = self.world
         else:
             members = tuple(
@@ -145,31 +159,19 @@ class Recorded:
         return tuple(sorted(ranks))
 
     def _newest_of(self, number: int, rank: int) -> int:
-        """0 for none, UNKNOWN where the rank wrote no dump or its ring may have lost
-        it."""
+        """0 for none, UNKNOWN where the rank wrote no dump, or where its ring may have lost
+        it and its status does not say it."""
         recorded = self.newest.get((number, rank))
         if recorded is not None:
             return recorded
         place = self.dump_of_rank.get(rank)
         if place is None:
             return UNKNOWN
-        return UNKNOWN if self.dumps.ranks[place].lost_beginning else 0
-
-    def _extremes(self, extreme: np.ufunc) -> dict[tuple[int, int], int]:
-        entries = self.entries
-        rows = np.flatnonzero(~entries.is_p2p)
-        if not len(rows):
-            return {}
-        ranks = self.rank_of_dump[entries.dump[rows]]
-        groups = entries.group[rows].astype(np.int64)
-        order = np.lexsort((ranks, groups))
-        ranks, groups = ranks[order], groups[order]
-        is_first = np.ones(len(rows), np.bool_)
-        is_first[1:] = (np.diff(groups) != 0) | (np.diff(ranks) != 0)
-        starts = np.flatnonzero(is_first)
-        values = extreme.reduceat(entries.sequence[rows][order], starts)
-        keys = zip(groups[starts].tolist(), ranks[starts].tolist(), strict=True)
-        return dict(zip(keys, values.tolist(), strict=True))
+        dump = self.dumps.ranks[place]
+        status = dump.status.get(self.dumps.groups[number])
+        if status is not None and status.last_enqueued != UNKNOWN:
+            return status.last_enqueued
+        return UNKNOWN if dump.lost_beginning else 0
 
     def _gathered_size(self, number: int) -> int:
         """How many members a group has by the sizes of its all_gathers: output by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,6 +17,19 @@ MESSAGE = late(r"(?:^|:)(send|recv) ([0-9]{1,7})(?:->|<-)([0-9]{1,7})$")
 places in the group (ProcessGroupNCCL.cpp, `pointToPoint`)."""
 
 
+class Channel(NamedTuple):
+    """The sends, or the receives, from one rank to another in a group."""
+
+    group: int
+    source: int  # rank
+    target: int  # rank
+    is_send: bool
+
+    def counterpart(self) -> Channel:
+        """The receives of these sends, or the other way round."""
+        return self._replace(is_send=not self.is_send)
+
+
 class Message(msgspec.Struct, frozen=True):
     """A send or receive that is not over; `row` is that of its entry, `peer` the rank of
     the other side, UNKNOWN if the members of the group are not."""
@@ -23,38 +37,49 @@ class Message(msgspec.Struct, frozen=True):
     row: int
     rank: int
     peer: int
+    channel: Channel
 
 
-def unmatched_messages(recorded: Recorded) -> tuple[Message, ...]:
+class Messages(msgspec.Struct, frozen=True):
+    """Those without a counterpart, and those of which a ring may have lost it."""
+
+    unmatched: tuple[Message, ...]
+    undecided: tuple[Message, ...]
+
+
+def unmatched_messages(recorded: Recorded) -> Messages:
     """Sends and receives that are not over and whose counterpart was not issued.
 
     The k-th send from one rank to another in a group belongs to the k-th receive there.
-    Where a ring lost its beginning, they are counted from the end, which only tells how
-    many are too many.
+    That can be counted only where neither ring has lost its beginning.
     """
     entries, dumps = recorded.entries, recorded.dumps
-    issued: Counter[tuple[int, int, int, bool]] = Counter()
-    waiting: list[tuple[tuple[int, int, int, bool], Message]] = []
+    issued: Counter[Channel] = Counter()
+    waiting: list[Message] = []
     for row in np.flatnonzero(entries.is_p2p).tolist():
-        found = MESSAGE.search(dumps.operations[entries.operation[row]])
-        if found is None:
+        name = MESSAGE.search(dumps.operations[entries.operation[row]])
+        if name is None:
             continue
-        is_send = found[1] == "send"
         group = int(entries.group[row])
         rank = int(recorded.rank_of_dump[entries.dump[row]])
         members = recorded.groups[group].members
-        place = int(found[3])
+        place = int(name[3])
         peer = members[place] if place < len(members) else UNKNOWN
+        is_send = name[1] == "send"
         source, target = (rank, peer) if is_send else (peer, rank)
-        key = (group, source, target, is_send)
-        issued[key] += 1
+        channel = Channel(group, source, target, is_send)
+        issued[channel] += 1
         if not recorded.is_over[row]:
-            waiting.append((key, Message(row, rank, peer)))
+            waiting.append(Message(row, rank, peer, channel))
     unmatched = []
-    for key, message in reversed(waiting):
-        group, source, target, is_send = key
-        counterpart = (group, source, target, not is_send)
-        if issued[key] > issued[counterpart]:
-            issued[key] -= 1  # the newest has no counterpart
+    undecided = []
+    for message in reversed(waiting):
+        channel = message.channel
+        if issued[channel] <= issued[channel.counterpart()]:
+            continue
+        issued[channel] -= 1  # the newest has no counterpart
+        if recorded.lost_beginning(message.rank, message.peer):
+            undecided.append(message)
+        else:
             unmatched.append(message)
-    return tuple(reversed(unmatched))
+    return Messages(tuple(reversed(unmatched)), tuple(reversed(undecided)))

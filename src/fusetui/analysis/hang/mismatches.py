@@ -81,8 +81,8 @@ def _mismatch(recorded: Recorded, rows: Int64s) -> Mismatch | None:
         rank = int(recorded.rank_of_dump[recorded.entries.dump[row]])
         rows_of_rank.setdefault(rank, []).append(row)
     ranks_of: dict[tuple[object, ...], list[int]] = {}
-    for rank, own in sorted(rows_of_rank.items()):
-        signature = tuple(_signature(recorded, row) for row in own)
+    for rank, rank_rows in sorted(rows_of_rank.items()):
+        signature = tuple(_signature(recorded, row) for row in rank_rows)
         ranks_of.setdefault(signature, []).append(rank)
     if len(ranks_of) < 2:
         return None
@@ -129,16 +129,16 @@ def _difference(sides: tuple[Side, ...]) -> MismatchKind:
     first, second = sides[0].issued, sides[1].issued
     if len(first) != len(second):
         return "coalesced"
-    for one, other in zip(first, second, strict=True):
-        kind = kind_of(one.operation)
-        if kind != kind_of(other.operation):
+    for left, right in zip(first, second, strict=True):
+        kind = kind_of(left.operation)
+        if kind != kind_of(right.operation):
             return "operation"
-        left = _compared(kind, one.inputs, one.outputs)
-        right = _compared(kind, other.inputs, other.outputs)
-        if left is None or right is None:
+        left_tensors = _compared(kind, left.inputs, left.outputs)
+        right_tensors = _compared(kind, right.inputs, right.outputs)
+        if left_tensors is None or right_tensors is None:
             continue
-        if left.element_count != right.element_count:
+        if left_tensors.element_count != right_tensors.element_count:
             return "sizes"
-        if left.dtypes != right.dtypes:
+        if left_tensors.dtypes != right_tensors.dtypes:
             return "dtypes"
     return "operation"

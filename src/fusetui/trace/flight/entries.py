@@ -24,6 +24,8 @@ from fusetui.trace.flight.columns import (
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.snapshot.tables import Wrong
 
+ALL_RANKS = GroupName("0", "default_pg")
+"""The group of all ranks, as init_process_group names it (distributed_c10d.py)."""
 MOST_RANKS = 1 << 20  # of a job
 MOST_FRAMES = 1024  # of a stack
 LARGEST = (1 << 63) - 1  # of a column
@@ -150,12 +152,13 @@ class DumpTables:
         return stack
 
     def _group_ids(self, value: dict[str, Any]) -> dict[str, GroupName]:
-        """The groups by the number that this rank gives them."""
-        return {
-            str(entry["pg_id"]): _group(entry)
-            for entry in value.get("entries", ())
-            if type(entry.get("pg_id")) is int
-        }
+        """The groups by the number that this rank gives them. That of all ranks is made
+        first, so it has 0 everywhere, also where the ring lost its entries."""
+        groups = {"0": ALL_RANKS}
+        for entry in _list(value, "entries"):
+            if type(entry.get("pg_id")) is int:
+                groups[str(entry["pg_id"])] = _group(entry)
+        return groups
 
 
 def is_dump(value: Mapping[str, Any]) -> bool:
@@ -249,21 +252,23 @@ def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
     for name, fields in config.items():
         if not isinstance(fields, dict):
             continue
-        listed = fields.get("ranks", "")
-        numbers = (
-            [int(number) for number in NUMBER.findall(listed)]
-            if isinstance(listed, str)
-            else [rank for rank in listed if type(rank) is int]
-            if isinstance(listed, list)
-            else []
-        )
-        ranks = tuple(sorted({rank for rank in numbers if 0 <= rank < MOST_RANKS}))
+        ranks = _ranks_listed(fields.get("ranks"))
         if ranks:
             group = GroupName(
                 str(fields.get("name", name)), str(fields.get("desc", ""))
             )
             members[group] = ranks
     return members
+
+
+def _ranks_listed(listed: Any) -> tuple[int, ...]:
+    """Ranks in ascending order: torch writes them as text, "[0, 1]"."""
+    numbers: list[int] = []
+    if isinstance(listed, str):
+        numbers = [int(number) for number in NUMBER.findall(listed)]
+    elif isinstance(listed, list):
+        numbers = [rank for rank in listed if type(rank) is int]
+    return tuple(sorted({rank for rank in numbers if 0 <= rank < MOST_RANKS}))
 
 
 def _status(

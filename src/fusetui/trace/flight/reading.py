@@ -16,8 +16,8 @@ from fusetui.trace.flight.entries import MOST_RANKS, DumpTables, is_dump, joined
 from fusetui.trace.flight.pickles import plain_value
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.report import Progress, silent
-from fusetui.trace.read.foreign import BLANKS, HEAD, is_pickle
-from fusetui.trace.read.source import glimpse, open_stored, reason, unpacked
+from fusetui.trace.read.foreign import is_pickle
+from fusetui.trace.read.source import open_stored, reason, unpacked
 from fusetui.trace.read.workers import core_count
 from fusetui.trace.snapshot.tables import Wrong
 
@@ -34,22 +34,6 @@ class PlannedDump(msgspec.Struct, frozen=True):
 
     rank: int
     path: str
-
-
-def is_flight_dump(path: str) -> bool:
-    """Whether a file looks like a dump by its first bytes: a pickle, or JSON, with its
-    keys."""
-    head = glimpse(path, HEAD)
-    return is_flight_head(head)
-
-
-def is_flight_head(head: bytes) -> bool:
-    """`head`: the first HEAD bytes of a document, or all of it."""
-    has_keys = b"pg_config" in head or (
-        b"profiling_name" in head and b"collective_seq_id" in head
-    )
-    is_json = head.lstrip(BLANKS)[:1] == b"{" and b"traceEvents" not in head
-    return has_keys and (is_pickle(head) or is_json)
 
 
 def read_dumps(paths: Sequence[str], progress: Progress = silent) -> FlightDumps:

@@ -205,9 +205,16 @@ def _is_file_of_stacks(head: bytes) -> bool:
     return has_frames and all(STACK.match(line) for line in whole)
 
 
-def _is_flight_recording(head: bytes) -> bool:
-    """What the flight recorder of torch.distributed dumps of each rank."""
-    return is_pickle(head) and b"pg_config" in head
+def is_flight_dump(head: bytes) -> bool:
+    """Whether a document is what the flight recorder of torch.distributed dumps of a rank:
+    a pickle, or JSON of the debug server, with its keys."""
+    has_keys = b"pg_config" in head or (
+        b"profiling_name" in head and b"collective_seq_id" in head
+    )
+    if not has_keys:
+        return False
+    is_json = head.lstrip(BLANKS)[:1] == b"{" and b"traceEvents" not in head
+    return is_pickle(head) or is_json
 
 
 SYSTEMS: ForeignFormat = (
@@ -242,7 +249,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
     (
         "a dump of the flight recorder of torch.distributed",
         "fusetui hang FILE answers it",
-        _is_flight_recording,
+        is_flight_dump,
     ),
     ("a pickle file", RECORD, is_pickle),
     (

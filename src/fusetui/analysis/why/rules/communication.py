@@ -49,13 +49,13 @@ MAY_WAIT: Final = (
     "data; then send less, or overlap it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
-EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv", "gather", "scatter")
+EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
 """The names of transfers in which each rank gets other data, as in expert parallelism, in
 sharded embeddings, and in pipelines."""
 EXCHANGED: Final = (
-    "Most of it exchanges activations, which buckets of gradients do not reach: start the exchange "
-    "of the next batch, or of the other half of this one, beside compute, or send less, as in bf16. "
-    "Waiting for another rank cannot be solved here: compare the ranks."
+    "Most of it are exchanges, which larger buckets of gradients do not reach: start the exchange "
+    "of the next batch, or of the other half of this one, beside compute, or send less. Waiting for "
+    "another rank cannot be solved here: compare the ranks."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
