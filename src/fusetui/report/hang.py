@@ -54,7 +54,7 @@ def hang_text(answer: HangAnswer, most: int, top: int) -> str:
     `most`: columns of a line; `top`: rows of the table of groups."""
     sections = (
         _folded(headline(answer), most),
-        _groups(answer.groups, most, top),
+        _groups(_by_interest(answer), most, top),
         _folded(_remarks(answer), most),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -295,6 +295,13 @@ def _side(mismatch: Mismatch, side: Side) -> str:
 def _decisive(mismatches: Sequence[Mismatch]) -> list[Mismatch]:
     """Those that a rank still waits in, before those that are over."""
     return sorted(mismatches, key=lambda mismatch: mismatch.is_over)
+
+
+def _by_interest(answer: HangAnswer) -> list[GroupProgress]:
+    """The groups in which a rank waits or that were called differently, then the others."""
+    concerned = {wait.group for wait in answer.waits}
+    concerned |= {mismatch.group for mismatch in answer.mismatches}
+    return sorted(answer.groups, key=lambda progress: progress.group not in concerned)
 
 
 def _groups(groups: Sequence[GroupProgress], most: int, top: int) -> list[str]:

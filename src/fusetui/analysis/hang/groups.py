@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 
 import numpy as np
@@ -140,23 +141,32 @@ class Recorded:
 
     def _progress(self, number: int) -> GroupProgress:
         group = self.dumps.groups[number]
-        listed = self._listed(group)
+        listed = self._listed.get(group, ())
         if listed:
             members = listed
         elif group.description == ALL_RANKS.description:
             members = self.world
         else:
-            members = tuple(
-                sorted(rank for named, rank in self.newest if named == number)
-            )
+            members = self._named_by.get(number, ())
         newest = tuple(self._newest_of(number, rank) for rank in members)
         return GroupProgress(group, members, bool(listed), newest)
 
-    def _listed(self, group: GroupName) -> tuple[int, ...]:
-        ranks: set[int] = set()
+    @cached_property
+    def _named_by(self) -> dict[int, tuple[int, ...]]:
+        """The ranks whose entries name each group, in ascending order."""
+        ranks: dict[int, list[int]] = defaultdict(list)
+        for group, rank in self.newest:  # by group, then by rank
+            ranks[group].append(rank)
+        return {group: tuple(members) for group, members in ranks.items()}
+
+    @cached_property
+    def _listed(self) -> dict[GroupName, tuple[int, ...]]:
+        """The members of each group that some dump lists, in ascending order."""
+        ranks: dict[GroupName, set[int]] = defaultdict(set)
         for dump in self.dumps.ranks:
-            ranks.update(dump.members.get(group, ()))
-        return tuple(sorted(ranks))
+            for group, members in dump.members.items():
+                ranks[group].update(members)
+        return {group: tuple(sorted(members)) for group, members in ranks.items()}
 
     def _newest_of(self, number: int, rank: int) -> int:
         """0 for none, UNKNOWN where the rank wrote no dump, or where its ring may have lost

@@ -71,6 +71,7 @@ class DumpTables:
         self._stacks: dict[tuple[Frame, ...], int] = {}
         # a pickle of torch refers to one list wherever its entries are equal
         self._stack_of_list: dict[int, int] = {}
+        self._tensors_of_lists: dict[tuple[int, int], int] = {}
 
     def add(self, value: Any, *, rank: int, path: str) -> None:
         """Adds the dump of a rank. Raises Wrong, with the end of a sentence, for what
@@ -78,6 +79,7 @@ class DumpTables:
         if not isinstance(value, dict) or not is_dump(value):
             raise Wrong("it has neither entries nor groups")
         self._stack_of_list.clear()  # ids are those of the lists of one value
+        self._tensors_of_lists.clear()
         rows = [self._row(entry) for entry in _list(value, "entries")]
         group_of_id = self._group_ids(value)
         dump = RankDump(
@@ -125,8 +127,8 @@ class DumpTables:
             "sequence": _sequence(entry, is_p2p=is_p2p),
             "op": _number(entry, "op_id", missing=UNKNOWN),
             "operation": _index(self._operations, _text(entry, "profiling_name")),
-            "inputs": _index(self._tensors, _tensors(entry, "input")),
-            "outputs": _index(self._tensors, _tensors(entry, "output")),
+            "inputs": self._tensors_at(entry, "input"),
+            "outputs": self._tensors_at(entry, "output"),
             "stack": self._stack(entry.get("frames")),
             "state": STATES.get(str(entry.get("state")), EntryState.OTHER),
             "is_p2p": is_p2p,
@@ -138,6 +140,14 @@ class DumpTables:
             ),
             "timeout_ms": _number(entry, "timeout_ms", missing=UNKNOWN),
         }
+
+    def _tensors_at(self, entry: dict[str, Any], side: str) -> int:
+        lists = id(entry.get(f"{side}_sizes")), id(entry.get(f"{side}_dtypes"))
+        known = self._tensors_of_lists.get(lists)
+        if known is None:
+            known = _index(self._tensors, _tensors(entry, side))
+            self._tensors_of_lists[lists] = known
+        return known
 
     def _stack(self, frames: Any) -> int:
         if not frames:

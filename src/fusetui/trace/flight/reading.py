@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fusetui.own_memory import without_collector
 from fusetui.own_process import calls
 from fusetui.text.patterns import late
 from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, Unread
@@ -65,11 +66,13 @@ def read_part(planned: Sequence[PlannedDump]) -> FlightDumps:
     known here."""
     tables = DumpTables()
     unread = []
-    for dump in planned:
-        try:
-            tables.add(_value(dump.path), rank=dump.rank, path=dump.path)
-        except (TraceError, Wrong) as error:
-            unread.append(Unread(dump.path, dump.rank, _sentence(dump.path, error)))
+    with without_collector():
+        for dump in planned:
+            try:
+                tables.add(_value(dump.path), rank=dump.rank, path=dump.path)
+            except (TraceError, Wrong) as error:
+                why = _sentence(dump.path, error)
+                unread.append(Unread(dump.path, dump.rank, why))
     return tables.dumps(unread, ranks_from_order=False)
 
 
