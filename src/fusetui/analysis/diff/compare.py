@@ -42,7 +42,12 @@ from fusetui.analysis.diff.statistics import (
 )
 from fusetui.analysis.diff.story import with_summary
 from fusetui.analysis.diff.surplus import rows_for_surplus, surplus
-from fusetui.analysis.diff.work import Work, in_common, lacks_gpu_events, work_of
+from fusetui.analysis.diff.work import (
+    Work,
+    lacks_gpu_events,
+    with_common_steps,
+    work_of,
+)
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.own_memory import without_collector
@@ -110,7 +115,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     `lacking` is the side, `A` or `B`, whose GPU events are not in its file; "" for
     none.
     """
-    used = in_common(work_a, work_b)
+    used = with_common_steps(work_a, work_b)
     evidence = comparable(used.a, used.b)
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)

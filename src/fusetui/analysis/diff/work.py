@@ -95,7 +95,7 @@ class WorkOfBothSides(msgspec.Struct, frozen=True, eq=False):
     b: Work
 
 
-def in_common(a: Work, b: Work) -> WorkOfBothSides:
+def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     """Of two traces with equally many steps, those that both use: others have no
     counterpart."""
     common = {*a.places} & {*b.places}

@@ -128,8 +128,9 @@ class KernelTotals(Sequence[KernelTotal]):
         self._groups = grouped(trace.name[rows], trace.start[rows])
         self._columns = spread_columns(trace.name[rows], trace.dur[rows])
         names = [trace.names[key] for key in self._groups.keys.tolist()]
-        by_name = np.argsort(sorted(range(len(names)), key=names.__getitem__))
-        self._order = np.lexsort((by_name, -self._columns["total_ns"]))
+        groups_by_name = sorted(range(len(names)), key=names.__getitem__)
+        place_by_name = np.argsort(groups_by_name)  # of each group
+        self._order = np.lexsort((place_by_name, -self._columns["total_ns"]))
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -185,12 +185,14 @@ def _place_ranks(
 ) -> None:
     """Sources and times of the nodes of each rank in the graph of all, in place."""
     for rank, graph in enumerate(graphs):
-        own = slice(places.begins[rank], places.begins[rank + 1])
-        whole.source[:, own] = places.of(rank)[graph.source[:, 1:]]
-        whole.began[own] += shift_of_rank[rank]
-        is_from_origin = whole.source[:, own] == ORIGIN
-        is_edge = whole.lag[:, own] != NEVER
-        whole.lag[:, own] += np.where(is_from_origin & is_edge, shift_of_rank[rank], 0)
+        nodes = slice(places.begins[rank], places.begins[rank + 1])
+        whole.source[:, nodes] = places.of(rank)[graph.source[:, 1:]]
+        whole.began[nodes] += shift_of_rank[rank]
+        is_from_origin = whole.source[:, nodes] == ORIGIN
+        is_edge = whole.lag[:, nodes] != NEVER
+        whole.lag[:, nodes] += np.where(
+            is_from_origin & is_edge, shift_of_rank[rank], 0
+        )
 
 
 def _place_meetings(

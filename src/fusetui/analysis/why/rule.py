@@ -37,7 +37,7 @@ LEAST_OF_BUSY: Final = 0.05
 from there on too, however idle the span is."""
 
 
-def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
+def is_large_enough(facts: Facts, ns: int, of_kernels: bool) -> bool:
     least = LEAST_SHARE * facts.span_ns
     if of_kernels:
         least = min(least, LEAST_OF_BUSY * facts.kernels.busy_ns)
@@ -102,7 +102,7 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
-    return not claim.is_little and is_worth(
+    return not claim.is_little and is_large_enough(
         facts, claim.at_stake_ns or 0, rule.of_kernels
     )
 

@@ -156,16 +156,16 @@ def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
 
 def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
     """Those of segments of the file, which may have been written in any order."""
-    # [-1] is of no segment
-    place = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
-    place[segments] = np.arange(len(segments), dtype=np.int32)
-    of = _array(columns["segment"])
-    of = np.where(of < len(place) - 1, place[np.minimum(of, len(place) - 1)], -1)
-    rows = np.flatnonzero(of >= 0)
-    order = rows[np.lexsort((_array(columns["address"])[rows], of[rows]))].astype(
-        np.int32
-    )
-    return Blocks(**(_taken(columns, order) | {"segment": of[order]}))
+    # the last place is that of no segment
+    place_of_segment = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
+    place_of_segment[segments] = np.arange(len(segments), dtype=np.int32)
+    none = len(place_of_segment) - 1
+    segment_of_block = place_of_segment[np.minimum(_array(columns["segment"]), none)]
+    rows = np.flatnonzero(segment_of_block >= 0)
+    address = _array(columns["address"])[rows]
+    by_address = np.lexsort((address, segment_of_block[rows]))
+    order = rows[by_address].astype(np.int32)
+    return Blocks(**(_taken(columns, order) | {"segment": segment_of_block[order]}))
 
 
 def _stacks(tables: SnapshotTables) -> Stacks:

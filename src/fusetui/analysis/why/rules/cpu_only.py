@@ -15,7 +15,7 @@ from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_worth, of_recording
+from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_large_enough, of_recording
 from fusetui.analysis.why.rules.launches import instead_of_computing
 from fusetui.analysis.why.rules.recompiling import graph_breaks
 from fusetui.analysis.why.rules.waiting import (
@@ -152,7 +152,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
     rows = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
     cover = _cover(facts, rows)
-    if facts.devices or not is_worth(facts, cover.ns, of_kernels=False):
+    if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
     yield Claim(
         text=f"CPU threads wait {of_recording(facts, cover.ns)} in {plural(len(rows), 'call')} that "

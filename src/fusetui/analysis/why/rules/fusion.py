@@ -16,7 +16,7 @@ from fusetui.analysis.why.kernel_runs import (
     runs_of,
 )
 from fusetui.analysis.why.kernels import Kernels, by_text, the_most
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, of_work
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_large_enough, of_work
 from fusetui.text.figures import count, plural
 
 __all__ = ["fusable_run", "inside_of", "runs_of"]
@@ -57,7 +57,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
         )
-    elif is_worth(facts, int(runs.ns.sum()), of_kernels=True):
+    elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
             text=f"{text}. {_what_is_missing(kernels, runs)}",
             rows=the_most(first_kernels, runs.ns),

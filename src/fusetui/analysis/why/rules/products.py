@@ -17,7 +17,7 @@ from fusetui.analysis.why.rule import (
     CannotTell,
     Claim,
     Rule,
-    is_worth,
+    is_large_enough,
     of_work,
     subject,
 )
@@ -69,7 +69,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
             kernels=unaligned,
             why_likely="The alignment may not be the only reason that they are slow.",
         )
-    elif is_worth(facts, taken_ns, of_kernels=True):
+    elif is_large_enough(facts, taken_ns, of_kernels=True):
         yield Claim(text=f"{text}.", kernels=unaligned)
 
 
@@ -239,7 +239,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
     if not multiplied:
         return
     taken_ns = kernels.ns(plain)
-    if is_worth(facts, taken_ns, of_kernels=True):
+    if is_large_enough(facts, taken_ns, of_kernels=True):
         first = next(iter(devices.values()))
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
         products = subject(int(plain.sum()), "float32 product", "take")
