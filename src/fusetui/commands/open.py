@@ -138,16 +138,23 @@ def dumps_named(names: Sequence[str]) -> list[str]:
 def _dumps_alone_in(folder: str) -> list[str]:
     """The dumps of a folder without a trace; only that it has none is found out for
     one that has."""
-    try:
-        paths = traces(folder)
-    except CommandError:
-        paths = [path for inner in folders_below(folder) for path in traces(inner)]
+    if any(map(is_run, (folder, *folders_below(folder)))):
+        return []
     # dumps may be JSON as traces are
-    if not all(map(_is_dump, paths)):
+    if not all(map(_is_dump, _named_as_traces(folder))):
         return []
     from fusetui.commands.hang import dumps_in
 
     return dumps_in(folder)
+
+
+def _named_as_traces(folder: str) -> Iterator[str]:
+    """The files of a folder, or of the folders below one without any, that bear the name
+    of a trace. Nothing is said about them: the user may have asked for something else."""
+    for inner in folders_below(folder) or [folder]:
+        for path in listed(Path(inner)):
+            if path.name.endswith(ENDINGS) and path.is_file():
+                yield str(path)
 
 
 def _is_dump(path: str) -> bool:
