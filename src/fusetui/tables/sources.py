@@ -128,8 +128,8 @@ class TableRequest(msgspec.Struct, frozen=True):
 
 
 def made(name: str, trace: Trace, request: TableRequest | None = None) -> Table:
-    """One of TABLES. Raises NotThere if a part was asked for that is not in the
-    trace."""
+    """One of TABLES. Raises NoSuchSelectionError if a part was asked for that is not in
+    the trace."""
     if name == "slices":
         from fusetui.tables.slices import slices
 

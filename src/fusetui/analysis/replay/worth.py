@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.loaders import worker_rows
 from fusetui.analysis.replay.apply import EDITS
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import WrongChange, parse_change
+from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import ACROSS, NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
@@ -331,7 +331,7 @@ def _replayed(
         change: Any = parse_change(wanted) if isinstance(wanted, str) else wanted
         try:
             _EDITS[type(change)](change, draft)
-        except WrongChange:
+        except WrongChangeError:
             return "not_found"
     changed = draft.finished()
     times = replay(changed)
@@ -345,7 +345,7 @@ def _shorten(wanted: Shorter, draft: Draft) -> None:
     items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
     calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
     if not len(items) and not len(calls):
-        raise WrongChange("Nothing to shorten.")
+        raise WrongChangeError("Nothing to shorten.")
     saved_ns = saved_of_row[draft.graph.row[items]]
     draft.scale_items(items, lambda current_ns: np.maximum(current_ns - saved_ns, 0))
     saved_by_calls_ns = saved_of_row[draft.graph.row[calls]]
@@ -370,7 +370,7 @@ def _make_calls_asynchronous(wanted: Unawaited, draft: Draft) -> None:
     copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
     copies = graph.nodes(Node.ITEM, rows=copy_rows)
     if not does_wait.any() and not len(copies):
-        raise WrongChange("Nothing is known to wait.")
+        raise WrongChangeError("Nothing is known to wait.")
     draft.scale_items(copies, np.zeros_like)
     launching_rows = trace.launch[trace.gpu_rows]
     does_launch = np.isin(graph.row[calls], launching_rows)

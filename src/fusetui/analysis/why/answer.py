@@ -45,7 +45,7 @@ from fusetui.trace.read.threads import in_threads
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises
-    NotThere."""
+    NoSuchSelectionError."""
     return explained(asked(Accounts(trace), selection))[0]
 
 
