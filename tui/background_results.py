@@ -154,12 +154,12 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         return
     yield Insight(idle)
     why, facts = explained(asked(found))
-    wanted = why.wanted
-    why = replace(why, wanted=())  # which nobody else needs
+    wanted = why._wanted
+    why = replace(why, _wanted=())  # which nobody else needs
     origins = facts.kernels.origins
     warm(origins)
-    if why.module_times and not cancelled():
-        tree = module_tree(why.module_times, origins)
+    if why._module_times and not cancelled():
+        tree = module_tree(why._module_times, origins)
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(
             idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins)
@@ -169,9 +169,9 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if any(one is not None for one in wanted) and not cancelled():
         from fusetui.analysis.replay.worth import with_worth
 
-        told = with_worth(trace, replace(why, wanted=wanted))
-        texts = tuple(one if isinstance(one, str) else None for one in told.wanted)
-        yield {WORTH: replace(told, wanted=texts, modules=None, module_times=None)}
+        told = with_worth(trace, replace(why, _wanted=wanted))
+        texts = tuple(one if isinstance(one, str) else None for one in told._wanted)
+        yield {WORTH: replace(told, _wanted=texts, modules=None, _module_times=None)}
 
 
 @memo()

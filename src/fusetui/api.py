@@ -229,7 +229,7 @@ class OpenTrace:
         from fusetui.analysis.replay.worth import with_worth
         from fusetui.analysis.why.answer import why
 
-        return replace(with_worth(self.trace, why(self.trace)), wanted=())
+        return replace(with_worth(self.trace, why(self.trace)), _wanted=())
 
     def diff(self, other: OpenTrace | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""

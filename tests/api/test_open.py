@@ -19,6 +19,7 @@ from fusetui import api, sample_traces
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
+from fusetui.analysis.why.model import Why, WhyDocument
 from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.tables.sources import TABLES
 
@@ -106,10 +107,16 @@ def test_tables_are_made_once(opened: ft.OpenTrace, name: str) -> None:
 def test_answers_are_those_of_the_commands(opened: ft.OpenTrace) -> None:
     trace = opened.trace
     expected = with_worth(trace, why(trace))
-    assert opened.why() == replace(expected, wanted=())
+    assert opened.why() == replace(expected, _wanted=())
     other = ft.open(OTHER)
     assert opened.diff(other) == opened.diff(OTHER) == diff(trace, other.trace)
     assert opened.report is trace.report
+
+
+def test_what_else_an_answer_holds_is_private() -> None:
+    """Its public fields are the keys of the document that `why --json` prints."""
+    public = [name for name in Why.__struct_fields__ if not name.startswith("_")]
+    assert public == [*WhyDocument.__struct_fields__]
 
 
 def test_bytes_are_the_file() -> None:

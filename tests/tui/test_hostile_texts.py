@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from tests.hostile import FILE_NAME, WORST, obeyed
 from tests.tui.prepared import after, at, do, drawn, laid_over, opened
 
+from fusetui.text.toml import WrongFileError
 from fusetui.trace import Trace
 from fusetui.tui import registry
-from fusetui.tui.keymap import WrongFileError, parsed
+from fusetui.tui.keymap import parsed
 from fusetui.tui.state import commands, reading
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.session import Bookmark

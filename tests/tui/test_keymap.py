@@ -17,6 +17,7 @@ from tests.tui.driving import screen
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, line, opened, remembered
 
+from fusetui.text.toml import WrongFileError
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.app import AppOptions, FusetuiApp
@@ -24,7 +25,6 @@ from fusetui.tui.keymap import (
     LISTS,
     MODAL,
     OF_MANY,
-    WrongFileError,
     parsed,
     user_keymap,
 )

@@ -223,7 +223,7 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
 
     why = accounted(trace, msgspec.structs.replace(request.part, all_gaps=True))
     records = []
-    for gap, (event, launch) in zip(why.gaps, why.gap_rows, strict=True):
+    for gap, (event, launch) in zip(why.gaps, why._gap_rows, strict=True):
         records.append(
             {
                 **msgspec.structs.asdict(gap),

@@ -104,12 +104,12 @@ def account_of(question: Question) -> Why:
         steps=tuple(StepAccount(*one, accounts) for one, accounts in steps),
         steps_by=spans.by or None,
         gaps=longest.gaps,
-        gap_rows=longest.rows,
+        _gap_rows=longest.rows,
         gaps_count=longest.count,
-        ends_early=not trace.report.complete,
+        _ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=on_this_device(trace, _unknown(trace)),
-        accelerator=other_accelerator(trace),
+        _accelerator=other_accelerator(trace),
     )
 
 
