@@ -122,7 +122,7 @@ def test_a_finding_has_its_own_change() -> None:
     state = after(explained(opened(open_trace(PATH))), *do("why"))
     known = kept_on(state.side.trace)
     for wanted, change in ((None, ""), ("loader", "loader")):
-        known[WORTH] = replace(known[WORTH], wanted=(wanted,))
+        known[WORTH] = replace(known[WORTH], _wanted=(wanted,))
         assert named(state, "x0.5") == change
         assert named(after(state, *do("row-down")), "x0.5") == ""  # a gap
 

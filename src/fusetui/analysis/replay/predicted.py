@@ -76,7 +76,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
 
 
 def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
-    """The trace with some changes. Raises WrongChange."""
+    """The trace with some changes. Raises WrongChangeError."""
     graph = once(trace, graph_of)
     parsed = [parse_change(text) for text in changes]
     changed_graph, _ = changed(trace, graph, parsed)
