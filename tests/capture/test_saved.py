@@ -205,9 +205,10 @@ def test_any_run_that_is_read_can_be_shown_again(
         return
     finally:
         place[key] = before
-    command._show(anywhere, [({"n": 1}, run)])
-    command._show_guesses([({"n": 1}, run)])
-    assert sweep_csv(list(command._rows([({"n": 1}, run)])))
+    runs = [command.SweptRun({"n": 1}, run)]
+    command._print_sweep(anywhere, runs)
+    command._wrong_guesses(runs)
+    assert sweep_csv(list(command._rows(runs)))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
