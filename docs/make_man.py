@@ -19,13 +19,15 @@ HERE = Path(__file__).parent
 TARGET = HERE / "fusetui.1"
 GUIDE = HERE / "guide.md"
 MAX_LINE_CHARS = 100
-ROFF_ESCAPES = {
-    "-": "\\-",
-    '"': "\\(dq",
-    "'": "\\(aq",
-    "~": "\\(ti",
-    "^": "\\(ha",
-}
+ROFF_ESCAPES = str.maketrans(
+    {
+        "-": "\\-",
+        '"': "\\(dq",
+        "'": "\\(aq",
+        "~": "\\(ti",
+        "^": "\\(ha",
+    }
+)
 """How roff writes the characters that it would print in another form."""
 
 
@@ -131,7 +133,7 @@ def _text(text: str) -> str:
     and with every character escaped that roff would read as a command."""
     without_links = re.sub(r"\[([^\]]*)\]\([^)]*\.md[^)]*\)", r"\1", text)
     plain = without_links.replace("`", "")
-    escaped = plain.replace("\\", "\\e").translate(str.maketrans(ROFF_ESCAPES))
+    escaped = plain.replace("\\", "\\e").translate(ROFF_ESCAPES)
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
