@@ -7,15 +7,15 @@ import struct
 from typing import Any
 
 from fusetui.trace.snapshot.opcodes import (
-    CONTAINER,
+    CONTAINER_BYTES,
+    ELEMENT_BYTES,
     MEMOIZE,
-    PLACE,
     STOP,
-    TABLE,
+    TABLE_BYTES,
     UINT32,
-    Machine,
+    PickleMachine,
 )
-from fusetui.trace.snapshot.tables import MalformedError, SnapshotTables
+from fusetui.trace.snapshot.tables import SnapshotTables, UnreadablePickle
 
 MARK = ord("(")
 BINGET, LONG_BINGET, BINPUT = ord("h"), ord("j"), ord("q")
@@ -33,7 +33,7 @@ REPEATED = re.compile(
 later: the frames of an entry, its sizes, its dtypes. Equal bytes mean equal values."""
 
 
-class PlainMachine(Machine):
+class PlainMachine(PickleMachine):
     """Keeps dicts and lists as they are, where that of a memory snapshot makes rows of
     them."""
 
@@ -46,7 +46,7 @@ class PlainMachine(Machine):
         self.steps[MEMOIZE] = lambda at: self._put(len(self._things), at)
 
     def run(self) -> Any:  # noqa: C901
-        """As that of Machine. The opcodes that are nearly all of a dump are carried out
+        """As that of PickleMachine. The opcodes that are nearly all of a dump are carried out
         here, the others by their method: a job has thousands of dumps, and a call for
         each opcode takes three times as long."""
         data, steps, stack, marks = self.data, self.steps, self.stack, self.marks
@@ -76,12 +76,12 @@ class PlainMachine(Machine):
                             continue
                         awaited[repeated.end()] = raw
                     stack.append([])
-                    self.memo.take(CONTAINER)
+                    self.memo.take(CONTAINER_BYTES)
                 elif code == APPENDS:
                     values = self._since_mark()
                     items = stack[-1]
                     if type(items) is not list:
-                        raise MalformedError("its opcodes do not fit together")
+                        raise UnreadablePickle("its opcodes do not fit together")
                     items += values
                     if at in awaited:
                         known[awaited.pop(at)] = items
@@ -91,54 +91,53 @@ class PlainMachine(Machine):
                     at = self._set(self._since_mark(), at)
                 elif code == EMPTY_DICT:
                     stack.append({})
-                    self.memo.take(CONTAINER)
+                    self.memo.take(CONTAINER_BYTES)
                 elif code == NEWTRUE:
                     stack.append(True)
                 elif code == NEWFALSE:
                     stack.append(False)
                 else:
                     at = steps[code](at)
-                    self.memo.check(PLACE * (len(stack) + len(marks)))
+                    self.memo.check(ELEMENT_BYTES * (len(stack) + len(marks)))
             if len(stack) != 1 or marks:
-                raise MalformedError("it does not end with one value")
+                raise UnreadablePickle("it does not end with one value")
             return stack[0]
         except (IndexError, struct.error):
             if at >= len(data) - 9:
-                raise MalformedError("it is cut short") from None
-            raise MalformedError("its opcodes do not fit together") from None
+                raise UnreadablePickle("it is cut short") from None
+            raise UnreadablePickle("its opcodes do not fit together") from None
 
     def _long_get(self, at: int) -> int:
         return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
 
     def _put(self, number: int, at: int) -> int:
         if number != len(self._things):
-            raise MalformedError("its parts are not numbered as torch and Python do")
+            raise UnreadablePickle("its parts are not numbered as torch and Python do")
         self._things.append(self.stack[-1])
-        self.memo.take(PLACE)
+        self.memo.take(ELEMENT_BYTES)
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
         items = self.stack[-1]
         if type(items) is not list:
-            raise MalformedError("its opcodes do not fit together")
+            raise UnreadablePickle("its opcodes do not fit together")
         items += values
-        self.memo.take(PLACE)
+        self.memo.take(ELEMENT_BYTES)
         return at
 
     def _set(self, pairs: list[Any], at: int) -> int:
         fields = self.stack[-1]
         keys = pairs[::2]
         if type(fields) is not dict or len(pairs) % 2:
-            raise MalformedError("its opcodes do not fit together")
+            raise UnreadablePickle("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
-            raise MalformedError("a key is no text")
+            raise UnreadablePickle("a key is no text")
         fields.update(zip(keys, pairs[1::2], strict=True))
-        self.memo.take(TABLE)
+        self.memo.take(TABLE_BYTES)
         return at
 
 
 def plain_value(data: bytes) -> Any:
-    """The value that a pickle holds. Raises MalformedError with the end of a
-    sentence."""
+    """The value that a pickle holds. Raises UnreadablePickle with the end of a sentence."""
     return PlainMachine(data).run()
