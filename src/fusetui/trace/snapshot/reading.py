@@ -30,7 +30,6 @@ from fusetui.trace.snapshot.tables import (
     MalformedError,
     RowFields,
     SnapshotTables,
-    UnreadablePickle,
 )
 
 FRAME = b"\x95"  # the opcode
@@ -58,7 +57,7 @@ def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
         with without_collector():
             root = PickleMachine(data, tables, progress).run()
             return _snapshot(path, size, root, tables)
-    except UnreadablePickle as wrong:
+    except MalformedError as wrong:
         raise NotATraceError(
             f"{path} is not a readable memory snapshot: {wrong}."
         ) from None
@@ -102,11 +101,11 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
     if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
-        raise UnreadablePickle("it has no segments")
+        raise MalformedError("it has no segments")
     segments = _rows(root["segments"], Kind.SEGMENT)
     device_traces = root.get("device_traces", ListItems())
     if type(device_traces) is not ListItems or device_traces.rows:
-        raise UnreadablePickle("device_traces is not a list of lists")
+        raise MalformedError("device_traces is not a list of lists")
     rows_of_devices = [_rows(trace, Kind.EVENT) for trace in device_traces]
     annotations = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
     settings = root.get("allocator_settings", {})
@@ -132,22 +131,22 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
 
 
 def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
-    """Raises UnreadablePickle unless the sizes can be added up."""
+    """Raises MalformedError unless the sizes can be added up."""
     for columns in tables.values():
         for name in columns.keys() & SIZE_COLUMNS:
             sizes = _array(columns[name])
             if sizes.min(initial=0) < -1:
-                raise UnreadablePickle("a size is negative")
+                raise MalformedError("a size is negative")
             if float(sizes.sum(dtype=float)) > MAX_TOTAL_BYTES:
-                raise UnreadablePickle("its sizes add up to more than any device has")
+                raise MalformedError("its sizes add up to more than any device has")
 
 
 def _rows(items: object, kind: Kind) -> Int32s:
-    """The rows that a list consists of. Raises UnreadablePickle if it holds anything
+    """The rows that a list consists of. Raises MalformedError if it holds anything
     else."""
     rows = items.rows_of(kind) if type(items) is ListItems else None
     if rows is None:
-        raise UnreadablePickle(
+        raise MalformedError(
             f"a list that should hold {kind.name.lower()}s holds something else"
         )
     return np.frombuffer(rows, np.int32)
@@ -199,7 +198,7 @@ def _stacks(tables: SnapshotTables) -> Stacks:
 def _plain(value: Any, depth_left: int = MAX_SETTINGS_DEPTH) -> Any:
     """Settings as dicts, lists and values that JSON has."""
     if not depth_left:
-        raise UnreadablePickle("its settings are nested too deeply")
+        raise MalformedError("its settings are nested too deeply")
     if isinstance(value, RowFields):
         return {key: _plain(item, depth_left - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
