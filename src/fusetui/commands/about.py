@@ -133,23 +133,23 @@ def run_help(args: Namespace) -> int:
     of pages. Raises CommandError."""
     from fusetui.command_line.parser import command_parsers
 
-    pages = _pages()
+    topics = _topics()
     if args.topic is None:
-        emit("\n".join(_titles(pages)))
+        emit("\n".join(_titles(topics)))
         return DONE
-    if args.topic in pages:
-        emit(pages[args.topic].read_text("utf-8").rstrip("\n"))
+    if args.topic in topics:
+        emit(topics[args.topic].read_text("utf-8").rstrip("\n"))
         return DONE
     parsers = command_parsers(args.topic, epilog=exit_codes_text())
     if args.topic not in parsers:
         raise CommandError(
-            f"{args.topic} is no topic: choose one of {', '.join(pages)}."
+            f"{args.topic} is no topic: choose one of {', '.join(topics)}."
         )
     emit(parsers[args.topic].format_help().rstrip("\n"))
     return DONE
 
 
-def _pages() -> dict[str, Path]:
+def _topics() -> dict[str, Path]:
     """The pages of the documentation by their names: those of a checkout, or those that
     were installed."""
     paths = [*Path(__file__).resolve().parents[3].glob("docs/*.md")]
@@ -163,11 +163,11 @@ def _pages() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths) if path.is_file()}
 
 
-def _titles(pages: Mapping[str, Path]) -> list[str]:
+def _titles(topics: Mapping[str, Path]) -> list[str]:
     """Lines of the name of a page and its heading, which is its first line."""
-    name_width = max(map(len, pages), default=0)
+    name_width = max(map(len, topics), default=0)
     lines = []
-    for name, path in pages.items():
+    for name, path in topics.items():
         first_line = path.read_text("utf-8").partition("\n")[0]
         lines.append(f"{name:<{name_width}}  {first_line.removeprefix('# ')}")
     return lines
