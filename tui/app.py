@@ -151,7 +151,7 @@ class FusetuiApp(Ending):
                 one.input.display = False
                 one.set_focus(None)
         else:
-            more = self.state.side.once(changes_of) if self.state.sides else []
+            more = changes_of(self.state.side.trace) if self.state.sides else []
             front.input.ask(prompt, self.state.typed, more)
             front.set_focus(front.input)
 

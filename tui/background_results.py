@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -17,12 +18,12 @@ from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.backward import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, answer_lists
 from fusetui.tui.layout.figure_trees import module_tree
-from fusetui.tui.layout.kernel_table import keys_of
+from fusetui.tui.layout.kernel_table import keys_with
 from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.op_tree import (
     FRAMES,
@@ -111,7 +112,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         yield from _insights(trace, cancelled)
     for make in (call_tree, callers_tree, op_tree):
         if not cancelled():
-            yield {make: make(trace)}
+            yield {make: unwrap(make)(trace)}  # not kept: only sent
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
@@ -160,7 +161,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     warm(origins)
     if why._module_times and not cancelled():
         tree = module_tree(why._module_times, origins)
-        keys = keys_of(trace, facts.kernels.jobs, origins)
+        keys = keys_with(trace, facts.kernels.jobs, origins)
         yield Insight(
             idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins)
         )
@@ -176,12 +177,12 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
 
 @memo()
 def by_names(trace: Trace, text: str) -> Rows:
-    return search(trace, once(trace, texts_of), parse(text))
+    return search(trace, texts_of(trace), parse(text))
 
 
 def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file."""
-    query, texts, rows = parse(text), once(trace, texts_of), by_names(trace, text)
+    query, texts, rows = parse(text), texts_of(trace), by_names(trace, text)
     if query.reads_args:
         return ((held, NOTHING, share) for held, share in by_args(trace, texts, query))
     return (

@@ -26,7 +26,6 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError, TraceError
-from fusetui.trace.model.memo import once
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import by_names
@@ -177,7 +176,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
         for lane in side.lanes:
             lane.prepare(FIRST_LINES)
         for make in (busy_of, shares, parts):
-            once(side.trace, make)
+            make(side.trace)
         _ = side.quiet, side.trace.launch_index
     return sides
 

@@ -105,7 +105,7 @@ def searched(state: State, text: str) -> Outcome:
     try:
         query = parse(text)
         if query.is_quick and len(state.side.trace) <= LARGE:
-            rows = search(state.side.trace, state.side.once(texts_of), query)
+            rows = search(state.side.trace, texts_of(state.side.trace), query)
             if len(rows) or not query.words:
                 missing = "" if len(rows) else why_nothing(state.side.trace, query)
                 return _to_first(state, SearchHits(text, rows, missing=missing))

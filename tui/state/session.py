@@ -352,7 +352,7 @@ def _hits(
     try:
         if not (query := parse(hits.what)).is_quick:
             return None
-        found = search(side.trace, side.once(texts_of), query)
+        found = search(side.trace, texts_of(side.trace), query)
     except WrongQueryError:
         return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1

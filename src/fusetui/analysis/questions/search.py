@@ -32,6 +32,7 @@ from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import arguments
+from fusetui.trace.model.memo import memo
 
 Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
@@ -82,8 +83,9 @@ NameTexts = dict[tuple[str, bool], list[str]]
 `trace.names`."""
 
 
+@memo()
 def texts_of(trace: Trace) -> NameTexts:
-    """Made once per trace: every kernel name is decoded."""
+    """Decodes every kernel name."""
     is_of_gpu = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_gpu[trace.name[trace.gpu_rows]] = True
     kernels = [

@@ -23,7 +23,6 @@ from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import once
 
 Why = Literal[
     "",
@@ -117,7 +116,7 @@ def graphs_of(
     missing: dict[str, NoMatchError] = {}
     for index, summary in enumerate(matched.ranks):
         trace = open_trace(summary.path, cached=cached)
-        recorded = once(trace, graph_of)
+        recorded = graph_of(trace)
         rows = np.flatnonzero(matched.rank == index)
         nodes = _nodes_of_collectives(trace, recorded, matched.row[rows])
         node[rows] = nodes

@@ -26,7 +26,6 @@ from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
-from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import origins
 
 # by the number of a thread's chain, stretches of time as in a Graph
@@ -56,7 +55,7 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
         return named
     try:
         query = parse(pattern)
-        found = search(trace, once(trace, texts_of), query)
+        found = search(trace, texts_of(trace), query)
     except WrongQueryError as error:
         raise WrongChangeError(f"{error}.".replace("..", ".")) from None
     if query.reads_args:

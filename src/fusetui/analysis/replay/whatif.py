@@ -33,7 +33,6 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
-from fusetui.trace.model.memo import once
 from fusetui.trace.model.quantiles import lower_median
 
 UNKNOWN = 0.20
@@ -135,7 +134,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         places = told_steps(trace)
     else:
         places = np.array([_place_of(trace, step)])
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     replayed = _replayed(trace, graph, parsed)
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
     before = np.diff(recorded_bounds)
@@ -346,7 +345,7 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
     `unknown_shares`: of their critical paths, that are not."""
     if leaves_waits_out(trace) or events_unknown(trace):
         return False
-    return not once(trace, graph_of).inferred_waits and not any(unknown_shares)
+    return not graph_of(trace).inferred_waits and not any(unknown_shares)
 
 
 def events_unknown(trace: Trace) -> bool:

@@ -48,7 +48,6 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
-from fusetui.trace.model.memo import once
 from fusetui.trace.model.quantiles import lower_median
 
 MAX_REPLAYED_NODES = 6_000_000
@@ -79,7 +78,7 @@ def with_worth(
     if reason or all(change is None for change in why._wanted):
         return replace(why, findings=_unreplayed(why, notes, reason))
 
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     before = _result(trace, graph, graph.recorded, graph.recorded, by)
     has_workers = len(worker_rows(trace)) > 0
     findings: list[Finding] = []

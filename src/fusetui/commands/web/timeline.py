@@ -20,7 +20,7 @@ from fusetui.analysis.why.model import IDLE
 from fusetui.commands.web.html import scrolling, text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, tick
-from fusetui.timeline.cells import Line, cells, edges
+from fusetui.timeline.cells import DepthRow, cells, edges
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -189,7 +189,7 @@ def _ruler(span_ns: int) -> str:
 
 
 def _slices(
-    trace: Trace, line: Line, axis: _Axis, y: int, max_slices: int
+    trace: Trace, line: DepthRow, axis: _Axis, y: int, max_slices: int
 ) -> Iterator[str]:
     """The shapes of a line: what most cells show, as one path for each kind, if there
     are more than `max_slices`; then the longest slices by themselves."""
@@ -206,7 +206,7 @@ def _slices(
         yield _slice(trace, line, index, axis, y)
 
 
-def _slice(trace: Trace, line: Line, index: int, axis: _Axis, y: int) -> str:
+def _slice(trace: Trace, line: DepthRow, index: int, axis: _Axis, y: int) -> str:
     """The slice of a line with this index."""
     row = int(line.rows[index])
     begin_ns = int(line.start[index]) - trace.begin_ns
