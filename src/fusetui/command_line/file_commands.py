@@ -63,11 +63,11 @@ def pixels(text: str) -> int:
 
 def _of_capture() -> tuple[Argument, ...]:
     """What is not given is absent from the parsed arguments."""
-    from fusetui.capture.options import declared
+    from fusetui.capture.options import declared_options
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
     options = []
-    for one in (one for one in declared().values() if one.flag):
+    for one in (one for one in declared_options().values() if one.flag):
         given: dict[str, Any] = {
             "action": "append" if one.many else "store",
             "type": one.kind,

@@ -211,13 +211,13 @@ def run_check(args: Namespace) -> int:
     """Compares a guess about the kernels of a trace with the trace; 1 if any guess is
     wrong."""
     from fusetui.analysis.questions.computing import tallies
-    from fusetui.capture.record import compare, parse
+    from fusetui.capture.record import compare_guess, parse_guess
     from fusetui.report.documents import CheckDocument, GuessDocument
 
-    expected = parse(args.expect)
+    expected = parse_guess(args.expect)
     loaded = load(args.trace)
     counted = tallies(loaded.trace)
-    guesses = compare(expected, counted)
+    guesses = compare_guess(expected, counted)
     right = all(guess.right for guess in guesses)
 
     def document() -> CheckDocument:
@@ -240,7 +240,7 @@ def run_check(args: Namespace) -> int:
         """A line per term; `=` marks a right guess, `!` a wrong one."""
         wide = max(len(guess.kind) for guess in guesses)
         lines = (
-            f"  {'=' if g.right else '!'} {g.kind:{wide}}  guess {g.expected:>4}   found {g.said}"
+            f"  {'=' if g.right else '!'} {g.kind:{wide}}  guess {g.expected:>4}   found {g.found_text}"
             for g in guesses
         )
         return "\n".join([f"Counted {counts}:", *lines])
@@ -265,7 +265,7 @@ def _told(
         Case(
             f"{one.kind}={one.expected}",
             Outcome.PASSED if one.right else Outcome.FAILED,
-            f"{name}: guess {one.kind}={one.expected}, found {one.said} (counted {counts}).",
+            f"{name}: guess {one.kind}={one.expected}, found {one.found_text} (counted {counts}).",
             file_of(trace),
         )
         for one in guesses

@@ -140,10 +140,10 @@ def _inside(folder: Path) -> list[Path]:
         found = [path for path in found if not _is_other_json(path)] or found
     if not is_run(str(folder)):
         return found
-    from fusetui.capture.record import why_not
+    from fusetui.capture.record import why_not_opened
 
     # A link could lead anywhere: a run folder may come from somebody else.
-    return [path for path in found if why_not(folder, path.name) is None]
+    return [path for path in found if why_not_opened(folder, path.name) is None]
 
 
 def _is_other_json(path: Path) -> bool:
