@@ -4,11 +4,11 @@ on the clock of its host. The args of events are those of torch 2.5 and later wi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 from benchmarks.job_maker import (
     Collective,
     Cpu,
@@ -81,8 +81,8 @@ def write(
     """Writes FOLDER/rankN.json of all ranks; `slices` are those of each rank."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank, slices_of_rank in enumerate(slices):
-        text = json.dumps(_trace(job, rank, slices_of_rank, how))
-        (folder / f"rank{rank}.json").write_text(text, encoding="utf-8")
+        document = orjson.dumps(_trace(job, rank, slices_of_rank, how))
+        (folder / f"rank{rank}.json").write_bytes(document)
 
 
 def _trace(
