@@ -66,11 +66,11 @@ def pixels(text: str) -> int:
 
 def _of_capture() -> tuple[Argument, ...]:
     """What is not given is absent from the parsed arguments."""
-    from fusetui.capture.options import declared
+    from fusetui.capture.options import declared_options
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
     options = []
-    for option in declared().values():
+    for option in declared_options().values():
         if not option.flag:
             continue
         settings: dict[str, Any] = {"dest": option.name, "default": SUPPRESS}
