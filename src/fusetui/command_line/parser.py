@@ -12,6 +12,7 @@ from fusetui import Error, __version__
 from fusetui.command_line.registry import COMMANDS, command
 from fusetui.report.streams import write
 
+DEBUG = "--debug"
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
 EXIT_CODES = {
     0: "done",
@@ -78,7 +79,9 @@ class _Help(HelpFormatter):
 def parse(arguments: Sequence[str]) -> Namespace:
     """The parsed arguments; `command` is the name of the command, or None if none was
     given. `rest` holds the arguments that the parser of an open-ended command does not
-    know. Raises WrongUse, and SystemExit after printing help or the version."""
+    know; `debug` is whether --debug was given. Raises WrongUse, and SystemExit after
+    printing help or the version."""
+    arguments, is_debug = without_debug(arguments)
     names, first = [one.name for one in COMMANDS], arguments[0] if arguments else ""
     is_named = (
         first == "-" or "://" in first or first.startswith(("sample:", "lesson:"))
@@ -101,7 +104,28 @@ def parse(arguments: Sequence[str]) -> Namespace:
         what = "option" if rest[0].startswith("-") else "argument"
         parsers[parsed.command or ""].error(f"no such {what}: {rest[0]}")
     parsed.rest = tuple(rest)
+    parsed.debug = is_debug
     return parsed
+
+
+def without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The arguments without --debug, and whether it was given.
+
+    It may stand before the command or behind it, but what stands behind an open-ended
+    command, or behind `--`, may be meant for somebody else and stays.
+    """
+    kept: list[str] = []
+    for place, word in enumerate(arguments):
+        if word == "--" or (kept and _is_open_ended(kept[0])):
+            kept += arguments[place:]
+            break
+        if word != DEBUG:
+            kept.append(word)
+    return kept, len(kept) < len(arguments)
+
+
+def _is_open_ended(name: str) -> bool:
+    return any(one.name == name and one.open_ended for one in COMMANDS)
 
 
 def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
@@ -116,6 +140,12 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
         version=f"fusetui {__version__}",
         help="Print the version; with --verbose also those of its libraries, and whether the "
         "compiled parts are in use.",
+    )
+    top.add_argument(
+        DEBUG,
+        action="store_true",
+        help="Say on stderr which way was taken: cache, reader, compiled parts, processes. "
+        "It may stand behind the command too.",
     )
     below = top.add_subparsers(
         prog="fusetui", dest="command", metavar="COMMAND", title="commands"

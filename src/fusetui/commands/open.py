@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fusetui import sample_traces
+from fusetui import debug_log, sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
@@ -202,6 +202,7 @@ def show(
     terminal.prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment
 
+    debug_log.leave_terminal()
     return app.run(
         paths,
         ascii_only=ascii_only
