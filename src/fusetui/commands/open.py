@@ -45,8 +45,7 @@ from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.foreign import HEAD, is_flight_dump
-from fusetui.trace.read.remote import is_remote
-from fusetui.trace.read.source import glimpse
+from fusetui.trace.read.source import glimpse, is_remote
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.tour import LESSONS
 

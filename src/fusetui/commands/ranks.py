@@ -21,7 +21,7 @@ from fusetui.tables.sources import ranks_table
 from fusetui.text.figures import plural
 from fusetui.text.printable import without_credentials
 from fusetui.trace.formats import processes_in
-from fusetui.trace.read.remote import is_remote, matching
+from fusetui.trace.read.source import is_remote
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.answer import Explained
@@ -144,6 +144,8 @@ def files(names: Sequence[str]) -> list[str]:
 
 def _behind(name: str) -> Iterator[str]:
     if is_remote(name):
+        from fusetui.trace.read.remote import matching  # only for URLs
+
         listed = matching(name)
         found = (
             [path for path in listed if path.endswith(ENDINGS)]

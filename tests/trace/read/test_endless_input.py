@@ -20,7 +20,7 @@ EVENT = b'{"ph":"X","name":"a","ts":1}'
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "PATIENCE", 4 << 20)
+    monkeypatch.setattr(source, "MAX_PIPE_BYTES_BEFORE_EVENT", 4 << 20)
 
 
 def piped(tmp_path: Path, text: bytes) -> Path:
