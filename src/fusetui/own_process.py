@@ -50,8 +50,12 @@ def started(code: str, **streams: Any) -> subprocess.Popen[bytes]:
     OSError."""
     import subprocess  # rarely needed
 
-    nowhere = subprocess.DEVNULL
-    all_streams = {"stdin": nowhere, "stdout": nowhere, "stderr": nowhere} | streams
+    nowhere: Any = subprocess.DEVNULL
+    all_streams: dict[str, Any] = {
+        "stdin": nowhere,
+        "stdout": nowhere,
+        "stderr": nowhere,
+    } | streams
     command = [sys.executable, "-P", "-c", code]
     return subprocess.Popen(command, process_group=0, bufsize=0, **all_streams)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 from msgspec.structs import asdict, replace
+from numpy.typing import NDArray
 
 from fusetui.own_memory import give_back
 from fusetui.trace.cache import entry_for
@@ -92,13 +93,18 @@ def build(raw: Raw) -> Trace:
     start, dur, role = layout.start, layout.dur, layout.role
     end = start + dur
     tree = nest_tracks(layout.bounds, start, end)
+
+    def taken(column: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """What puts a column of the file into the order of the layout."""
+        return lambda: column.take(layout.order)
+
     in_order = each(
         {
-            "name": partial(raw.name.take, layout.order),
-            "cat": partial(raw.category.take, layout.order),
-            "order": partial(raw.order.take, layout.order),
-            "correlation": partial(raw.correlation.take, layout.order),
-            "external_id": partial(raw.external_id.take, layout.order),
+            "name": taken(raw.name),
+            "cat": taken(raw.category),
+            "order": taken(raw.order),
+            "correlation": taken(raw.correlation),
+            "external_id": taken(raw.external_id),
         },
         len(layout.order),
     )

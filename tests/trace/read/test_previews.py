@@ -58,7 +58,9 @@ def test_a_small_file_has_none(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        sys.modules["fusetui.trace.read.reading"], "MIN_BYTES_FOR_PREVIEWS", len(TEXT) + 1
+        sys.modules["fusetui.trace.read.reading"],
+        "MIN_BYTES_FOR_PREVIEWS",
+        len(TEXT) + 1,
     )
     assert previewed(write(TEXT))[0] == []
 

@@ -48,7 +48,9 @@ def file(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
     monkeypatch.setattr(workers, "MIN_BYTES_FOR_THREADS", 0)
-    monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT_BYTES", EXTENT)
+    monkeypatch.setattr(
+        sys.modules["fusetui.trace.read.reading"], "EXTENT_BYTES", EXTENT
+    )
     monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 1 << 60)
 
 

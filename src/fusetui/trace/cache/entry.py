@@ -115,9 +115,7 @@ def rest_of(record: type) -> type[msgspec.Struct]:
     fields: list[tuple[str, Any]] = []
     for name, hint in get_type_hints(record).items():
         if name not in columns:
-            fields.append(
-                (name, tuple[StoredStretch, ...] if hint is Events else hint)
-            )
+            fields.append((name, tuple[StoredStretch, ...] if hint is Events else hint))
     return msgspec.defstruct("Rest", fields, frozen=True)
 
 
@@ -254,7 +252,9 @@ class CacheRecord(msgspec.Struct, frozen=True):
             with open_own(self.place) as file:
                 record = make(file)
                 with suppress(OSError):  # the least recently used is removed first
-                    os.utime(file.fileno() if os.utime in os.supports_fd else self.place)
+                    os.utime(
+                        file.fileno() if os.utime in os.supports_fd else self.place
+                    )
         except FileNotFoundError:
             debug("cache: nothing is kept of %s as %s", self.path, self.place)
         except Exception as error:
@@ -292,9 +292,7 @@ class Entry(CacheRecord, frozen=True):
         report = replace(fields.pop("report"), path=self.path)
         with Path(self.path).open("rb") as original:
             state = State(size=self.origin.size, mtime_ns=self.origin.mtime_ns)
-            text = text_of(
-                report.format, self.path, OpenFile(original.fileno()), state
-            )
+            text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
         return Trace(report=report, elements=Elements(text, stretches), **fields)
 
     def recall(self, name: str, kind: type[T]) -> T | None:

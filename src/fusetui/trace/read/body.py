@@ -41,6 +41,9 @@ SHOWN_BYTES = 12  # of a file that is no trace
 READ_ALONE = (b"deviceProperties", b"distributedInfo")
 """Keys of a damaged object that are read nevertheless."""
 
+FLAT_VALUE = late(rb"\[[^\]]*\]|\{[^}]*\}")
+"""A list or an object without another one in it."""
+
 SECOND_LIST = "a second list of events begins here"
 SECOND_TRACE = "a second trace begins here"
 
@@ -73,7 +76,7 @@ def find_body(source: Source) -> Body:
     if opening != b"{":
         shown = document[first : first + SHOWN_BYTES].decode("utf-8", "replace")
         raise NotATrace(
-            f"{source.path} is not the JSON of a trace: it begins with {ascii(shown)}."
+            f"{source.path} is not the JSON of a trace: it begins with {shown!a}."
         )
     key = _events_key(document, first + 1)
     if key is None:
@@ -139,11 +142,11 @@ def pieces(text: bytes) -> dict[str, Any]:
     """The keys of a damaged header that matter and can be read on their own."""
     values: dict[str, Any] = {}
     for key in READ_ALONE:
-        pattern = rb'"%b"\s*:\s*(\[[^\]]*\]|\{[^}]*\})' % key
-        found = re.search(pattern, text)
+        begin = re.search(rb'"%b"\s*:\s*' % key, text)
+        value = FLAT_VALUE.match(text, begin.end()) if begin else None
         with suppress(orjson.JSONDecodeError):
-            if found:
-                values[key.decode()] = orjson.loads(found[1])
+            if value:
+                values[key.decode()] = orjson.loads(value[0])
     return values
 
 
@@ -217,10 +220,11 @@ def _as_object(text: bytes) -> bytes:
 def is_end(document: Document, after: int) -> bool:
     """Is the bracket before the byte `after` the end of the events: what follows is the
     rest of the document, or another document, or holds no event."""
-    near = document[after : after + NEAR_BYTES]
-    if not PHASE_KEY.search(near):
-        if document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is None:
-            return True
+    has_event = PHASE_KEY.search(document[after : after + NEAR_BYTES]) is not None
+    if not has_event:
+        has_event = document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is not None
+    if not has_event:
+        return True
     for size in (NEAR_BYTES, FAR_BYTES):
         text = document[after : after + size]
         is_object, end = _object_in(text)
