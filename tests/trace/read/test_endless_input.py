@@ -130,7 +130,7 @@ def test_a_sparse_file(tmp_path: Path) -> None:
 def test_more_slices_than_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assemble, "MANY", 10)
+    monkeypatch.setattr(assemble, "MIN_CHECKED_SLICES", 10)
     monkeypatch.setattr(assemble, "memory_left", lambda: 1000)
     path = tmp_path / "trace.json"
     path.write_bytes(b"[" + b",".join([EVENT] * 20) + b"]")
