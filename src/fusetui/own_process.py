@@ -36,11 +36,11 @@ SERVE = "from fusetui.own_process import serve; serve()"
 NOT_STARTED = "it could not be started"
 
 
-class Died(Exception):  # noqa: N818
+class ProcessDiedError(Exception):
     """The other process has ended before it answered, or could not be started."""
 
 
-class Cancelled(Exception):  # noqa: N818
+class CancelledError(Exception):
     """Nobody wants the answer any more."""
 
 
@@ -65,7 +65,7 @@ class OwnProcess:
 
     def __init__(self, first: str = "", kept_files: Sequence[int] = ()) -> None:
         """`first`: code that runs before anything is imported; `kept_files`: open files
-        of this process that the other one has under the same numbers. Raises Died."""
+        of this process that the other one has under the same numbers. Raises ProcessDiedError."""
         from subprocess import PIPE
 
         try:
@@ -74,7 +74,7 @@ class OwnProcess:
             )
         except (OSError, RuntimeError, MemoryError) as error:
             debug("another process could not be started: %s", error)
-            raise Died(NOT_STARTED) from error
+            raise ProcessDiedError(NOT_STARTED) from error
         debug("process %d was started", self._process.pid)
 
     def __enter__(self) -> Self:
@@ -85,11 +85,11 @@ class OwnProcess:
         self._process.communicate()
 
     def kill(self) -> None:
-        """Callable from any thread: whoever waits for an answer then gets Died."""
+        """Callable from any thread: whoever waits for an answer then gets ProcessDiedError."""
         self._process.kill()
 
     def call(self, function: Callable[..., R], *arguments: object) -> R:
-        """What a function of a module returns. Raises what it raises, and Died."""
+        """What a function of a module returns. Raises what it raises, and ProcessDiedError."""
         self._ask(function, arguments)
         result: R = self._answer(None)
         return result
@@ -100,15 +100,15 @@ class OwnProcess:
         *arguments: object,
         cancelled: Callable[[], bool],
     ) -> Iterator[R]:
-        """The values that a function of a module yields. Raises what it raises, Died, and
-        Cancelled soon after `cancelled` says so: then the process is of no more use.
+        """The values that a function of a module yields. Raises what it raises, ProcessDiedError, and
+        CancelledError soon after `cancelled` says so: then the process is of no more use.
         Only where one can wait for a pipe (POSIX)."""
         self._ask(_stream, (function, arguments))
         while (value := self._answer(cancelled)) is not _End:
             yield value
 
     def _ask(self, function: Callable[..., Any], arguments: Sequence[object]) -> None:
-        """Sends a request. Raises Died."""
+        """Sends a request. Raises ProcessDiedError."""
         assert self._process.stdin is not None
         debug(
             "process %d calls %s.%s",
@@ -120,7 +120,7 @@ class OwnProcess:
             _send((function, tuple(arguments)), self._process.stdin.write)
 
     def _answer(self, cancelled: Callable[[], bool] | None) -> Any:
-        """The next result. Raises what the function raised, Died, and Cancelled."""
+        """The next result. Raises what the function raised, ProcessDiedError, and CancelledError."""
         with _died_if_pipe_breaks():
             is_error, result = _receive(partial(self._take, cancelled=cancelled))
         if is_error:
@@ -128,7 +128,7 @@ class OwnProcess:
         return result
 
     def _take(self, size: int, cancelled: Callable[[], bool] | None) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and Cancelled."""
+        """The next bytes. Raises EOFError when the process has ended, and CancelledError."""
         import numpy as np
 
         pipe: Any = self._process.stdout
@@ -146,10 +146,10 @@ class OwnProcess:
 
 
 def _wait_for(pipe: Any, cancelled: Callable[[], bool]) -> None:
-    """Returns once the pipe can be read. Raises Cancelled."""
+    """Returns once the pipe can be read. Raises CancelledError."""
     while not select.select([pipe], [], [], POLL_SECONDS)[0]:
         if cancelled():
-            raise Cancelled
+            raise CancelledError
 
 
 def calls(
@@ -203,7 +203,7 @@ class _Crew:
                 with OwnProcess() as process:
                     self._running.append(process)
                     self._use(process)
-        except Died:  # not started
+        except ProcessDiedError:  # not started
             pass
         except Exception as error:
             self.finished.put(error)
@@ -217,7 +217,7 @@ class _Crew:
 
     def _use(self, process: OwnProcess) -> None:
         """Until the process dies, or nothing is left."""
-        with suppress(Died, Empty):
+        with suppress(ProcessDiedError, Empty):
             while not self._is_halted:
                 number = self._numbers.get_nowait()
                 result = process.call(self._function, *self._arguments[number])
@@ -290,7 +290,7 @@ def _died_if_pipe_breaks() -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, ValueError) as error:
-        raise Died(str(error)) from error
+        raise ProcessDiedError(str(error)) from error
 
 
 def _send(message: object, write: Callable[[Any], int | None]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from fusetui.debug_log import debug
-from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
@@ -51,9 +51,9 @@ and what recognizes each by the first HEAD bytes of a document."""
 
 def read(path: str, callbacks: Callbacks) -> Raw:
     """Reads a trace of any format; FILE#PID is one process of a file that several
-    share. Raises CannotRead or NotATrace with one plain sentence.
+    share. Raises CannotReadError or NotATraceError with one plain sentence.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
     empty.
     """
     file, process = _file_and_process(path)
@@ -67,7 +67,9 @@ def read(path: str, callbacks: Callbacks) -> Raw:
             raw = package.read(stored, callbacks, process)
             return replace(raw, report=replace(raw.report, path=path))
     except OSError as error:
-        raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+        raise CannotReadError(
+            f"{stored.path} cannot be read: {reason(error)}."
+        ) from None
 
 
 def processes_in(path: str) -> list[str]:

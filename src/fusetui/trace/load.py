@@ -21,7 +21,7 @@ from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import lay_out
 from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.raw import Raw, converted_from, with_directions
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
@@ -47,7 +47,7 @@ def open_trace(
     `stop` returns True, the result is the part that was read (see Report.prefix), which
     is not written to the cache. With `cached` False the cache is neither read nor
     written; with `alone` this thread decodes it all, as others are busy with other
-    files. Raises TraceError with one plain sentence, or NothingRead when stopped too
+    files. Raises TraceError with one plain sentence, or NothingReadError when stopped too
     early.
     """
     entry = entry_for(path) if cached else None
@@ -69,7 +69,7 @@ def open_trace(
     try:
         trace = build(read(path, callbacks))
     except MemoryError:
-        raise CannotRead(f"{path} needs more memory than there is.") from None
+        raise CannotReadError(f"{path} needs more memory than there is.") from None
     is_whole = trace.report.prefix is None and not trace.report.changed
     if entry is None or not is_whole:
         return trace

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Int32s, Int64s, each
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
@@ -42,7 +42,7 @@ BEGIN_OF = {"E": "B", "e": "b", "F": "S"}
 def assemble(
     source: Source, body: Body, chunks: Sequence[Chunk], prefix: Prefix | None = None
 ) -> Raw:
-    """Raises NotATrace if it is none, and CannotRead if memory does not suffice.
+    """Raises NotATraceError if it is none, and CannotReadError if memory does not suffice.
 
     `prefix` is given if chunks are missing.
     """
@@ -53,7 +53,9 @@ def assemble(
     skipped = _skipped(chunks, tail)
     if body.bare and not phases:
         why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
-        raise NotATrace(f"{source.path} is a JSON list, but not of trace events{why}.")
+        raise NotATraceError(
+            f"{source.path} is a JSON list, but not of trace events{why}."
+        )
 
     names, name = _merged(columns, "names", "name")
     categories, category = _merged(columns, "categories", "category")
@@ -148,15 +150,15 @@ def _is_closed(body: Body, last: Chunk | None, tail: Tail | None) -> bool:
 
 
 def check_durations(path: str, dur: Int64s) -> None:
-    """Raises NotATrace if their sum (ns) is larger than that of any trace."""
+    """Raises NotATraceError if their sum (ns) is larger than that of any trace."""
     if float(dur.sum(dtype=np.float64)) > MAX_DURATIONS_NS:
-        raise NotATrace(
+        raise NotATraceError(
             f"{path} is not a trace of one run: its durations exceed 146 years."
         )
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
-    """Raises CannotRead if memory does not suffice, rather than being killed by the
+    """Raises CannotReadError if memory does not suffice, rather than being killed by the
     system."""
     slices = sum(len(part.start) for part in columns)
     if slices <= MIN_CHECKED_SLICES:
@@ -164,7 +166,7 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
     needed = slices * BYTES_PER_SLICE
     left = memory_left()
     if needed > left:
-        raise CannotRead(
+        raise CannotReadError(
             f"{path} has {slices:,} slices, which take {needed / 1e9:.1f} GB of memory, "
             f"and {left / 1e9:.1f} GB are left."
         )

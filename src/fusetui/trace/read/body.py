@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.errors import NotATrace
+from fusetui.trace.model.errors import NotATraceError
 from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document, Match
 from fusetui.trace.read.repair import repaired
@@ -66,7 +66,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 def find_body(source: Source) -> Body:
-    """Finds the events. Raises NotATrace, naming what the file seems to be instead."""
+    """Finds the events. Raises NotATraceError, naming what the file seems to be instead."""
     document = source.document
     first_match = document.find(NOT_BLANK, 0)
     first = first_match.start if first_match else 0
@@ -75,7 +75,7 @@ def find_body(source: Source) -> Body:
         return Body(start=first + 1, bare=True, head=Keys())
     if opening != b"{":
         shown = document[first : first + SHOWN_BYTES].decode("utf-8", "replace")
-        raise NotATrace(
+        raise NotATraceError(
             f"{source.path} is not the JSON of a trace: it begins with {shown!a}."
         )
     key = _events_key(document, first + 1)
@@ -84,24 +84,28 @@ def find_body(source: Source) -> Body:
     value_start = key.match[1]
     if value_start != b"[":
         place = key.end - len(value_start)
-        raise NotATrace(f"{source.path}: traceEvents is not a list (byte {place}).")
+        raise NotATraceError(
+            f"{source.path}: traceEvents is not a list (byte {place})."
+        )
     head = document[first : key.end] if key.end - first <= MAX_KEYS_BYTES else b"{["
     return Body(start=key.end, bare=False, head=read_keys(head + b"]}"))
 
 
-def _without_events(source: Source) -> NotATrace:
+def _without_events(source: Source) -> NotATraceError:
     """Why an object has no traceEvents."""
     document = source.document
     if source.cut:
-        return NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
+        return NotATraceError(
+            f"{source.path}: {source.cut}, before the first trace event."
+        )
     if not CLOSED.search(document[-HINT_BYTES:]):
-        return NotATrace(
+        return NotATraceError(
             f"{source.path} ends early, at byte {len(document)}, before the first trace "
             "event."
         )
     is_execution_trace = EXECUTION_TRACE_KEY.search(document[:HINT_BYTES])
     hint = "it looks like an execution trace; " if is_execution_trace else ""
-    return NotATrace(
+    return NotATraceError(
         f"{source.path} has no traceEvents: {hint}export one with "
         "prof.export_chrome_trace."
     )

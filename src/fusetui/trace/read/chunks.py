@@ -22,7 +22,7 @@ from fusetui.trace.read.events import decode_events, decode_exact
 from fusetui.trace.read.gather import ChunkColumns, Gathering
 from fusetui.trace.read.scanned import scanned
 from fusetui.trace.read.structure import split
-from fusetui.trace.read.times import InexactTimes
+from fusetui.trace.read.times import InexactTimesError
 
 EXTENT_BYTES = 4 << 20
 # that Python decodes at once: their events fit into the caches of a processor
@@ -134,7 +134,7 @@ def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
 def _add_decoded(listed: bytes, gathering: Gathering) -> None:
     """Raises one of UNDECODABLE."""
     # A time may be a number in quotes, or too long for a float.
-    with suppress(msgspec.ValidationError, InexactTimes):
+    with suppress(msgspec.ValidationError, InexactTimesError):
         gathering.add(decode_events(listed), listed)
         return
     gathering.add(decode_exact(listed))

@@ -26,7 +26,7 @@ from fusetui.trace.read.events import (
 )
 from fusetui.trace.read.times import (
     LIMIT_NS,
-    InexactTimes,
+    InexactTimesError,
     by_digits,
     exact_nanoseconds,
     nanoseconds,
@@ -133,7 +133,7 @@ class Gathering:
         """Instances of AnyEvent, with these indices in the chunk (default: those after
         the last), and their text.
 
-        Raises InexactTimes if an ExactEvent is needed, OverflowError if a time is out
+        Raises InexactTimesError if an ExactEvent is needed, OverflowError if a time is out
         of range, and ValueError if one is not a number (see times.py); then nothing was
         added.
         """
@@ -152,7 +152,7 @@ class Gathering:
             dur = _exact([event.dur for event in slices])
             marks = list(_marks(events, numbers))
         elif any(map(counts.get, PHASES_OF_PAIRS)):
-            raise InexactTimes
+            raise InexactTimesError
         else:
             start, dur = _times(events, slices, is_slice, text)
         if len(slices) and int((start + dur).max()) > LIMIT_NS:

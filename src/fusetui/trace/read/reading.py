@@ -14,7 +14,12 @@ from msgspec.structs import replace
 
 from fusetui.debug_log import debug
 from fusetui.own_memory import without_collector
-from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
+from fusetui.trace.model.errors import (
+    CannotReadError,
+    NotATraceError,
+    NothingReadError,
+    TraceError,
+)
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
 from fusetui.trace.read import scanned
@@ -43,10 +48,10 @@ class Callbacks(msgspec.Struct, frozen=True):
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
+    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain sentence, or
     OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
     empty.
     """
     scanner = getattr(scanned.scan, "__file__", None)
@@ -58,15 +63,15 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
                 raw = _Reading(stored, room, workers, callbacks).run()
         except TraceError:
             if callbacks.stop():
-                raise NothingRead from None
+                raise NothingReadError from None
             if stored.has_changed():
-                raise CannotRead(
+                raise CannotReadError(
                     f"{stored.path} changed while it was read: try again."
                 ) from None
             raise
         report = replace(raw.report, changed=stored.has_changed())
         if report.prefix and not len(raw.start):
-            raise NothingRead
+            raise NothingReadError
         return replace(raw, report=report)
 
 
@@ -215,7 +220,7 @@ class _Reading:
         self._next_try_bytes = reached + reached // PREVIEW_GROWTH
         try:
             body = find_body(source)
-        except NotATrace:
+        except NotATraceError:
             return
         self._joiner.add(self._workers.collect().values())
         chunks = self._joiner.prefix(source.document, body.start, reached)
@@ -227,7 +232,7 @@ class _Reading:
         self._next_preview_bytes = chunks[-1].end * PREVIEW_GROWTH
         try:
             raw = assemble(source, body, chunks, self._prefix(chunks))
-        except NotATrace:
+        except NotATraceError:
             return
         if len(raw.start):
             self._callbacks.preview(raw)

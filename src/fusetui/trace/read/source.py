@@ -21,16 +21,16 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive, may_hold_events
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.unpack import (
     GZIP,
-    Damaged,
+    DamagedError,
     Packing,
-    TooLarge,
+    TooLargeError,
     first_pieces,
     limit_for,
     packing_of,
@@ -118,7 +118,7 @@ def is_remote(path: str) -> bool:
 
 
 def open_source(path: str) -> Source:
-    """The whole document of a file. Raises CannotRead or NotATrace."""
+    """The whole document of a file. Raises CannotReadError or NotATraceError."""
     stored = open_stored(path)
     with closing(stored.file), closing(stored.room()) as room:
         return replace(unpacked(stored, room), document=present(room))
@@ -126,7 +126,7 @@ def open_source(path: str) -> Source:
 
 def open_stored(path: str) -> Stored:
     """Opens a file; `-` is standard input. A URL is fetched completely. Raises
-    CannotRead with one plain sentence."""
+    CannotReadError with one plain sentence."""
     shown = "standard input" if path == "-" else path
     try:
         opened, cut = _opened(path)
@@ -137,10 +137,10 @@ def open_stored(path: str) -> Stored:
             stored = stored_in(shown, file)
         stored = replace(stored, cut=cut or stored.cut)
     except OSError as error:
-        raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
+        raise CannotReadError(f"{path} cannot be opened: {reason(error)}.") from None
     if stored.size == 0:
         stored.file.close()
-        raise CannotRead(
+        raise CannotReadError(
             f"{shown} is empty: was the profiler stopped before it exported?"
         )
     return stored
@@ -148,7 +148,7 @@ def open_stored(path: str) -> Stored:
 
 def open_arriving(path: str) -> Stored:
     """As `open_stored`, but a file behind a URL is fetched while it is read, unless it
-    is an archive or the server does not say how large it is. Raises CannotRead."""
+    is an archive or the server does not say how large it is. Raises CannotReadError."""
     if not is_remote(path):
         return open_stored(path)
     from fusetui.trace.read import remote  # only for URLs
@@ -198,7 +198,7 @@ def unpacked(
     stop: Stop = never,
     is_meant: Callable[[bytes], bool] = lambda head: False,
 ) -> Source:
-    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace, also for files
+    """Unpacks into `room` if necessary. Raises CannotReadError or NotATraceError, also for files
     of other programs, except those that `is_meant` accepts by their first HEAD bytes.
     """
     fill = _unpack_into if stored.packing else _fetch_into
@@ -206,13 +206,13 @@ def unpacked(
     size = os.fstat(room.fileno()).st_size
     if size == 0:
         form = stored.packing.name if stored.packing else "plain"
-        raise NotATrace(
+        raise NotATraceError(
             f"{stored.path} is a {form} file that cannot be unpacked at all "
             f"({filled.cut or 'empty'})."
         )
     head = Document(room.fileno(), size)[:HEAD]
     if not is_meant(head) and (sentence := foreign(stored.path, head)):
-        raise NotATrace(sentence)
+        raise NotATraceError(sentence)
     grown(size, stored.size if filled.taken is None else filled.taken)
     is_read_again = filled.taken is None and (stored.packing is None or size >= LARGE)
     if is_read_again:  # `room` may be closed then
@@ -237,7 +237,7 @@ def present(room: IO[bytes]) -> Document:
 
 
 def _extracted(file: IO[bytes], path: str) -> Stored:
-    """The trace in a zip as a file of its own. Raises CannotRead or NotATrace."""
+    """The trace in a zip as a file of its own. Raises CannotReadError or NotATraceError."""
     from fusetui.trace.read.archive import Archive  # rarely needed
 
     with closing(file):
@@ -256,7 +256,7 @@ class Filled(NamedTuple):
 
 
 def _unpack_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> Filled:
-    """Unpacks a compressed file. Raises CannotRead."""
+    """Unpacks a compressed file. Raises CannotReadError."""
     assert stored.packing
     limit = limit_for(stored.size)
     length = 0
@@ -268,12 +268,12 @@ def _unpack_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> F
             grown(length, taken)
             if stop():
                 return Filled(taken=taken)
-    except TooLarge:
+    except TooLargeError:
         raise too_large(stored.path, limit) from None
-    except Damaged as damage:
+    except DamagedError as damage:
         return Filled(cut=str(damage))
     except OSError as error:
-        raise CannotRead(
+        raise CannotReadError(
             f"{stored.path} cannot be unpacked: {reason(error)}."
         ) from None
     return Filled()
@@ -281,7 +281,7 @@ def _unpack_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> F
 
 def _fetch_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> Filled:
     """Waits until all of a plain file that is being fetched is in `room`, which holds
-    any other plain file anyway. Raises CannotRead."""
+    any other plain file anyway. Raises CannotReadError."""
     here = 0
     while stored.arriving and here < stored.size and not stored.arriving.cut:
         here = stored.arriving.fetch(here + 1)
@@ -293,7 +293,7 @@ def _fetch_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> Fi
 
 def _opened(path: str) -> tuple[IO[bytes], str | None]:
     """A file, standard input, or what a URL gives, in memory; and how what a URL gives
-    is cut short. Raises OSError and CannotRead."""
+    is cut short. Raises OSError and CannotReadError."""
     if path == "-":
         return sys.stdin.buffer, None
     if not is_remote(path):
@@ -330,7 +330,7 @@ def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
 def _copied(pipe: IO[bytes], path: str) -> IO[bytes]:
     """The whole content of a pipe, in memory or, if it is too large, on disk.
 
-    Raises CannotRead if it begins with more than any trace has before its first event.
+    Raises CannotReadError if it begins with more than any trace has before its first event.
     """
     copy = file_in_memory()
     size = 0
@@ -344,7 +344,7 @@ def _copied(pipe: IO[bytes], path: str) -> IO[bytes]:
             Document(copy.fileno(), size)
         ):
             copy.close()
-            raise CannotRead(
+            raise CannotReadError(
                 f"{path} contains no trace event in its first "
                 f"{MAX_PIPE_BYTES_BEFORE_EVENT >> 20} MB."
             )

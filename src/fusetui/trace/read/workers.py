@@ -142,9 +142,12 @@ class Workers(ExitStack):
 
     def _start_process(self, stack: ExitStack) -> OwnProcess | None:
         """A process that ends with `stack`; None if it could not be started."""
-        from fusetui.own_process import Died, OwnProcess  # only without the scanner
+        from fusetui.own_process import (
+            OwnProcess,
+            ProcessDiedError,
+        )  # only without the scanner
 
-        with suppress(Died):
+        with suppress(ProcessDiedError):
             return stack.enter_context(OwnProcess(kept_files=[self._file]))
         return None
 
@@ -158,9 +161,9 @@ class Workers(ExitStack):
     def _decode(self, extent: int, process: OwnProcess | None = None) -> Chunk | None:
         """In the process or, if that is missing or dies, in this thread."""
         if process is not None:
-            from fusetui.own_process import Died
+            from fusetui.own_process import ProcessDiedError
 
-            with suppress(Died):
+            with suppress(ProcessDiedError):
                 return process.call(
                     decode_extent, self._file, extent, self._extent_bytes
                 )
