@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from fusetui import Error, __version__, debug_log
+from fusetui import Error, __version__
 from fusetui.commands.errors import DONE, guarded, say
 from fusetui.report.streams import write
 
@@ -46,6 +46,8 @@ def run(arguments: list[str]) -> int:
 
 def _start_debug_log(is_asked_for: bool) -> None:
     """By --debug or the environment, which may name a file. Raises Error."""
+    from fusetui import debug_log  # --version does without it
+
     destination = os.environ.get(debug_log.VARIABLE, "")
     if is_asked_for and destination in debug_log.OFF:
         destination = debug_log.STDERR
