@@ -19,12 +19,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.attach.door import (
+from fusetui.attach.daemon_socket import (
     SAFE,
+    ClientMessage,
     ConfigRequest,
-    Door,
-    Heard,
-    Wish,
+    DaemonSocket,
+    RecordingRequest,
     configuration,
     written,
 )
@@ -161,17 +161,17 @@ class Recording:
 
     def __init__(
         self,
-        doors: Sequence[Door],
+        sockets: Sequence[DaemonSocket],
         folder: Path,
-        wish: Wish,
+        request: RecordingRequest,
         recorded: Iterable[Process],
         *,
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
-        self._doors = doors
+        self._sockets = sockets
         self._folder = folder.absolute()
-        self._wish = wish
+        self._request = request
         self._attempts = attempts
         self._own_profiler_s = own_profiler_s
         check_name(folder)
@@ -197,34 +197,36 @@ class Recording:
 
     def turn(self, seconds: float) -> None:
         """Answers what is asked within this time, and looks how far the traces are."""
-        for door in select.select(self._doors, [], [], seconds)[0]:
-            for heard in door.heard():
-                self._hear(door, heard)
+        readable, _, _ = select.select(self._sockets, [], [], seconds)
+        for socket in readable:
+            for message in socket.messages():
+                self._hear(socket, message)
         for pid, job in self.jobs.items():
             if not job.is_settled:
                 self.jobs[pid] = self._looked(job)
         if all(job.is_settled for job in self.jobs.values()):
             self._end_attempt()
 
-    def _hear(self, door: Door, heard: Heard) -> None:
-        job = self.jobs.get(heard.pid)
+    def _hear(self, socket: DaemonSocket, message: ClientMessage) -> None:
+        """Answers a message. What it changes counts only if the answer arrives."""
+        job = self.jobs.get(message.pid)
         if job is None:
             return
         job = replace(job, has_asked=True, heard_at=time.monotonic())
         text = ""
-        if isinstance(heard.message, ConfigRequest):
-            is_free = heard.message.is_free
+        if isinstance(message.content, ConfigRequest):
+            is_free = message.content.is_free
             job = replace(job, is_free=is_free)
             if job.phase is not RecordingPhase.WAITED_FOR:
                 job = self._asks_again(job) if is_free else job
             elif is_free:
-                order = self._order(job, own_pid=heard.message.pids[0])
+                order = self._order(job, own_pid=message.content.pids[0])
                 job = order.job
                 text = order.configuration
             else:
                 job = replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER)
-        if door.answer(heard, text) or not text:
-            self.jobs[heard.pid] = job
+        if socket.answer(message, text) or not text:
+            self.jobs[message.pid] = job
 
     def _order(self, job: AttachedProcess, own_pid: int) -> _Order:
         """What a process is told that would record now; nothing while it may be
@@ -244,10 +246,10 @@ class Recording:
         if self._place != _identity(self._folder):
             why = f"{self._folder} was removed or replaced meanwhile"
             return _Order(_failed(job, why))
-        wish = self._wish_now()
+        request = self._request_now()
         told_at = time.monotonic()
         waits_s = max(self._start - now, POLL_S)
-        records_s = wish.milliseconds / 1000
+        records_s = request.milliseconds / 1000
         file = self._new_file(job.process, own_pid)
         told = replace(
             job,
@@ -259,15 +261,15 @@ class Recording:
             due=told_at + waits_s + records_s + POLL_S,
         )
         start_ms = round(self._start * 1000)
-        return _Order(told, configuration(wish, file, start_ms))
+        return _Order(told, configuration(request, file, start_ms))
 
-    def _wish_now(self) -> Wish:
+    def _request_now(self) -> RecordingRequest:
         """What is asked for in this attempt: longer where there were no operations
         before."""
-        asked_ms = self._wish.milliseconds
+        asked_ms = self._request.milliseconds
         longest_ms = max(asked_ms, LONGEST_RETRY_MS)
         doubled_ms = asked_ms << min(self._empty_attempts, MAX_DOUBLINGS)
-        return replace(self._wish, milliseconds=min(doubled_ms, longest_ms))
+        return replace(self._request, milliseconds=min(doubled_ms, longest_ms))
 
     def _are_free(self) -> bool:
         """Whether all that still run have said in this attempt that they would record
@@ -294,7 +296,7 @@ class Recording:
         """It is free again: its trace is there by now, or never will be."""
         if job.is_settled or time.monotonic() < job.due:
             return job
-        waits_for_steps = self._wish.steps and not job.size
+        waits_for_steps = self._request.steps and not job.size
         if waits_for_steps and time.monotonic() < job.told_at + STEPS_S:
             return job
         looked = self._looked(job)
@@ -304,7 +306,7 @@ class Recording:
         disk = os.statvfs(self._folder)
         if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
             return _failed(job, f"{NO_TRACE}: the disk is full")
-        if self._wish.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
+        if self._request.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
             return _failed(job, f"it made no optimizer step within {STEPS_S:.0f} s")
         if trace.state is FileState.EMPTY:
             removed_if_own(trace.path)
@@ -346,7 +348,7 @@ class Recording:
         if silent_s > SILENCE_S:
             return _failed(job, f"{_stopped_asking()}, and {contents_of(trace)}")
         stalled_s = now - max(job.grown_at, job.due)
-        if stalled_s > STALLED_S and not self._wish.steps:
+        if stalled_s > STALLED_S and not self._request.steps:
             return _failed(job, f"its recording does not end, and {contents_of(trace)}")
         return job
 
@@ -361,7 +363,7 @@ class Recording:
             remarks.append(COMPILING)
         elif not contents.is_loop:
             remarks.append(NOT_REPEATED)
-        absent = sorted(self._wish.extras - contents.extras)
+        absent = sorted(self._request.extras - contents.extras)
         if absent:
             remarks.append(
                 f"It holds no {' and no '.join(absent)}: this torch does not record that."

@@ -14,7 +14,11 @@ from time import monotonic as now
 from typing import Any, NamedTuple
 
 from fusetui.attach import processes
-from fusetui.attach.door import CannotListenError, Door, Wish
+from fusetui.attach.daemon_socket import (
+    CannotListenError,
+    DaemonSocket,
+    RecordingRequest,
+)
 from fusetui.attach.processes import OPEN, Process, has_torch, is_fork, process
 from fusetui.attach.recording import (
     FORKED,
@@ -46,20 +50,20 @@ MAX_NAMED_VARIANTS = 5
 def run_record(args: Namespace) -> int:
     """Records processes that run; returns 1 if one was not recorded. Raises
     CommandError, CannotListenError, CannotRecordError."""
-    wish = wish_of(args)
+    request = request_of(args)
     asked = _processes_asked(args)
-    if wish.steps and len(asked) > 1:
+    if request.steps and len(asked) > 1:
         raise CommandError(
             f"--steps records one process, and these are {len(asked)}: each would begin at a step "
             "of its own. With --seconds all begin together."
         )
     with ExitStack() as stack:
-        doors = _doors(stack, asked)
-        reached = [one for one in asked if one.folder in doors]
+        sockets = _sockets(stack, asked)
+        reached = [one for one in asked if one.folder in sockets]
         folder = stack.enter_context(trace_folder(args.out))
-        recording = Recording(list(doors.values()), folder, wish, reached)
+        recording = Recording(list(sockets.values()), folder, request, reached)
         follow(recording)
-        ignored = sum(door.ignored for door in doors.values())
+        ignored = sum(socket.ignored for socket in sockets.values())
         if ignored:
             say(
                 f"{plural(ignored, 'message')} of other users or of wrong sizes ignored."
@@ -90,24 +94,24 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
     ]
 
 
-def _doors(stack: ExitStack, asked: Sequence[Process]) -> dict[str, Door]:
-    """The doors of these processes by their folder, which `stack` closes; those that
+def _sockets(stack: ExitStack, asked: Sequence[Process]) -> dict[str, DaemonSocket]:
+    """The daemon's sockets of these processes by their folder, which `stack` closes; those that
     another daemon holds are reported and left out. Raises CannotListenError if all
     are."""
-    doors: dict[str, Door] = {}
+    sockets: dict[str, DaemonSocket] = {}
     errors: list[CannotListenError] = []
     for folder in sorted({one.folder or "" for one in asked}):
         try:
-            doors[folder] = stack.enter_context(closing(Door(folder)))
+            sockets[folder] = stack.enter_context(closing(DaemonSocket(folder)))
         except CannotListenError as error:
             errors.append(error)
-    if errors and not doors:
+    if errors and not sockets:
         raise errors[0]
     say(*map(str, errors))
-    return doors
+    return sockets
 
 
-def wish_of(args: Namespace) -> Wish:
+def request_of(args: Namespace) -> RecordingRequest:
     """What to record, as `--seconds`, `--steps` and `--with` say. Raises
     CommandError."""
     if args.steps is not None and args.seconds is not None:
@@ -117,7 +121,7 @@ def wish_of(args: Namespace) -> Wish:
     if args.steps is not None and not 1 <= args.steps <= MAX_STEPS:
         raise CommandError(f"--steps takes a number from 1 to {MAX_STEPS}.")
     seconds = 0.5 if args.seconds is None else args.seconds
-    return Wish(
+    return RecordingRequest(
         milliseconds=round(seconds * 1000),
         steps=args.steps or 0,
         extras=frozenset(args.extras),

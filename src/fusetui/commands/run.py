@@ -16,7 +16,11 @@ from pathlib import Path
 from time import monotonic as now
 from types import FrameType
 
-from fusetui.attach.door import LONGEST_FOLDER, Door, Wish
+from fusetui.attach.daemon_socket import (
+    MAX_FOLDER_BYTES,
+    DaemonSocket,
+    RecordingRequest,
+)
 from fusetui.attach.processes import (
     FOLDER,
     OPEN,
@@ -34,8 +38,8 @@ from fusetui.commands.record import (
     follow,
     forks_left_out,
     opened,
+    request_of,
     trace_folder,
-    wish_of,
 )
 from fusetui.signals import ENDED, handled, numbers_of
 
@@ -76,17 +80,17 @@ def run_run(args: Namespace) -> int:
         raise CommandError(
             "--on-enter reads Enter from its standard input, which is closed."
         )
-    wish = wish_of(args)
+    request = request_of(args)
     with (
         trace_folder(args.out) as folder,
         sockets() as socket_folder,
-        closing(Door(socket_folder)) as door,
+        closing(DaemonSocket(socket_folder)) as socket,
     ):
         watched = _Watched(
-            door=door,
+            socket=socket,
             socket_folder=socket_folder,
             trace_folder=folder,
-            wish=wish,
+            request=request,
             after_s=args.after,
             on_enter=args.on_enter,
         )
@@ -144,17 +148,17 @@ class _Watched:
     def __init__(
         self,
         *,
-        door: Door,
+        socket: DaemonSocket,
         socket_folder: str,
         trace_folder: Path,
-        wish: Wish,
+        request: RecordingRequest,
         after_s: float,
         on_enter: bool,
     ) -> None:
-        self._door = door
+        self._socket = socket
         self._socket_folder = socket_folder
         self._trace_folder = trace_folder
-        self._wish = wish
+        self._request = request
         self._after_s = after_s
         self._on_enter = on_enter
         self._asked: dict[int, Process] = {}
@@ -173,7 +177,7 @@ class _Watched:
     def record_until_end(self, child: subprocess.Popen[bytes]) -> None:
         """Records once, or whenever Enter is pressed, until the program ends."""
         while child.poll() is None:
-            if select.select([self._door], [], [], TURN_SECONDS)[0]:
+            if select.select([self._socket], [], [], TURN_SECONDS)[0]:
                 self._listen()
             self._is_time = self._is_time or self._is_wanted_now()
             is_due = now() - self._looked_at > GROUP_POLL_SECONDS
@@ -186,7 +190,7 @@ class _Watched:
 
     def _listen(self) -> None:
         """Notes who asks; nobody is answered before it is time."""
-        for message in self._door.heard():
+        for message in self._socket.messages():
             sender = self._asked.get(message.pid) or process(message.pid)
             if sender is not None and not sender.only_helps:
                 self._asked_since = self._asked_since or now()
@@ -230,9 +234,9 @@ class _Watched:
         self._is_time = False
         self._missing_ranks = _missing_ranks(group)
         recording = Recording(
-            [self._door],
+            [self._socket],
             self._trace_folder,
-            self._wish,
+            self._request,
             group,
             attempts=MAX_ATTEMPTS,
             own_profiler_s=OWN_PROFILER_SECONDS,
@@ -283,7 +287,7 @@ def sockets() -> Iterator[str]:
     """A private folder for sockets, whose path is short enough for libkineto."""
     parent = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     is_usable = os.path.isdir(parent) and os.access(parent, os.W_OK)
-    is_short = len(os.fsencode(parent)) <= LONGEST_FOLDER - FOLDER_NAME_BYTES
+    is_short = len(os.fsencode(parent)) <= MAX_FOLDER_BYTES - FOLDER_NAME_BYTES
     if not (is_usable and is_short):
         parent = "/tmp"
     with tempfile.TemporaryDirectory(
