@@ -77,8 +77,8 @@ def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
 
     `command` is the name of the command, or None if none was given. `rest` holds the
     arguments that the parser of an open-ended command does not know; `debug` is whether
-    --debug was given. `epilog` ends the help of the whole line. Raises UsageError, and SystemExit after printing help or the
-    version.
+    --debug was given. `epilog` ends the help of the whole line. Raises UsageError, and
+    SystemExit after printing help or the version.
     """
     arguments, is_debug = without_debug(arguments)
     if arguments and _is_to_be_opened(arguments[0]):
