@@ -111,7 +111,9 @@ def test_any_line_is_a_command_or_a_printable_sentence(line: str) -> None:
     assert isinstance(outcome, tuple) or outcome.hint.isprintable()
 
 
-@given(st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS_PER_UNIT)), st.booleans())
+@given(
+    st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS_PER_UNIT)), st.booleans()
+)
 def test_a_time_is_read_to_the_last_digit(ns: int, unit: str, blank: bool) -> None:
     text = f"{Decimal(ns) / NS_PER_UNIT[unit]:f}{' ' * blank}{unit}"
     assert parse_time(text) == ns
