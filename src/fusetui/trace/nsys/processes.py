@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane
 from fusetui.trace.nsys.database import NONE, Export
-from fusetui.trace.nsys.tables import PID_MASK, EventTable, fields, shown
+from fusetui.trace.nsys.tables import PID_MASK, EventTable, fields, shown_condition
 
 NUMBERS_A_PROCESS = 1 << 32
 MAX_DEVICES = 1 << 31
@@ -175,7 +175,7 @@ def _places_and_processes(
             continue
         expressions = fields(db, source)
         process = f"distinct ({expressions['owner']}) >> 24"
-        condition = f"where {shown(db, source)}"
+        condition = f"where {shown_condition(db, source)}"
         if source.is_gpu_work:
             columns = (
                 process,

@@ -35,7 +35,7 @@ from fusetui.trace.nsys.tables import (
     Words,
     fields,
     plan,
-    present,
+    present_tables,
     with_owner,
     words_of,
 )
@@ -104,13 +104,13 @@ def processes(path: str) -> list[int]:
     """The pids of the processes that have work of a GPU. Raises CannotRead or
     OSError."""
     with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
-        return Processes(db, present(db)).working
+        return Processes(db, present_tables(db)).working
 
 
 def _read(
     db: Export, place: ExportFile, stored: Stored, progress: Callable[[int, int], None]
 ) -> Raw:
-    sources = present(db)
+    sources = present_tables(db)
     if not sources:
         raise NotATrace(
             f"{place.path} is a database without events of Nsight Systems: record with nsys "
@@ -256,7 +256,7 @@ def _problem(path: str, state: State) -> str:
 def _left_out(db: Export) -> dict[str, int]:
     """The rows of events that have no place in a trace, by table; only those of the
     process that is read, where a table says whose its rows are."""
-    read_tables = {source.table for source in present(db)}
+    read_tables = {source.table for source in present_tables(db)}
     counts: dict[str, int] = {}
     for table, columns in db.tables.items():
         condition = _is_of_process(db, table)
@@ -394,8 +394,8 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     columns = np.concatenate(columns_of_batches, axis=1)
     sums = db.rows(
         source.table,
-        (f"sum({batches.is_sound})", "sum(1)"),
-        f"where {batches.is_shown}",
+        (f"sum({batches.sound_condition})", "sum(1)"),
+        f"where {batches.shown_condition}",
     )
     # each sum is None without rows, and both are missing if the table cannot be read
     sound_sum, row_sum = next(sums, (None, None))

@@ -375,7 +375,7 @@ def _packed_name(columns: Sequence[str]) -> str:
     return f"({copy_kind} << 16) | ({source} << 8) | ({target} << 0)"
 
 
-def _sound(source: EventTable) -> str:
+def _sound_condition(source: EventTable) -> str:
     """The condition for a row to be an event that can be read."""
     begin, end = source.times_by
     has_begin = _has_time(begin)
@@ -392,7 +392,7 @@ def _has_time(column: str) -> str:
     return f"""typeof("{column}") = 'integer' and {is_in_range}"""
 
 
-def shown(db: Export, source: EventTable) -> str:
+def shown_condition(db: Export, source: EventTable) -> str:
     """The condition for a row to be an event of what is read."""
     is_of_process = "1"
     if db.process is not None and not source.is_metrics:
@@ -403,7 +403,7 @@ def shown(db: Export, source: EventTable) -> str:
     return is_of_process
 
 
-def present(db: Export) -> list[EventTable]:
+def present_tables(db: Export) -> list[EventTable]:
     """The tables of events that this export has, with the columns that they need."""
     return [
         source
@@ -422,7 +422,7 @@ def with_owner(place: ExportFile) -> ExportFile:
 def _only_process(db: Export) -> int:
     """The globalPid of the process that called CUDA, if there is one only; NONE
     otherwise, and if every table names the processes of its events."""
-    sources = [source for source in present(db) if not source.is_metrics]
+    sources = [source for source in present_tables(db) if not source.is_metrics]
     gpu_sources = [source for source in sources if source.on_gpu]
     if all(db.has(source.table, source.owner_by) for source in gpu_sources):
         return NONE
@@ -464,8 +464,8 @@ class Batches(msgspec.Struct, frozen=True):
     first: int
     rows: int
     count: int
-    is_shown: str  # the condition for a row to be an event of what is read
-    is_sound: str  # and for such an event to have times that can be
+    shown_condition: str  # the condition for a row to be an event of what is read
+    sound_condition: str  # and for such an event to have times that can be
 
     def bounds(self, number: int) -> tuple[int, int]:
         """The first and the last rowid of a batch."""
@@ -481,7 +481,7 @@ class Batches(msgspec.Struct, frozen=True):
     def condition(self) -> str:
         """What follows the columns of a query for one batch; its values are
         `bounds`."""
-        readable = f"{self.is_shown} and {self.is_sound}"
+        readable = f"{self.shown_condition} and {self.sound_condition}"
         return f"where rowid between ? and ? and {readable} order by rowid"
 
 
@@ -502,8 +502,8 @@ def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
             first=first,
             rows=rows,
             count=span // rows + 1,
-            is_shown=shown(db, source),
-            is_sound=_sound(source),
+            shown_condition=shown_condition(db, source),
+            sound_condition=_sound_condition(source),
         )
         plans.append(batches)
     return plans

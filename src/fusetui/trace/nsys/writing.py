@@ -22,7 +22,7 @@ from fusetui.trace.nsys.tables import (
     EventTable,
     fields,
     plan,
-    present,
+    present_tables,
     with_owner,
     words_of,
 )
@@ -53,7 +53,7 @@ class BatchContext:
     def __init__(self, place: ExportFile) -> None:
         self.place = place if place.owner != NONE else with_owner(place)
         with closing(Export(self.place)) as db:
-            sources = present(db)
+            sources = present_tables(db)
             metrics = db.records(
                 "TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"
             )
