@@ -15,12 +15,12 @@ from fusetui.text.patterns import late
 Named = Literal["kernel", "family", "op", "module", "python", "comm"]
 
 
-class WrongChange(Error):  # noqa: N818
+class WrongChangeError(Error):
     """One plain sentence about what is wrong with a change, or why there is none like
     it."""
 
 
-class NothingLikeIt(WrongChange):
+class NoMatchError(WrongChangeError):
     """What a change is about is not in the trace."""
 
 
@@ -98,7 +98,7 @@ MAX_WORKERS = 1 << 10
 
 
 def parse_change(text: str) -> Change:
-    """The change that a text says. Raises WrongChange.
+    """The change that a text says. Raises WrongChangeError.
 
     >>> parse_change("family:gemm x0.8")
     Scaled(what='family', pattern='gemm', factor=0.8, ns=None)
@@ -111,7 +111,7 @@ def parse_change(text: str) -> Change:
     match = OTHER.fullmatch(text)
     change = _other(match["what"], match["rest"] or "") if match else None
     if change is None:
-        raise WrongChange(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
+        raise WrongChangeError(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
     return change
 
 
@@ -121,12 +121,14 @@ def _scaled(match: re.Match[str]) -> Scaled:
     pattern = match["pattern"]
     factor = None if match["factor"] is None else float(match["factor"])
     if what in ("op", "module", "python") and factor is None:
-        raise WrongChange(f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5")
+        raise WrongChangeError(
+            f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5"
+        )
     ns = None
     if match["time"] is not None:
         ns = parse_time(match["time"])
         if ns is None:
-            raise WrongChange(f"{match['time']} is no time: 40us is one.")
+            raise WrongChangeError(f"{match['time']} is no time: 40us is one.")
     return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
 
 
@@ -136,7 +138,9 @@ def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
     factor = float(match["factor"])
     if match["bandwidth"]:
         if what == "python" or factor == 0:
-            raise WrongChange(f"{match[0]} is no change: comm bandwidth=x2 is one.")
+            raise WrongChangeError(
+                f"{match[0]} is no change: comm bandwidth=x2 is one."
+            )
         factor = 1 / factor
     return Scaled(what=what, pattern="", factor=factor)  # type: ignore[arg-type]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
-from fusetui.analysis.replay.changes import Named, NothingLikeIt, WrongChange
+from fusetui.analysis.replay.changes import Named, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
@@ -27,7 +27,6 @@ from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
-from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import origins
 
 Covers = dict[int, Cover]
@@ -49,7 +48,7 @@ NOTHING_OF_KIND = {
 
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
     """Slices with exactly this name, else those that a search finds. Raises
-    WrongChange."""
+    WrongChangeError."""
     rows = trace.rows_of(*roles)
     if pattern in trace.names:
         is_named_so = trace.name[rows] == trace.names.index(pattern)
@@ -58,30 +57,32 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
             return named
     try:
         query = parse(pattern)
-        hits = search(trace, once(trace, texts_of), query)
-    except WrongQuery as error:
-        raise WrongChange(f"{error}.".replace("..", ".")) from None
+        hits = search(trace, texts_of(trace), query)
+    except WrongQueryError as error:
+        raise WrongChangeError(f"{error}.".replace("..", ".")) from None
     if query.reads_args:
-        raise WrongChange(f"{pattern} asks for args, by which no change is chosen.")
+        raise WrongChangeError(
+            f"{pattern} asks for args, by which no change is chosen."
+        )
     return np.intersect1d(rows, hits)
 
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
-    """The nodes of kernels, copies and sets. Raises WrongChange."""
+    """The nodes of kernels, copies and sets. Raises WrongChangeError."""
     if what == "family":
         rows = rows_like(trace, f'family:"{pattern}"', GPU_ROLES[0])
     else:
         rows = rows_like(trace, pattern, *GPU_ROLES)
     items = graph.nodes(Node.ITEM, rows=rows)
     if not len(items):
-        raise NothingLikeIt(f"No kernel matches {what}:{pattern}.")
+        raise NoMatchError(f"No kernel matches {what}:{pattern}.")
     return items
 
 
 def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
     """Slices of threads of the graph: ops, else calls; frames of Python; modules and
     annotations with what runs backward for them; what may contain a wait. Raises
-    WrongChange."""
+    WrongChangeError."""
     for roles in ROLES_OF_SLICES[what]:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
@@ -89,7 +90,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         is_replayed = _chain_of_track(trace, graph)[trace.track[rows]] >= 0
         if is_replayed.any():
             return rows[is_replayed]
-    raise NothingLikeIt(
+    raise NoMatchError(
         f"{NOTHING_OF_KIND[what]} on a thread that is replayed matches {pattern}."
     )
 
@@ -215,13 +216,13 @@ class _Threads:
 def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]:
     """Each step if the pattern is "", one step if it is a number, or the outermost
     slices like the pattern; without steps, all that a process launches. Raises
-    WrongChange."""
+    WrongChangeError."""
     steps = steps_of(trace)
     threads = _Threads(trace, graph)
     if pattern.isdecimal():
         place = steps.place(int(pattern))
         if place < 0:
-            raise NothingLikeIt(f"There is no step {pattern}, but {steps.known}.")
+            raise NoMatchError(f"There is no step {pattern}, but {steps.known}.")
         steps = steps.only(np.array([place]))
     elif pattern:
         rows = slices_like(trace, graph, "wait", pattern)
@@ -251,11 +252,11 @@ class OnOtherDevice(NamedTuple):
 def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
     """The least times of kernels on another device. They are not known without a rate
     of their arithmetic; here they are 0 where the data may come from the cache. Raises
-    WrongChange."""
+    WrongChangeError."""
     other = _peak(name)
     here = kernels.peak
     if here is None:
-        raise WrongChange("The limits of the device of this trace are not known.")
+        raise WrongChangeError("The limits of the device of this trace are not known.")
 
     def ratio(job: KernelJob) -> float | None:
         return _ratio_of_least_times(job, here, other)
@@ -292,15 +293,15 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
 
 
 def _peak(name: str) -> Peak:
-    """The limits of the device with this name. Raises WrongChange."""
+    """The limits of the device with this name. Raises WrongChangeError."""
     peaks = [peak for peak in PEAKS if re.search(peak.pattern, name)][:1]
     if not peaks:
         peaks = [peak for peak in PEAKS if name.lower() in _plain_name(peak).lower()]
     if not peaks:
-        raise NothingLikeIt(f"The limits of {name} are not known.")
+        raise NoMatchError(f"The limits of {name} are not known.")
     if len(peaks) > 1:
         names = ", ".join(map(_plain_name, peaks))
-        raise WrongChange(f"{name} may be {names}: name one of them.")
+        raise WrongChangeError(f"{name} may be {names}: name one of them.")
     return peaks[0]
 
 

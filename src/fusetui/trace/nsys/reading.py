@@ -19,7 +19,7 @@ from fusetui.own_memory import without_collector
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows, distinct_rows
-from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, NothingReadError
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Lane, Raw
 from fusetui.trace.model.report import Report
@@ -52,7 +52,13 @@ from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import State, Stored, reason
-from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
+from fusetui.trace.read.unpack import (
+    DamagedError,
+    TooLargeError,
+    limit_for,
+    too_large,
+    unpack,
+)
 
 TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
@@ -75,17 +81,17 @@ NO_TEXT = -1
 def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
     """Reads all tables of events, of all processes or of the one with this pid.
 
-    Raises CannotRead or NotATrace with one plain sentence, and NothingRead if it is
-    stopped: some of the tables would be launches without their kernels.
-    """
+    Raises CannotReadError or NotATraceError with one plain sentence, and
+    NothingReadError if it is stopped: some of the tables would be launches without
+    their kernels."""
     place, cut = _place(stored)
     place = with_owner(replace(place, process=process))
     with without_collector(), closing(Export(place, callbacks.stop)) as db:
         raw = _read(db, place, stored, callbacks.progress)
         if process is not None and not len(raw.start):
-            raise NotATrace(f"{place.path} has no event of a process {process}.")
+            raise NotATraceError(f"{place.path} has no event of a process {process}.")
         if db.stopped:
-            raise NothingRead
+            raise NothingReadError
     report = replace(
         raw.report,
         cut=cut,
@@ -101,7 +107,7 @@ def text(path: str, file: OpenFile, state: State) -> Text:
 
 
 def processes(path: str) -> list[int]:
-    """The pids of the processes that have work of a GPU. Raises CannotRead or
+    """The pids of the processes that have work of a GPU. Raises CannotReadError or
     OSError."""
     with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
         return Processes(db, present_tables(db)).working
@@ -112,7 +118,7 @@ def _read(
 ) -> Raw:
     sources = present_tables(db)
     if not sources:
-        raise NotATrace(
+        raise NotATraceError(
             f"{place.path} is a database without events of Nsight Systems: record with nsys "
             "profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
@@ -124,7 +130,7 @@ def _read(
         progress(stored.size * number // len(plans), stored.size)
         tables.append(events_of(db, batches, texts))
         if db.stopped:
-            raise NothingRead
+            raise NothingReadError
     words = words_of(db)
     processes = Processes(db, sources)
     labels = tuple(processes.labels(words.strings))
@@ -207,18 +213,18 @@ def _read(
 
 
 def _check_memory(place: ExportFile, plans: Sequence[Batches]) -> None:
-    """Raises CannotRead where reading these tables might be ended for its memory."""
+    """Raises CannotReadError where reading these tables might be ended for its memory."""
     rows_by_rowids = sum(batches.rows * batches.count for batches in plans)
     rows = min(rows_by_rowids, place.size // MIN_ROW_BYTES)
     if rows > MANY and rows * BYTES_A_SLICE > memory_left():
-        raise CannotRead(
+        raise CannotReadError(
             f"{place.path} has about {rows:,} rows: there is not enough memory."
         )
 
 
 def _place(stored: Stored) -> tuple[ExportFile, str | None]:
     """Where the database is, and how it is cut: SQLite opens a plain file itself; the
-    bytes of all others are held in memory. Raises CannotRead."""
+    bytes of all others are held in memory. Raises CannotReadError."""
     if stored.packing is None and stored.arriving is None:
         with suppress(OSError):
             opened = os.fstat(stored.file.fileno())
@@ -234,9 +240,9 @@ def _place(stored: Stored) -> tuple[ExportFile, str | None]:
         else:
             for piece, _ in unpack(stored.document, stored.packing, max_bytes):
                 data += piece
-    except TooLarge:
+    except TooLargeError:
         raise too_large(stored.path, max_bytes) from None
-    except Damaged as damage:
+    except DamagedError as damage:
         cut = str(damage)
     if data[VERSIONS_AT] == WITH_LOG:
         data[VERSIONS_AT] = WITHOUT_LOG

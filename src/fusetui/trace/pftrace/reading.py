@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.model.errors import NothingReadError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Report
@@ -39,10 +39,10 @@ ANNOTATION = "gpu_user_annotation"  # is launched by no call
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
-    OSError.
+    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain
+    sentence, or OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
     empty.
     """
     # The bar shows the share of all steps: unpacking is one of two, if it is needed.
@@ -68,7 +68,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
         prefix = Prefix(scanned.read, size, exact=source.taken is None)
         has_no_event = len(scanned.layout.bounds) == 1
         if has_no_event:
-            raise NothingRead
+            raise NothingReadError
     return _raw(source, scanned, prefix, changed)
 
 
