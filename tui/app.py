@@ -298,8 +298,8 @@ def run(
 ) -> int:
     """Open these traces, with the fields of Options; returns the exit code. `say` is
     called with a sentence about what could not be kept. Raises TraceError when a trace
-    cannot be read, KeymapError when the user's keys cannot, and the exception of a bug
-    in the app."""
+    cannot be read, WrongFileError when the user's keys cannot, and the exception of a
+    bug in the app."""
     keymap = user_keymap(registry.ACTIONS)
     look_less_often(YOUNG_OF_APP)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))

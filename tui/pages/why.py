@@ -106,7 +106,7 @@ class WhyPage(ListPage):
         # gaps, and what is negligible
         if found is None or cursor >= len(considerable(found)):
             return ""
-        wanted = found.wanted[cursor : cursor + 1]
+        wanted = found._wanted[cursor : cursor + 1]
         return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import replayed
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
@@ -109,7 +109,7 @@ def searched(state: State, text: str) -> Outcome:
             if len(rows) or not query.words:
                 missing = "" if len(rows) else why_nothing(state.side.trace, query)
                 return _to_first(state, SearchHits(text, rows, missing=missing))
-    except WrongQuery as wrong:
+    except WrongQueryError as wrong:
         return told(state, printable(str(wrong)))
     return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
 

@@ -122,7 +122,7 @@ def test_a_finding_has_its_own_change() -> None:
     state = after(explained(opened(open_trace(PATH))), *do("why"))
     trace = state.side.trace
     for wanted, change in ((None, ""), ("loader", "loader")):
-        why = replace(kept_result(trace, WORTH), wanted=(wanted,))
+        why = replace(kept_result(trace, WORTH), _wanted=(wanted,))
         keep_result(trace, WORTH, why)
         assert named(state, "x0.5") == change
         assert named(after(state, *do("row-down")), "x0.5") == ""  # a gap

@@ -105,7 +105,7 @@ def texts_of(trace: Trace) -> NameTexts:
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
     """The rows for which the query holds but for terms about args, in time order.
-    Raises WrongQuery when a pattern takes too long."""
+    Raises WrongQueryError when a pattern takes too long."""
     return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
 
 
@@ -158,7 +158,7 @@ def by_words(
 ) -> Iterator[Hits]:
     """Rows that are not `named`: of which names do not say all words of the query, but
     args do, as by_args finds them. Python frames are left out: they have no args of
-    interest. Raises WrongQuery when a pattern takes too long."""
+    interest. Raises WrongQueryError when a pattern takes too long."""
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
@@ -178,7 +178,7 @@ def by_words(
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     """The rows for which the terms about args hold too, as the file is read. Raises
-    WrongQuery when a pattern takes too long."""
+    WrongQueryError when a pattern takes too long."""
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
         rows = _in_order(trace, _rows_of(trace, texts, way))

@@ -75,7 +75,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
 
 
 def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
-    """The trace with some changes. Raises WrongChange."""
+    """The trace with some changes. Raises WrongChangeError."""
     graph = graph_of(trace)
     parsed = [parse_change(text) for text in changes]
     changed_graph, _ = changed(trace, graph, parsed)

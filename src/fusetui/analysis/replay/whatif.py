@@ -15,10 +15,10 @@ from fusetui.analysis.replay.apply import changed, is_range, scalable
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import (
     Change,
-    NothingLikeIt,
+    NoMatchError,
     OnDevice,
     Unsynced,
-    WrongChange,
+    WrongChangeError,
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
@@ -127,7 +127,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
     """What some changes together are worth; of one step only if it is given, by its
-    number. Raises WrongChange."""
+    number. Raises WrongChangeError."""
     parsed = [parse_change(text) for text in changes]
     steps = steps_of(trace)
     if step is None:
@@ -225,7 +225,7 @@ class _Replayed(NamedTuple):
 def _replayed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> _Replayed:
-    """`latest`: see changed. Raises WrongChange."""
+    """`latest`: see changed. Raises WrongChangeError."""
     changed_graph, notes = changed(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
@@ -241,11 +241,11 @@ def _replayed(
 
 
 def _place_of(trace: Trace, step: int) -> int:
-    """Among the steps. Raises NothingLikeIt."""
+    """Among the steps. Raises NoMatchError."""
     steps = steps_of(trace)
     place = steps.place(step)
     if place < 0:
-        raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
+        raise NoMatchError(f"There is no step {step}, but {steps.known}.")
     return place
 
 
@@ -399,10 +399,10 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
-    """`kernel:attn x0.1..1` at ten factors. Raises WrongChange."""
+    """`kernel:attn x0.1..1` at ten factors. Raises WrongChangeError."""
     parts = RANGE.fullmatch(text.strip())
     if parts is None or not float(parts["low"]) < float(parts["high"]):
-        raise WrongChange(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
+        raise WrongChangeError(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
     change = parts["head"]
     low = float(parts["low"])
     high = float(parts["high"])

@@ -20,7 +20,7 @@ from fusetui.trace.snapshot.tables import (
     PickleMemo,
     RowFields,
     SnapshotTables,
-    UnreadablePickle,
+    MalformedError,
 )
 
 # what objects take in Python
@@ -104,7 +104,7 @@ class PickleMachine:
             self.steps[code[0]] = step
 
     def run(self) -> Any:
-        """The value of the pickle. Raises UnreadablePickle with what is wrong, as the
+        """The value of the pickle. Raises MalformedError with what is wrong, as the
         end of a sentence.
 
         The two most frequent opcodes are carried out here, the others by their method.
@@ -134,19 +134,19 @@ class PickleMachine:
                 self.memo.check(ELEMENT_BYTES * (len(self.stack) + len(self.marks)))
                 self.progress(at, len(data))
             if len(self.stack) != 1 or self.marks:
-                raise UnreadablePickle("it does not end with one value")
+                raise MalformedError("it does not end with one value")
             return self.stack[0]
         except (IndexError, struct.error):
             if at >= len(data) - MAX_OPERAND_BYTES:
-                raise UnreadablePickle("it is cut short") from None
-            raise UnreadablePickle("its opcodes do not fit together") from None
+                raise MalformedError("it is cut short") from None
+            raise MalformedError("its opcodes do not fit together") from None
 
     def _refuse(self, at: int) -> int:
         if self.data[at - 1] in CALLING_OPCODES:
-            raise UnreadablePickle(
+            raise MalformedError(
                 f"it asks Python to import or call something, which {self.what} never does"
             )
-        raise UnreadablePickle(f"it has opcodes that {self.what} never has")
+        raise MalformedError(f"it has opcodes that {self.what} never has")
 
     def _push(self, value: Any, at: int) -> int:
         self.stack.append(value)
@@ -204,7 +204,7 @@ class PickleMachine:
     def _long(self, at: int) -> int:
         size = self.data[at]
         if size > MAX_LONG_BYTES:
-            raise UnreadablePickle(f"a number is larger than any of {self.what}")
+            raise MalformedError(f"a number is larger than any of {self.what}")
         digits = self._bytes(at + 1, size)
         number = int.from_bytes(digits, "little", signed=True)
         return self._push(number, at + 1 + size)
@@ -216,19 +216,19 @@ class PickleMachine:
 
     def _bytes(self, at: int, size: int) -> bytes:
         if at + size > len(self.data):
-            raise UnreadablePickle("it is cut short")
+            raise MalformedError("it is cut short")
         return self.data[at : at + size]
 
     def _put(self, number: int, at: int) -> int:
         if number != len(self.memo):
-            raise UnreadablePickle("its parts are not numbered as Python does")
+            raise MalformedError("its parts are not numbered as Python does")
         self.memo.put(self.stack[-1])
         return at
 
     def _tuple(self, size: int, at: int) -> int:
         start = len(self.stack) - size
         if start < (self.marks[-1] if self.marks else 0):
-            raise UnreadablePickle("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         self.stack[start:] = [tuple(self.stack[start:])]
         self.memo.take(CONTAINER_BYTES + ELEMENT_BYTES * size)
         return at
@@ -236,7 +236,7 @@ class PickleMachine:
     def _append(self, values: list[Any], at: int) -> int:
         items = self.stack[-1]
         if type(items) is not ListItems:
-            raise UnreadablePickle("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         items.add(values)
         self.memo.take(ELEMENT_BYTES)
         return at
@@ -247,10 +247,10 @@ class PickleMachine:
         keys = pairs[::2]
         is_open = type(fields) is RowFields and fields.kind is Kind.PLAIN
         if not is_open or len(pairs) % 2:
-            raise UnreadablePickle("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
-            raise UnreadablePickle("a key is no text")
+            raise MalformedError("a key is no text")
         fields.update(zip(keys, pairs[1::2], strict=True))
         kind = self.tables.settle(fields)
         if kind is Kind.PLAIN:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.own_memory import without_collector
 from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
@@ -29,7 +29,7 @@ from fusetui.trace.snapshot.tables import (
     ListItems,
     RowFields,
     SnapshotTables,
-    UnreadablePickle,
+    MalformedError,
 )
 
 FRAME = b"\x95"  # the opcode
@@ -49,7 +49,7 @@ MAX_SETTINGS_DEPTH = 8
 
 
 def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one
+    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError with one
     plain sentence."""
     data, size = _document(path)
     tables = SnapshotTables()
@@ -57,8 +57,10 @@ def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
         with without_collector():
             root = PickleMachine(data, tables, progress).run()
             return _snapshot(path, size, root, tables)
-    except UnreadablePickle as wrong:
-        raise NotATrace(f"{path} is not a readable memory snapshot: {wrong}.") from None
+    except MalformedError as wrong:
+        raise NotATraceError(
+            f"{path} is not a readable memory snapshot: {wrong}."
+        ) from None
 
 
 def _document(path: str) -> tuple[bytes, int]:
@@ -69,11 +71,11 @@ def _document(path: str) -> tuple[bytes, int]:
             source = unpacked(stored, room, is_meant=is_pickle)
             data = _unframed(source.document)
     except OSError as error:
-        raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
+        raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
-        raise CannotRead(f"{path} cannot be read to its end: {source.cut}.")
+        raise CannotReadError(f"{path} cannot be read to its end: {source.cut}.")
     if not is_pickle(data[:2]):
-        raise NotATrace(f"{path} is no memory snapshot, which is a pickle.")
+        raise NotATraceError(f"{path} is no memory snapshot, which is a pickle.")
     return data, stored.size
 
 
@@ -99,11 +101,11 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
     if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
-        raise UnreadablePickle("it has no segments")
+        raise MalformedError("it has no segments")
     segments = _rows(root["segments"], Kind.SEGMENT)
     device_traces = root.get("device_traces", ListItems())
     if type(device_traces) is not ListItems or device_traces.rows:
-        raise UnreadablePickle("device_traces is not a list of lists")
+        raise MalformedError("device_traces is not a list of lists")
     rows_of_devices = [_rows(trace, Kind.EVENT) for trace in device_traces]
     annotations = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
     settings = root.get("allocator_settings", {})
@@ -129,22 +131,22 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
 
 
 def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
-    """Raises UnreadablePickle unless the sizes can be added up."""
+    """Raises MalformedError unless the sizes can be added up."""
     for columns in tables.values():
         for name in columns.keys() & SIZE_COLUMNS:
             sizes = _array(columns[name])
             if sizes.min(initial=0) < -1:
-                raise UnreadablePickle("a size is negative")
+                raise MalformedError("a size is negative")
             if float(sizes.sum(dtype=float)) > MAX_TOTAL_BYTES:
-                raise UnreadablePickle("its sizes add up to more than any device has")
+                raise MalformedError("its sizes add up to more than any device has")
 
 
 def _rows(items: object, kind: Kind) -> Int32s:
-    """The rows that a list consists of. Raises UnreadablePickle if it holds anything
+    """The rows that a list consists of. Raises MalformedError if it holds anything
     else."""
     rows = items.rows_of(kind) if type(items) is ListItems else None
     if rows is None:
-        raise UnreadablePickle(
+        raise MalformedError(
             f"a list that should hold {kind.name.lower()}s holds something else"
         )
     return np.frombuffer(rows, np.int32)
@@ -196,7 +198,7 @@ def _stacks(tables: SnapshotTables) -> Stacks:
 def _plain(value: Any, depth_left: int = MAX_SETTINGS_DEPTH) -> Any:
     """Settings as dicts, lists and values that JSON has."""
     if not depth_left:
-        raise UnreadablePickle("its settings are nested too deeply")
+        raise MalformedError("its settings are nested too deeply")
     if isinstance(value, RowFields):
         return {key: _plain(item, depth_left - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -24,7 +24,7 @@ from fusetui.trace.snapshot.columns import (
 )
 
 
-class UnreadablePickle(Exception):  # noqa: N818
+class MalformedError(Exception):
     """What makes the file no snapshot, as the end of a sentence."""
 
 
@@ -72,7 +72,7 @@ class ListItems(list[Any]):
         self.rows = array("i")
 
     def add(self, values: list[Any]) -> None:
-        """Appends values. Raises UnreadablePickle if rows of one kind stand beside
+        """Appends values. Raises MalformedError if rows of one kind stand beside
         something else."""
         append = self.rows.append
         for value in values:
@@ -86,11 +86,11 @@ class ListItems(list[Any]):
             else:
                 self.append(value)
         if self and self.rows:
-            raise UnreadablePickle("a list mixes its entries with others")
+            raise MalformedError("a list mixes its entries with others")
 
     def _expect(self, kind: Kind) -> None:
         if kind is not self.kind and self.rows:
-            raise UnreadablePickle("a list mixes entries of two kinds")
+            raise MalformedError("a list mixes entries of two kinds")
         self.kind = kind
 
     def rows_of(self, kind: Kind) -> array[int] | None:
@@ -137,7 +137,7 @@ EMPTY_LIST: ListItems = ListItems()
 
 
 class SnapshotTables:
-    """All rows so far. Raises UnreadablePickle where a value has the wrong type."""
+    """All rows so far. Raises MalformedError where a value has the wrong type."""
 
     def __init__(self) -> None:
         self.columns: dict[Kind, dict[str, array[int]]] = {}
@@ -168,7 +168,7 @@ class SnapshotTables:
                 try:
                     fields.row = make(fields)
                 except OverflowError:
-                    raise UnreadablePickle(
+                    raise MalformedError(
                         "a number is larger than any of a snapshot"
                     ) from None
                 fields.kind = kind
@@ -182,7 +182,7 @@ class SnapshotTables:
             return int(frames)
         rows = frames.rows_of(Kind.FRAME) if type(frames) is ListItems else None
         if rows is None:
-            raise UnreadablePickle("frames are not a list of frames")
+            raise MalformedError("frames are not a list of frames")
         return self.stack_of(rows)
 
     def stack_of(self, frames: array[int]) -> int:
@@ -194,7 +194,7 @@ class SnapshotTables:
     def action(self, name: object) -> int:
         """The MemoryAction with this name."""
         if not isinstance(name, str):
-            raise UnreadablePickle("action is not a text")
+            raise MalformedError("action is not a text")
         return ACTIONS.get(name, int(MemoryAction.OTHER))
 
     def text(self, text: object) -> int:
@@ -249,7 +249,7 @@ class SnapshotTables:
             fields.setdefault("requested_size", history[0].get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
         if state is None:
-            raise UnreadablePickle("a block has a state of another name")
+            raise MalformedError("a block has a state of another name")
         stack = self.stack(fields.get("frames", EMPTY_LIST))
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
@@ -265,7 +265,7 @@ class SnapshotTables:
         blocks = fields.get("blocks", EMPTY_LIST)
         rows = blocks.rows_of(Kind.BLOCK) if type(blocks) is ListItems else None
         if rows is None:
-            raise UnreadablePickle("blocks are not a list of blocks")
+            raise MalformedError("blocks are not a list of blocks")
         self._place(rows, row, _number(fields, "address"))
         return row
 
@@ -278,7 +278,7 @@ class SnapshotTables:
         next_address = address
         for block in blocks:
             if segments[block] != -1:
-                raise UnreadablePickle("a block is in two segments")
+                raise MalformedError("a block is in two segments")
             segments[block] = segment
             if addresses[block] == -1:
                 addresses[block] = next_address
@@ -305,21 +305,21 @@ class SnapshotTables:
             for name, append in appends:
                 append(value(name, -1))
         except TypeError:
-            raise UnreadablePickle(f"{name} is not a whole number") from None
+            raise MalformedError(f"{name} is not a whole number") from None
         return row
 
 
 def _number(fields: RowFields, key: str, missing: int = -1) -> int:
     value = fields.get(key, missing)
     if type(value) is not int:
-        raise UnreadablePickle(f"{key} is not a whole number")
+        raise MalformedError(f"{key} is not a whole number")
     return value
 
 
 def _text(fields: RowFields, key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
-        raise UnreadablePickle(f"{key} is not a text")
+        raise MalformedError(f"{key} is not a text")
     return value
 
 
@@ -347,9 +347,9 @@ class PickleMemo:
         return len(self.codes)
 
     def __getitem__(self, index: int) -> Any:
-        """Raises UnreadablePickle if nothing has this number."""
+        """Raises MalformedError if nothing has this number."""
         if index >= len(self.codes):
-            raise UnreadablePickle("it refers to what it does not hold")
+            raise MalformedError("it refers to what it does not hold")
         return self.thing(self.codes[index])
 
     def get(self, index: int) -> Any:
@@ -360,7 +360,7 @@ class PickleMemo:
     def thing(self, code: int) -> Any:
         """What a code stands for."""
         if code == ROW:
-            raise UnreadablePickle("it has one event in two places")
+            raise MalformedError("it has one event in two places")
         return self.things[code] if code > ROW else StackNumber(stack_code(code))
 
     def put(self, thing: Any) -> None:
@@ -383,18 +383,18 @@ class PickleMemo:
     def codes_of(self, numbers: Int64s) -> Int32s:
         """The codes of what has these numbers."""
         if len(numbers) and int(numbers.max()) >= len(self.codes):
-            raise UnreadablePickle("it refers to what it does not hold")
+            raise MalformedError("it refers to what it does not hold")
         return np.frombuffer(self.codes, np.int32)[numbers]
 
     def take(self, size: int) -> None:
-        """Counts bytes that objects take in Python. Raises UnreadablePickle if they
+        """Counts bytes that objects take in Python. Raises MalformedError if they
         are too many."""
         self.bytes_left -= size
         if self.bytes_left < 0:
-            raise UnreadablePickle("it holds more objects than a snapshot of its size")
+            raise MalformedError("it holds more objects than a snapshot of its size")
 
     def check(self, other_bytes: int) -> None:
-        """Raises UnreadablePickle if these bytes, and those of the numbers so far, are
+        """Raises MalformedError if these bytes, and those of the numbers so far, are
         too many. They are not counted, because they are measured anew each time."""
         if self.bytes_left < other_bytes + NUMBER_BYTES * len(self.codes):
             self.take(self.bytes_left + 1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
-from fusetui.trace.snapshot.tables import ROW, PickleMemo, UnreadablePickle
+from fusetui.trace.snapshot.tables import ROW, PickleMemo, MalformedError
 
 
 def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
@@ -161,7 +161,7 @@ class EventWalk:
 
     def number_values(self, memo: PickleMemo, count: int) -> None:
         """Gives all values of the first `count` events their numbers, as in the file.
-        Raises UnreadablePickle if the file numbers them otherwise than Python does."""
+        Raises MalformedError if the file numbers them otherwise than Python does."""
         # shape [events, values]: in the order of the file
         places = np.array([puts.places[:count] for puts in self._puts]).T
         codes = np.array([puts.codes[:count] for puts in self._puts]).T
@@ -173,5 +173,5 @@ class EventWalk:
         number_in_file = np.where(opcode == LONG_BINPUT, word & 0xFFFFFFFF, word & 0xFF)
         differs = (number_in_file != numbers) & (opcode != MEMOIZE)
         if bool(differs.any()):
-            raise UnreadablePickle("its parts are not numbered as Python does")
+            raise MalformedError("its parts are not numbered as Python does")
         memo.codes.frombytes(codes[is_numbered].tobytes())
