@@ -15,7 +15,7 @@ from fusetui.trace.snapshot.opcodes import (
     UINT32,
     PickleMachine,
 )
-from fusetui.trace.snapshot.tables import SnapshotTables, MalformedError
+from fusetui.trace.snapshot.tables import MalformedError, SnapshotTables
 
 MARK = ord("(")
 BINGET, LONG_BINGET, BINPUT = ord("h"), ord("j"), ord("q")

@@ -17,10 +17,10 @@ from fusetui.trace.snapshot.tables import (
     ROW,
     Kind,
     ListItems,
+    MalformedError,
     PickleMemo,
     RowFields,
     SnapshotTables,
-    MalformedError,
 )
 
 # what objects take in Python

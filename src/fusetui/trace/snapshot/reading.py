@@ -27,9 +27,9 @@ from fusetui.trace.snapshot.opcodes import PickleMachine
 from fusetui.trace.snapshot.tables import (
     Kind,
     ListItems,
+    MalformedError,
     RowFields,
     SnapshotTables,
-    MalformedError,
 )
 
 FRAME = b"\x95"  # the opcode

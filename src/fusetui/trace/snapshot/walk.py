@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
-from fusetui.trace.snapshot.tables import ROW, PickleMemo, MalformedError
+from fusetui.trace.snapshot.tables import ROW, MalformedError, PickleMemo
 
 
 def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
