@@ -32,7 +32,7 @@ from fusetui.trace.model.arrays import (
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
-from fusetui.trace.model.intervals import Reach
+from fusetui.trace.model.intervals import EnclosingIndex
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.raw import Thread
 from fusetui.trace.model.report import Stop, never
@@ -60,8 +60,8 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._reach.last(last_begun, np.asarray(rows, dtype=np.int64))
 
     @cached_property
-    def _reach(self) -> Reach:
-        return Reach(self.end_row.astype(np.int64))
+    def _reach(self) -> EnclosingIndex:
+        return EnclosingIndex(self.end_row.astype(np.int64))
 
 
 class Backward(Subtrees, frozen=True, eq=False, dict=True):

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fusetui.trace.model.arrays import Floats, Int64s
-from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted
+from fusetui.trace.model.events import (
+    NO_ARGS_OF_STRETCH,
+    Arguments,
+    Events,
+    Numbered,
+    Wanted,
+)
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
 from fusetui.trace.read.elements import args_in
 
@@ -44,7 +50,11 @@ class Reread(Wanted):
         found = args_in(self._events.text, own, places, self.names, self._numbered)
         if found is not None:
             return StretchArgs(found[0], found[1] + (first, 0, 0), found[2])
-        args = self._events.args(stretch, places, self.names) if places else NOTHING
+        args = (
+            self._events.args(stretch, places, self.names)
+            if places
+            else NO_ARGS_OF_STRETCH
+        )
         sequence = (
             numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
         )
