@@ -306,8 +306,8 @@ def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
         return arrange(start[here], end[here], is_call[here], flat)
 
     sizes = [here.stop - here.start for here in slices_of_left]
-    found = in_threads(arranged, sizes)
-    for here, subrows in zip(slices_of_left, found, strict=True):
+    subrows_of_left = in_threads(arranged, sizes)
+    for here, subrows in zip(slices_of_left, subrows_of_left, strict=True):
         subrow[here] = subrows
     return subrow
 

@@ -73,12 +73,12 @@ def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     rows = rows[order]
-    found = np.full(len(wanted), -1, dtype=np.int32)
+    first_rows = np.full(len(wanted), -1, dtype=np.int32)
     place = np.searchsorted(keys, wanted)
     not_beyond = np.flatnonzero(place < len(keys))
     has_key = keys[place[not_beyond]] == wanted[not_beyond]
-    found[not_beyond[has_key]] = rows[place[not_beyond[has_key]]]
-    return found
+    first_rows[not_beyond[has_key]] = rows[place[not_beyond[has_key]]]
+    return first_rows
 
 
 Result = TypeVar("Result")
