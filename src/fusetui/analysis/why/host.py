@@ -25,7 +25,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     FOREVER,
     Cover,
-    Reach,
+    EnclosingIndex,
     common,
     innermost,
     joined,
@@ -320,7 +320,7 @@ def running(
     found = np.full(len(launch), -1, dtype=np.intp)
     for line, own, placed in launching(trace, threads, launch, launch >= 0):
         slices, at = line.slices(Host.SYNC), placed(times)
-        place = Reach(slices.end).last(
+        place = EnclosingIndex(slices.end).last(
             slices.start.searchsorted(at, side="right") - 1, at
         )
         found[own] = np.append(slices.rows, -1)[place]

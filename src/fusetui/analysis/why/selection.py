@@ -21,7 +21,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.report import UNCUT, recorded_with
+from fusetui.trace.model.report import JSON_EXPORT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
 LOST = "the properties of devices and the directions of copies"
@@ -199,10 +199,10 @@ def _unknown(trace: Trace) -> list[Unknown]:
         found.append(Unknown("gaps", "launch calls", ""))
     if ends := trace.report.cut_ends:
         found.append(
-            Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT)
+            Unknown("account", f"the ends of {plural(ends, 'GPU event')}", JSON_EXPORT)
         )
     if trace.report.writer == "pftrace" and len(gpu):
-        found.append(Unknown("findings", LOST, UNCUT))
+        found.append(Unknown("findings", LOST, JSON_EXPORT))
     if not (trace.role == Role.PYTHON).any():
         found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
     return found
