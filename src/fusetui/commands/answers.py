@@ -180,7 +180,7 @@ def run_launches(args: Namespace) -> int:
         thread_launches,
     )
     from fusetui.report.documents import LaunchesDocument
-    from fusetui.report.program import launches_text
+    from fusetui.report.launches import launches_text
 
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = thread_launches(trace), replays(trace), tuple(map(length_of, queues(trace)))
