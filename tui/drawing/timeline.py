@@ -92,7 +92,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         division = divided(width, height)
         if y >= division.axis + division.lanes:
             return legend_line(
-                self.side.once(shares), self.glyphs, division.gutter, width
+                shares(self.side.trace), self.glyphs, division.gutter, width
             )
         if y >= division.axis:
             return self._lane(y - division.axis, division)
@@ -101,7 +101,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         text = " " * window.start + window_bar(len(window), self.glyphs)
         label, lit, look = "", range(0), "faint"
         if y == 0:
-            busy, look, lit = self.side.once(busy_of), "busy", window
+            busy, look, lit = busy_of(self.side.trace), "busy", window
             whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
             label = busy.label
             text = self.glyphs.bars(

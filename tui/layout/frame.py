@@ -42,8 +42,8 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*level.tolist()]
 
 
+@memo()
 def busy_of(trace: Trace) -> Busy:
-    """Computed once per trace: `side.once(busy_of)`."""
     rows, label = trace.gpu_rows, "GPU busy"
     if not len(rows):
         rows, label = trace.rows_of(Role.DEVICE), "device busy"

@@ -17,7 +17,6 @@ from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.model.memo import once
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
@@ -100,7 +99,7 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     for track in trace.tracks:
         if track.layer is not Layer.CAPTURED:  # that belongs to another trace
             grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
-    tracks, kinds = list(grouped.values()), once(trace, numbers_of)
+    tracks, kinds = list(grouped.values()), numbers_of(trace)
     lanes = tuple(_lane(trace, own, kinds) for own in tracks[:MOST])
     if len(tracks) <= MOST:
         return lanes

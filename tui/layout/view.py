@@ -4,11 +4,11 @@ traces are aligned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,6 @@ from fusetui.timeline.cells import Line
 from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import once
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
 Interval = tuple[int, int]  # begin and end, in ns from the origin of a side
-T = TypeVar("T")
 
 
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -46,11 +44,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     counters: tuple[Curve, ...] = ()
     insight: Insight = Insight()
     critical: Marks | None = None  # the critical path, once a person asked for it
-
-    def once(self, make: Callable[[Trace], T]) -> T:
-        """A value computed from the trace when it is first asked for, and kept on
-        it."""
-        return once(self.trace, make)
 
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:

@@ -31,7 +31,7 @@ ARROW_TYPES: dict[Kind, str] = {
 def to_pandas(table: ColumnTable) -> Any:
     """A pandas.DataFrame. Columns of numbers are those of the table, without a copy;
     integers and truths of which some may be missing are Int64 and boolean. Raises
-    MissingPackage."""
+    MissingPackageError."""
     pandas = needed("pandas", "to_pandas()")
     columns = {column.name: _pandas_column(pandas, column) for column in table.columns}
     return pandas.DataFrame(columns, copy=False)

@@ -157,15 +157,15 @@ ENDINGS = {
 FORMATS = tuple(ENDINGS.values())
 
 
-class UnknownFormat(Error, ValueError):  # noqa: N818
+class UnknownFormatError(Error, ValueError):
     """One plain sentence: a file whose name does not say what to write."""
 
 
 def format_of(path: str) -> str:
-    """The format of a file by its name. Raises UnknownFormat."""
+    """The format of a file by its name. Raises UnknownFormatError."""
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:
-        raise UnknownFormat(
+        raise UnknownFormatError(
             f"{path} tells no format: its name must end in {', '.join(ENDINGS)}."
         )
     return form
@@ -174,8 +174,8 @@ def format_of(path: str) -> str:
 def save(
     table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False
 ) -> None:
-    """Writes a new file in a format, or in that of its name. Raises CannotWrite,
-    MissingPackage or UnknownFormat, leaving nothing behind."""
+    """Writes a new file in a format, or in that of its name. Raises CannotWriteError,
+    MissingPackageError or UnknownFormatError, leaving nothing behind."""
     form = form or format_of(path)
     if form == "parquet":
         pyarrow = needed("pyarrow", "Parquet", "parquet")
@@ -188,17 +188,19 @@ def save(
                 file.write(lines.encode())
 
 
-class MissingPackage(Error, ImportError):  # noqa: N818
+class MissingPackageError(Error, ImportError):
     """One plain sentence: which package to install."""
 
 
 def needed(package: str, what: str, extra: str = "") -> Any:
     """An optional package, or a module of it, which `what` needs. Raises
-    MissingPackage, with the command that installs the `extra` of fusetui or, without
+    MissingPackageError, with the command that installs the `extra` of fusetui or, without
     one, the package."""
     try:
         return import_module(package)
     except ImportError:
         name = package.split(".")[0]
         install = f"fusetui[{extra}]" if extra else name
-        raise MissingPackage(f"{what} needs {name}: pip install '{install}'.") from None
+        raise MissingPackageError(
+            f"{what} needs {name}: pip install '{install}'."
+        ) from None

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,6 +21,8 @@ from fusetui.tables.public import Table, renamed, with_files
 from fusetui.tables.sources import FILE, TABLES, columns_of, made
 from fusetui.tables.table import Kind, Spec, TableColumn, column_of
 from fusetui.trace.model.columns import Trace
+
+Result = TypeVar("Result")
 
 THREADS = 4
 SETTINGS: Final = {"threads": THREADS, "memory_limit": "4GB", "temp_directory": ""}
@@ -72,7 +74,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 """Stands for a byte that is not UTF-8."""
 
 
-class WrongSql(Error, ValueError):  # noqa: N818
+class WrongSqlError(Error, ValueError):
     """One plain sentence: why a query has no answer."""
 
 
@@ -81,13 +83,17 @@ class SqlDatabase:
 
     def __init__(self, make: Callable[[str], Table], *, of_several: bool) -> None:
         """`make` gives one of TABLES. Where they are `of_several` traces, the names of
-        these stand in the column `file`. Raises MissingPackage."""
+        these stand in the column `file`. Raises MissingPackageError."""
         self._make = make
         self._of_several = of_several
         self._tables: dict[str, Table] = {}
         self._read: set[str] = set()  # names of tables that the last query reads
         self._engine = needed("duckdb", "SQL", "sql")
         self._connection = self._engine.connect(":memory:", config=SETTINGS)
+        self._in_a_thread(self._prepare)
+
+    def _prepare(self) -> None:
+        """Locks the settings, and names the tables."""
         for setting, value in LOCKED.items():
             self._connection.execute(f"SET {setting} = {value}")
         for name in TABLES:
@@ -121,20 +127,20 @@ class SqlDatabase:
 
     def ask(self, query: str) -> Table:
         """The answer to one SELECT, with what the tables that it reads leave out.
-        Raises WrongSql; an interrupt ends the query."""
+        Raises WrongSqlError; an interrupt ends the query."""
         self._read.clear()
         if SURROGATE.search(query):
-            raise WrongSql("SQL: the query is not valid UTF-8.")
+            raise WrongSqlError("SQL: the query is not valid UTF-8.")
         try:
             self._check(query)
             for name in self._tables_named(query):
                 self.table(name)
             answer = self._in_a_thread(lambda: self._answer(query))
         except self._engine.Error as error:
-            raise WrongSql(_sentence(str(error))) from None
+            raise WrongSqlError(_sentence(str(error))) from None
         except UnicodeDecodeError:
             # DuckDB quotes bytes of the query in what it reports
-            raise WrongSql(
+            raise WrongSqlError(
                 "SQL: the query fails, with a message that is not UTF-8."
             ) from None
         left_out: list[str] = []
@@ -144,19 +150,19 @@ class SqlDatabase:
         return replace(answer, left_out=tuple(left_out))
 
     def interrupt(self) -> None:
-        """Ends a query from another thread, which then raises WrongSql."""
+        """Ends a query from another thread, which then raises WrongSqlError."""
         self._connection.interrupt()
 
     def _check(self, query: str) -> None:
-        """Raises WrongSql for anything but one SELECT, and an error of DuckDB for what
+        """Raises WrongSqlError for anything but one SELECT, and an error of DuckDB for what
         cannot be parsed."""
         statements = self._connection.extract_statements(query)
         if len(statements) != 1:
             number = len(statements) or "none"
-            raise WrongSql(f"SQL: one query is needed, not {number}.")
+            raise WrongSqlError(f"SQL: one query is needed, not {number}.")
         kind = statements[0].type.name
         if kind != "SELECT":
-            raise WrongSql(
+            raise WrongSqlError(
                 f"SQL: the tables are read-only: SELECT is possible, not {kind}."
             )
 
@@ -183,9 +189,10 @@ class SqlDatabase:
             columns.append(_column(name, kind, values[f"c{number}"]))
         return Table(name="rows", columns=tuple(columns), first=frozenset(names))
 
-    def _in_a_thread(self, work: Callable[[], Table]) -> Table:
-        """Waits for another thread, as signals do not end a query in the main one."""
-        result: Future[Table] = Future()
+    def _in_a_thread(self, work: Callable[[], Result]) -> Result:
+        """Waits for another thread. In the main one, DuckDB would look for signals, and
+        raise an error of its own in place of what their handlers raise."""
+        result: Future[Result] = Future()
 
         def run() -> None:
             try:

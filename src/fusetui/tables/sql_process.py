@@ -26,7 +26,7 @@ import numpy as np
 from fusetui.own_process import started
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TABLES
-from fusetui.tables.sql import THREADS, SqlDatabase, WrongSql
+from fusetui.tables.sql import THREADS, SqlDatabase, WrongSqlError
 from fusetui.tables.table import TableColumn
 from fusetui.trace.model.report import Stop, never
 
@@ -92,7 +92,7 @@ def ask_elsewhere(
     stop: Stop = never,
 ) -> Table:
     """The answer to one SELECT; `make` gives the tables that it names, whose making
-    does not count for the limit. Raises WrongSql, also at the limit or once `stop` says
+    does not count for the limit. Raises WrongSqlError, also at the limit or once `stop` says
     so: the process of the query is then gone."""
     from subprocess import PIPE
 
@@ -112,17 +112,17 @@ def ask_elsewhere(
         while True:
             reply = _next_reply(messages, deadline_s, limit_s, stop)
             if reply.error is not None:
-                raise WrongSql(reply.error)
+                raise WrongSqlError(reply.error)
             if reply.needs is None:
                 return _table(reply)
             if reply.needs not in TABLES:
-                raise WrongSql(f"SQL: there is no table {reply.needs}.")
+                raise WrongSqlError(f"SQL: there is no table {reply.needs}.")
             began_s = time.monotonic()
             table = make(reply.needs)
             _send(process.stdin, pickle.dumps(table, pickle.HIGHEST_PROTOCOL))
             deadline_s += time.monotonic() - began_s
     except BrokenPipeError:
-        raise WrongSql(PROCESS_ENDED) from None
+        raise WrongSqlError(PROCESS_ENDED) from None
     finally:
         process.kill()
         process.stdin.close()
@@ -132,19 +132,19 @@ def ask_elsewhere(
 def _next_reply(
     messages: SimpleQueue[bytes | None], deadline_s: float, limit_s: float, stop: Stop
 ) -> SqlReply:
-    """The next one; the deadline is one of the monotonic clock. Raises WrongSql if
+    """The next one; the deadline is one of the monotonic clock. Raises WrongSqlError if
     there will be none."""
     while True:
         if stop():
-            raise WrongSql("SQL: the request was cancelled.")
+            raise WrongSqlError("SQL: the request was cancelled.")
         if time.monotonic() > deadline_s:
-            raise WrongSql(
+            raise WrongSqlError(
                 f"SQL: the query takes longer than {limit_s:g} s: ask for less at once."
             )
         with suppress(Empty):
             message = messages.get(timeout=POLL_SECONDS)
             if message is None:
-                raise WrongSql(PROCESS_ENDED)
+                raise WrongSqlError(PROCESS_ENDED)
             return msgspec.msgpack.decode(message, type=SqlReply)
 
 
@@ -261,7 +261,7 @@ def main() -> None:
             answer = database.ask(query.text)
         columns = [_sql_column(column) for column in answer.columns]
         reply(SqlReply(columns=columns, left_out=[*answer.left_out]))
-    except WrongSql as error:
+    except WrongSqlError as error:
         reply(SqlReply(error=str(error)))
     except MemoryError:
         reply(SqlReply(error=PROCESS_ENDED))

@@ -14,7 +14,7 @@ from fusetui.timeline.cells import Line
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 
 UNKNOWN = -1
 MAX_KEPT_LANES = 500
@@ -42,7 +42,7 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def marks_of(trace: Trace) -> Marks:
     """The critical path as recorded, in each slice of the trace."""
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     route = route_to(graph, graph.recorded)
     route_ns = route.ns
     slack_ns = np.maximum(slack_of(graph, graph.recorded), 0)

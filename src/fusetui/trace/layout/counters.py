@@ -25,7 +25,7 @@ from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import keep_result, kept_result
 from fusetui.trace.model.report import Stop, never
 
 # the most series of counters, and of memory, that are kept; others are only counted
@@ -97,7 +97,7 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
     Reads the relevant parts of the file again, leaving out what cannot be read any
     more. Ends early with what was found once `stop` returns True.
     """
-    if known := kept_on(trace).get(counters):
+    if known := kept_result(trace, counters):
         return known  # type: ignore[no-any-return]
     memory, plain = Series(), Series()
     for number, stretch in enumerate(trace.elements.stretches):
@@ -114,7 +114,7 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
                     )
     found = (*_of_memory(memory), *_of_counters(plain))
     if not stop():
-        kept_on(trace)[counters] = found
+        keep_result(trace, counters, found)
     return found
 
 

@@ -105,7 +105,7 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
         return tuple(map(slice, first.tolist(), last.tolist()))
 
 
-@memo(most=4)
+@memo(max_results=4)
 def steps_of(trace: Trace, by: str | None = None) -> Steps:
     """The steps of a trace: those of the profiler, else of a server, else annotations
     that recur around most of the work, else iterations, each up to the end of an

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.model.errors import NothingReadError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Report
@@ -39,12 +39,11 @@ ANNOTATION = "gpu_user_annotation"  # is launched by no call
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
-    OSError.
+    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain
+    sentence, or OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
-    empty.
-    """
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would
+    be empty."""
     # the bar also tells of unpacking
     twice = 2 if stored.packing or stored.arriving else 1
 
@@ -66,7 +65,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
     if found.read < size and callbacks.stop():
         prefix = Prefix(found.read, size, exact=source.taken is None)
         if len(found.layout.bounds) == 1:
-            raise NothingRead
+            raise NothingReadError
     return _raw(source, found, prefix, changed)
 
 

@@ -20,9 +20,9 @@ from typing import Any
 from isal import igzip_threaded
 
 from fusetui.trace.formats import format_of
-from fusetui.trace.model.errors import NotATrace
+from fusetui.trace.model.errors import NotATraceError
 from fusetui.trace.model.report import Progress, silent
-from fusetui.trace.new_file import CannotWrite, check_new, new_file
+from fusetui.trace.new_file import CannotWriteError, check_new, new_file
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import Source, open_source
@@ -47,7 +47,7 @@ class ScrubbedDocument:
     def __init__(
         self, source: Source, known: Known | None = None, trace_name: str = TRACE_NAME
     ) -> None:
-        """Raises NotATrace."""
+        """Raises NotATraceError."""
         self.source = source
         self._document = source.document
         self._body = find_body(source)
@@ -165,17 +165,17 @@ LEVEL = 3  # of isal's 0 to 3
 
 
 def check_target(out: str) -> None:
-    """Raises CannotWrite unless a file of this name can be created."""
+    """Raises CannotWriteError unless a file of this name can be created."""
     if not out.endswith(ENDINGS):
-        raise CannotWrite(
+        raise CannotWriteError(
             f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
         )
     check_new(out)
 
 
 def save(out: str, texts: Iterator[bytes]) -> None:
-    """Writes the texts to a new file, compressed as its name says. Raises CannotWrite,
-    leaving nothing behind."""
+    """Writes the texts to a new file, compressed as its name says. Raises
+    CannotWriteError, leaving nothing behind."""
     check_target(out)
     with new_file(out) as file:
         packed: Any = file  # not given by name, which it would contain
@@ -197,14 +197,14 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
     check_target(out)
     source = open_source(path)
     if format_of(source.document[:HEAD]) != "json":
-        raise NotATrace(
+        raise NotATraceError(
             f"{source.path} is not JSON: write it as JSON with fusetui convert, and scrub that."
         )
     document = ScrubbedDocument(source, this_machine())
     document.learn(progress)
     if not document.events:
         path = document.source.path
-        raise NotATrace(
+        raise NotATraceError(
             f"{path} contains no readable event, so there is nothing to write."
         )
     save(out, document.text(progress))
