@@ -127,8 +127,8 @@ def to_text(diff: Diff, width: int = 118) -> str:
     """A table at most `width` columns wide; of many lines only the MAX_TEXT_LINES of
     largest effect, and none that has no time on either side."""
     width = max(width, MIN_WIDTH)
-    body = _wrapped(answer(diff), width, "")
-    sentences = [diff.story, totals(diff), *sums(diff)]
+    body = _wrapped(_first_line(diff), width, "")
+    sentences = [diff.story, _totals(diff), *_sums(diff)]
     sentences += [f"! {printable(note)}" for note in diff.notes]
     for sentence in sentences:
         body += _wrapped(sentence, width, "  ")
@@ -198,7 +198,7 @@ def _markdown_row(line: DiffLine) -> str:
     return f"| {line.mark} {line.kind} | {a} | {b} | {_change(line)} | {what} |"
 
 
-def answer(diff: Diff) -> str:
+def _first_line(diff: Diff) -> str:
     """The first line: both steps, and how B compares."""
     step_a = _step(diff.step.a_ns)
     step_b = _step(diff.step.b_ns)
@@ -279,7 +279,7 @@ def _interval(diff: Diff) -> str:
     return f"{CONFIDENCE} % CI {interval} within these two runs"
 
 
-def totals(diff: Diff) -> str:
+def _totals(diff: Diff) -> str:
     """The second line: pieces of work, busy and idle time of a step on both sides."""
     a = diff.side_a
     b = diff.side_b
@@ -333,7 +333,7 @@ def _side_fields(
     return fields
 
 
-def sums(diff: Diff) -> list[str]:
+def _sums(diff: Diff) -> list[str]:
     """The sums by sort of work and by place, the largest changes of each."""
     texts = []
     if len(diff.by_work) > 1:

@@ -171,7 +171,7 @@ def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterato
         are = "is" if len(others) == 1 else "are"
         yield (
             "If it alone were as fast as the others, a step would take as long as now, "
-            f"because {numbers(others)} {are} late too."
+            f"because {ranks_named(others)} {are} late too."
         )
     elif replayed.would_be_ns >= replayed.step_ns:
         return
@@ -183,7 +183,7 @@ def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterato
 
 def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
     """How long a step would be if all late ranks were as fast as the others."""
-    ranks = numbers(if_all.ranks)
+    ranks = ranks_named(if_all.ranks)
     both = "both" if len(if_all.ranks) == 2 else "all"
     change = _shorter(if_all.step_ns, if_all.would_be_ns)
     some_saves_alone = any(
@@ -220,7 +220,7 @@ def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
     share = percent(slow.excess_ns, slow.others_ns)
     stage = f"{slow.stage} (of 0 to {slow.stages - 1})"
     if slow.like:
-        ranks = numbers(slow.like).capitalize()
+        ranks = ranks_named(slow.like).capitalize()
         compute = "computes" if len(slow.like) == 1 else "compute"
         return (
             f"{ranks}, stage {stage}, {compute} {longer} more than the median of the "
@@ -343,7 +343,7 @@ def _sizes(answer: JobAnswer) -> str:
 def _missing(ranks: Sequence[int]) -> str:
     which = "It" if len(ranks) == 1 else "One of them"
     return (
-        f"Not given: {numbers(ranks)}. {which} may have arrived later than those that "
+        f"Not given: {ranks_named(ranks)}. {which} may have arrived later than those that "
         "are given."
     )
 
@@ -456,10 +456,10 @@ class _Range(NamedTuple):
     last: int
 
 
-def numbers(ranks: Sequence[int]) -> str:
+def ranks_named(ranks: Sequence[int]) -> str:
     """At least one rank, in ascending order.
 
-    >>> numbers([4]), numbers([4, 5, 6, 7, 9])
+    >>> ranks_named([4]), ranks_named([4, 5, 6, 7, 9])
     ('rank 4', 'ranks 4 to 7 and 9')
     """
     ranges = _ranges(ranks)
