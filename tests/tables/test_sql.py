@@ -354,6 +354,14 @@ def test_a_process_of_its_own_gives_the_same(trace: Trace) -> None:
         ask_elsewhere("drop table slices", make, of_several=False, limit_s=100)
 
 
+def test_no_progress_is_drawn_where_answers_are_sent(trace: Trace) -> None:
+    """DuckDB draws a bar on standard output after 2 s, which no reply would survive."""
+    make = partial(table_of_all, [("a", trace)])
+    query = "select current_setting('enable_progress_bar')::varchar as bar"
+    answer = ask_elsewhere(query, make, of_several=False, limit_s=100)
+    assert [*answer] == [{"bar": "false"}]
+
+
 def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system ends one that takes too much memory."""
     killed: list[str] = []

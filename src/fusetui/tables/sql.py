@@ -27,6 +27,9 @@ Result = TypeVar("Result")
 THREADS = 4
 SETTINGS: Final = {"threads": THREADS, "memory_limit": "4GB", "temp_directory": ""}
 LOCKED: Final = {
+    # A bar goes to standard output, where answers go: without a script as its main
+    # module, Python is interactive for DuckDB, which then draws one after 2 s.
+    "enable_progress_bar": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
