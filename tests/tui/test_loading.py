@@ -9,7 +9,7 @@ import pytest
 from tests.tui.conftest import mlp_events
 
 from fusetui.timeline import cells
-from fusetui.timeline.cells import _line as line_of
+from fusetui.timeline.cells import _depth_row as depth_row_of
 from fusetui.trace.model.memo import kept_result
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.layout.frame import busy_of
@@ -79,15 +79,15 @@ def test_deep_lines_are_made_after_the_first_picture_and_before_they_are_asked_f
     made: list[Any] = []
     before: list[int] = []
 
-    def counted(*given: Any) -> cells.Line:
+    def counted(*given: Any) -> cells.DepthRow:
         made.append(given)
-        return line_of(*given)
+        return depth_row_of(*given)
 
     def post(message: object) -> None:
         if isinstance(message, TracesLoaded):
             before.append(len(made))
 
-    monkeypatch.setattr(cells, "_line", counted)
+    monkeypatch.setattr(cells, "_depth_row", counted)
     load([str(path)], post, lambda: False)
     assert (before, len(made)) == ([FIRST_LINES], 20)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
 from fusetui.text.patterns import late
-from fusetui.timeline.cells import MANY, NONE, Cells, cells, edges, spread
+from fusetui.timeline.cells import NO_SLICE, SEVERAL, Cells, cells, edges, spread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -166,7 +166,7 @@ def slices(
             if on_path and on_path[(x + end) // 2]
             else ""
         )
-        if row == NONE:
+        if row == NO_SLICE:
             found.append((" " * size, "plain"))
         elif row == selected:
             found.append(chosen_slice(label(row), size, glyphs))
@@ -206,7 +206,7 @@ def _ends(rows: Int32s) -> list[int]:
     alone."""
     if not len(rows):
         return []
-    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == MANY))
+    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == SEVERAL))
     return [*(new + 1).tolist(), len(rows)]
 
 

@@ -78,7 +78,7 @@ def cells_of(view: View, begin: int, end: int, width: int) -> range:
 
 
 class Division(msgspec.Struct, frozen=True):
-    """Lines above and below the lanes, and cells left of them."""
+    """DepthRows above and below the lanes, and cells left of them."""
 
     whole: int  # cells in all
     axis: int  # lines of the minimap and the ruler

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import plural
-from fusetui.timeline.cells import Lines
+from fusetui.timeline.cells import DepthRows
 from fusetui.trace.model.arrays import Kinds
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
@@ -50,8 +50,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
     @cached_property
-    def lines(self) -> Lines:
-        return Lines(self.trace, self.tracks, self.kinds)
+    def lines(self) -> DepthRows:
+        return DepthRows(self.trace, self.tracks, self.kinds)
 
     def prepare(self, most: int = MOST_LINES) -> None:
         """Makes its first lines, which a frame would make otherwise."""

@@ -17,7 +17,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.device_counters import DeviceCounter, of_devices
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
-from fusetui.timeline.cells import Line
+from fusetui.timeline.cells import DepthRow
 from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
@@ -125,12 +125,12 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     lane: int
     depth: int
     label: str
-    line: Line | None
+    line: DepthRow | None
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
     where: bool = False  # where the program was, not the line itself
     # a line, of which only slices of this kind are shown
-    family: tuple[Line, int] | None = None
+    family: tuple[DepthRow, int] | None = None
     more: int = 0  # lines of the lane that are not shown; on the last one that is
     # lines above it, named on it because one slice of each spans the window
     around: int = 0

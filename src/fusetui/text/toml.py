@@ -8,7 +8,7 @@ from typing import Any
 
 from fusetui import Error
 
-LARGEST = 1 << 20  # bytes of such a file
+MAX_FILE_BYTES = 1 << 20
 
 
 class WrongFileError(Error):
@@ -16,13 +16,14 @@ class WrongFileError(Error):
 
 
 def text_of(path: Path) -> str:
-    """The text of a regular file. Raises FileNotFoundError and WrongFileError."""
+    """The text of a regular file of at most 1 MiB, in UTF-8 with or without a mark of
+    the byte order. Raises FileNotFoundError, and WrongFileError for anything else."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise WrongFileError(f"{path} is not a file.")
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise WrongFileError(f"{path} is larger than 1 MiB.")
         return content.decode("utf-8-sig")
     except FileNotFoundError:
@@ -32,8 +33,8 @@ def text_of(path: Path) -> str:
 
 
 def table_in(text: str, path: object) -> dict[str, Any]:
-    """What a text in TOML says; `path` is its name in the sentence. Raises
-    WrongFileError."""
+    """The keys and values of a text in TOML. Raises WrongFileError, whose sentence names
+    `path`."""
     import tomllib  # only where there is a file
 
     try:

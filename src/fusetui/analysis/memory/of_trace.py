@@ -15,7 +15,7 @@ from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.history import BEFORE, History, allocations_of, blank
 from fusetui.analysis.memory.moments import Moments, prepared_moments
-from fusetui.trace.layout.counters import DEVICES
+from fusetui.trace.layout.counters import DEVICE_TYPES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Layer
@@ -158,7 +158,7 @@ def _name(trace: Trace, number: int) -> str:
 
 def _kind(device: TracedDevice) -> str:
     """`GPU`, `CPU`, ..."""
-    return DEVICES.get(device.kind, f"device type {device.kind}")
+    return DEVICE_TYPES.get(device.kind, f"device type {device.kind}")
 
 
 def _traced_memory(

@@ -10,7 +10,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import host_parts
 from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
-from fusetui.timeline.cells import Line
+from fusetui.timeline.cells import DepthRow
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
@@ -35,7 +35,7 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
     residual_share: float
 
     @memo(MAX_KEPT_LANES)
-    def before(self, line: Line) -> Int64s:
+    def before(self, line: DepthRow) -> Int64s:
         """How much of the slices before each of a line, and of all, is on the path."""
         return np.concatenate(([0], np.cumsum(self.ns[line.rows])))
 
