@@ -23,7 +23,7 @@ from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
-from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.quantiles import lower_median_index
 from fusetui.trace.scrub.document import check_target, save, scrub_file
 
@@ -116,14 +116,14 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
 
 
 def _steady(trace: Trace, by: str | None) -> Window:
-    """The step of median duration, the first left aside where there are others."""
+    """The step of median wall time, the first left aside where there are others."""
     steps = steps_of(trace, by)
     if not len(steps):
         raise CommandError(
             "The trace has no steps: name them with --step-by, or use --from and --to."
         )
     later = np.arange(min(1, len(steps) - 1), len(steps))
-    at = later[lower_median_index(steps.dur[later])]
+    at = later[lower_median_index(step_wall(steps.start, steps.end)[later])]
     return int(steps.start[at]), int(steps.end[at])
 
 

@@ -126,5 +126,5 @@ def _judged(found: Diff, percent: float, file: str) -> Case:
     if (step.low or 0) <= 1 + percent / 100:
         return Case(pair, Outcome.PASSED, f"{pair}: {judgment(found)}.", file)
     by = f"{step.ratio:.3f} times as long as A's"
-    said = f"{pair}: B's step is more than {percent:g} % slower: {by}."
+    said = f"{pair}: B's {step.length_b.step} is more than {percent:g} % slower: {by}."
     return Case(pair, Outcome.FAILED, said, file)

@@ -32,6 +32,7 @@ from fusetui.text.figures import (
     signed_percent,
 )
 from fusetui.text.printable import markdown, printable
+from fusetui.trace.layout.steps import StepLength
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12
@@ -169,13 +170,14 @@ def to_markdown(diff: Diff) -> str:
 
 def answer(diff: Diff) -> str:
     """The first line: both steps, and how B compares."""
-    a, b = map(_step, (diff.step.a_ns, diff.step.b_ns))
+    step = diff.step
+    a, b = _step(step.length_a, step.a_ns), _step(step.length_b, step.b_ns)
     sides = f"A {printable(diff.a)}   {a}     B {printable(diff.b)}   {b}"
     return f"{sides}     {judgment(diff)}"
 
 
-def _step(ns: int | None) -> str:
-    return "no work" if ns is None else f"step {duration(ns)}"
+def _step(length: StepLength, ns: int | None) -> str:
+    return "no work" if ns is None else f"{length.step} {duration(ns)}"
 
 
 def judgment(diff: Diff) -> str:
@@ -248,14 +250,17 @@ def side_lines(diff: Diff) -> list[str]:
     rows = [
         [
             f"{name} {clip(printable(side.label), PLACE)}",
-            _step(ns),
+            _step(length, ns),
             plural(side.items, _thing(side, side)),
             f"busy {duration(side.busy_ns)}",
             f"idle {duration(side.idle_ns)}",
             f"CPU {duration(side.cpu_ns)}" if a.gpu or b.gpu else "",
             plural(side.steps, "step"),
         ]
-        for name, side, ns in (("A", a, step.a_ns), ("B", b, step.b_ns))
+        for name, side, length, ns in (
+            ("A", a, step.length_a, step.a_ns),
+            ("B", b, step.length_b, step.b_ns),
+        )
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["   ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -30,6 +30,7 @@ from fusetui.report.ranks_words import (
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, first_of, known
+from fusetui.trace.layout.steps import StepLength
 
 STANDS_OUT = "*"
 LEGEND = (
@@ -170,6 +171,7 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
             return "-"
         return f"{duration(row.offset_ns or 0)} ± {duration(row.uncertainty_ns)}"
 
+    length = StepLength.WALL if answer.steps else StepLength.SPAN
     where = "device" if any(row.device for row in answer.ranks) else "host"
     columns = (
         Column("rank", cell=lambda row: str(row.rank)),
@@ -179,7 +181,7 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
         ),
         Column("others wait", cell=wait("caused_ns")),
         Column("waits", spare=1, cell=wait("waited_ns")),
-        Column("step", cell=figure("step_ns")),
+        Column(str(length), cell=figure("step_ns")),
         Column("compute", spare=2, cell=figure("compute_ns")),
         Column("exposed comm", spare=3, cell=figure("exposed_comm_ns")),
         Column("copy", spare=5, cell=figure("exposed_copy_ns")),
@@ -223,10 +225,12 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
 def _remarks(answer: JobAnswer) -> Iterator[str]:
     if answer.ranks:
         if answer.steps:
-            yield f"Figures of steps are medians. {LEGEND} per step."
+            yield (
+                f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
+            )
         else:
             yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
-        yield f"What a step would take without the delays is not told: {answer.no_what_if}."
+        yield f"What {StepLength.WALL.a_step} would take without the delays is not told: {answer.no_what_if}."
     if answer.inferred:
         yield f"Not recorded and inferred: {several(answer.inferred, 4)}."

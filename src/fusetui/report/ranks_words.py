@@ -17,6 +17,7 @@ from fusetui.analysis.ranks.model import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import StepLength
 
 CLASSES_SAID = {
     "compute": "kernels ran",
@@ -25,6 +26,8 @@ CLASSES_SAID = {
     **{key: reason.meanwhile for key, reason in IDLE.items() if reason.meanwhile},
 }
 PLACES = ("frame", "annotation", "op")
+STEP = StepLength.WALL.a_step
+"""That whose length is reported."""
 MOST_RANGES = 6
 MAX_STEPS_NAMED = 6
 ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
@@ -66,13 +69,13 @@ def _if_fixed(answer: JobAnswer, one: Straggler) -> Iterator[str]:
         return
     if if_all is not None and not _saves(replayed):
         yield (
-            "If it alone were as fast as the others, a step would take as long as now, because "
+            f"If it alone were as fast as the others, {STEP} would take as long as now, because "
             f"{_other_late(if_all, one.rank)} late too."
         )
     elif replayed.would_be_ns < replayed.step_ns:
         alone = "" if if_all is None else " alone"
         yield (
-            f"If it{alone} were as fast as the others, a step would take "
+            f"If it{alone} were as fast as the others, {STEP} would take "
             f"{_less(replayed.step_ns, replayed.would_be_ns)}."
         )
 
@@ -80,7 +83,7 @@ def _if_fixed(answer: JobAnswer, one: Straggler) -> Iterator[str]:
 def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
     """How long a step would be if all late ranks were as fast as the others."""
     every = "both" if len(if_all.ranks) == 2 else "all"
-    step = f"a step would take {_less(if_all.step_ns, if_all.would_be_ns)}"
+    step = f"{STEP} would take {_less(if_all.step_ns, if_all.would_be_ns)}"
     some_saves_alone = any(one.what_if and _saves(one.what_if) for one in stragglers)
     if some_saves_alone:
         return f"If {numbers(if_all.ranks)} were {every} as fast as the others, {step}."

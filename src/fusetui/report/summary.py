@@ -12,7 +12,7 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, Unseen, cut, first_of, table_of, times
-from fusetui.trace.layout.steps import UP_TO, labels_of
+from fusetui.trace.layout.steps import UP_TO, StepLength, labels_of
 
 MOST = 12  # steps or lanes; --json has all
 LONGEST_LABEL = 50  # cells; those of servers are longer
@@ -23,7 +23,7 @@ STEP_COLUMNS = (
         left=True,
         cell=lambda step: clip(printable(step[1]), LONGEST_LABEL, "..."),
     ),
-    Column("time", cell=lambda step: duration(step[0].dur_ns)),
+    Column(str(StepLength.WALL), cell=lambda step: duration(step[0].dur_ns)),
     Column("kernels", cell=lambda step: count(step[0].kernels)),
     Column("GPU busy with its work", cell=lambda step: duration(step[0].gpu_busy_ns)),
 )

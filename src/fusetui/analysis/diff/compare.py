@@ -291,11 +291,20 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
     became slower or faster over time counts for nothing; else the drift of each run
     widens the interval.
     """
-    durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
+    windows_a, windows_b = a.work.windows, b.work.windows
+    durations_a, durations_b = windows_a.dur, windows_b.dur
     a_ns = int(median(durations_a)) if len(durations_a) else None
     b_ns = int(median(durations_b)) if len(durations_b) else None
     if not a_ns or b_ns is None:
-        return StepChange(a_ns=a_ns, b_ns=b_ns, ratio=None, low=None, high=None)
+        return StepChange(
+            a_ns=a_ns,
+            b_ns=b_ns,
+            ratio=None,
+            low=None,
+            high=None,
+            length_a=windows_a.length,
+            length_b=windows_b.length,
+        )
     undisturbed_a, undisturbed_b = _undisturbed(a, b, groups)
     turns = _take_turns(a.work, b.work)
     interval_of = paired_interval if turns else ratio_interval
@@ -311,6 +320,8 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
         turns=turns,
         interrupted_a=undisturbed_a.interrupted_share,
         interrupted_b=undisturbed_b.interrupted_share,
+        length_a=windows_a.length,
+        length_b=windows_b.length,
     )
 
 

@@ -33,6 +33,7 @@ from fusetui.analysis.ranks.waits import (
 )
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
+from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import Int64s, summed
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
@@ -228,7 +229,7 @@ def _row(
 
 
 def _figures(summary: model.RankSummary) -> _Figures:
-    lengths_ns = summary.step_end - summary.step_start
+    lengths_ns = step_wall(summary.step_start, summary.step_end)
     step_ns = summary.end_ns - summary.begin_ns
     if len(lengths_ns):
         step_ns = int(np.median(lengths_ns))

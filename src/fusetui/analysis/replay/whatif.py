@@ -28,7 +28,7 @@ from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import OWN, Route, late_share, route_to
 from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
-from fusetui.trace.layout.steps import labels_of, steps_of
+from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -138,11 +138,11 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     graph = once(trace, graph_of)
     replayed = _replayed(trace, graph, parsed)
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
-    before = np.diff(recorded_bounds)
-    after = np.diff(replayed.bounds)
+    before = step_launched(recorded_bounds)
+    after = step_launched(replayed.bounds)
     before_ns = lower_median(before[places])
     after_ns = lower_median(after[places])
-    latest_ns = lower_median(np.diff(replayed.late_bounds)[places])
+    latest_ns = lower_median(step_launched(replayed.late_bounds)[places])
 
     devices = residuals_of(trace)
     recorded_route = route_to(graph, graph.recorded)
@@ -160,7 +160,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         if is_understood and scaled_share >= MIN_SCALED_SHARE:
             other_bounds = (other_end.bounds, other_end.late_bounds)
             other_ns = [
-                lower_median(np.diff(bounds)[places]) for bounds in other_bounds
+                lower_median(step_launched(bounds)[places]) for bounds in other_bounds
             ]
             between_ns = (
                 min(after_ns, latest_ns, *other_ns),

@@ -167,7 +167,8 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
         f'<p class="note">{text(note)}</p>' for note in diff.notes if note not in said
     )
     a, b = diff.side_a, diff.side_b
-    rows: list[list[Cell]] = [["a step", _time(diff.step.a_ns), _time(diff.step.b_ns)]]
+    length = diff.step.length_a.a_step
+    rows: list[list[Cell]] = [[length, _time(diff.step.a_ns), _time(diff.step.b_ns)]]
     for name, what in FIGURES_OF_A_SIDE.items():
         figure = _time if name.endswith("_ns") else _count
         rows.append([what, *(figure(getattr(side, name)) for side in (a, b))])
