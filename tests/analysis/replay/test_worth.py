@@ -249,7 +249,7 @@ def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(
     ("steps", "text"),
     [
         ((100, 100, 100), "worth 10 us a step (10 %)."),
-        ((100, 150), "of a step of 150 us from end to end (6.7 %)"),
+        ((100, 150), "of a step (launched) of 150 us (6.7 %)"),
     ],
 )
 def test_a_step_that_the_headline_does_not_tell_is_named(
