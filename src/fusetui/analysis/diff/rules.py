@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from statistics import median
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
@@ -220,7 +221,7 @@ def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         if a.exact[item_a] == b.exact[item_b] and a.compared_times[item_a]:
             ratios.append(b.compared_times[item_b] / a.compared_times[item_a])
-    return median(ratios) if ratios else 1.0
+    return float(np.median(ratios)) if ratios else 1.0
 
 
 def _regions(alignment: Alignment) -> Iterator[range]:

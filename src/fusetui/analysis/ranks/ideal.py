@@ -20,6 +20,7 @@ from fusetui.analysis.ranks.model import JointStepChange, MeanStepChange, Stragg
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.quantiles import medians
 
 MAX_REPLAY_ERROR = 0.01
 """Of a step: so much a replay of what was recorded may differ from it, and so much of
@@ -184,7 +185,7 @@ def _mean_steps(
     would_be: list[float] = []
     for step in steps:
         others = np.delete(step.own, late, axis=1)
-        median_of_others = np.median(others, axis=1).astype(np.int64)
+        median_of_others = medians(others.T)
         changed = step.own.copy()
         changed[:, late] = np.minimum(step.own[:, late], median_of_others[:, None])
         recorded.append(step.recorded_ns)

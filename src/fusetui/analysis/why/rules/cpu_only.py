@@ -33,6 +33,7 @@ from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
+from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
 MOST_OF_IT: Final = 0.5
@@ -434,7 +435,7 @@ def _slow_first_call(named: NamedTime) -> str:
     if not len(others_ns):
         return ""
     first_ns = int(ns_of_call[0])
-    usual_ns = int(np.median(others_ns))
+    usual_ns = median(others_ns)
     if first_ns < MOST_OF_IT * ns_of_call.sum() or first_ns < SLOW_FIRST * usual_ns:
         return ""
     return (
