@@ -30,7 +30,6 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import is_like
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
@@ -87,7 +86,7 @@ def by_epilogue(alignment: Alignment, side: int) -> None:
 
 
 def _words_of_epilogue(kernel: str) -> set[str]:
-    decoded = decode(kernel)
+    decoded = role_of_kernel(kernel).decoded
     epilogue = decoded.epilogue if decoded is not None else None
     return {*(epilogue or "").lower().split("_")}
 

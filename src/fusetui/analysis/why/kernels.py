@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
 from fusetui.analysis.why.warming import tried_launches
-from fusetui.gpu.kernel_names import KernelName, decode, short_name
+from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.many import (
     Jobs,
     blocks_of_each,
@@ -131,7 +132,7 @@ class Kernels:
         name."""
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in self._names:
-            kernel = decode(self.trace.names[number][:LONGEST_NAME])
+            kernel = role_of_kernel(self.trace.names[number][:LONGEST_NAME]).decoded
             passes[number] = kernel is not None and bool(matches(kernel))
         return passes[self._name] & self.is_kernel
 
@@ -165,7 +166,7 @@ class Kernels:
         names."""
 
         def family(name: str) -> str:
-            kernel = decode(name)
+            kernel = role_of_kernel(name).decoded
             return kernel.family if kernel else ""
 
         rows = self.rows[self.is_kernel]

@@ -22,7 +22,7 @@ from fusetui.analysis.questions.collectives import (
     collectives_on_gpu,
 )
 from fusetui.analysis.why.facts import Facts
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
@@ -210,7 +210,7 @@ def _kind_of(collective: KnownCollective) -> TransferKind:
 
 def _kernel(name: str) -> str:
     """What a kernel without a record of its collective does, by its name."""
-    kernel = decode(name)
+    kernel = role_of_kernel(name).decoded
     does = kernel and (kernel.collective or kernel.short)
     return printable((does or name)[:_MAX_NAME_CHARACTERS])
 

@@ -19,7 +19,8 @@ from fusetui.analysis.why.rules.products import (
     no_tensor_cores,
 )
 from fusetui.analysis.why.rules.separate_attention import unfused_attention
-from fusetui.gpu.kernel_names import KernelName, decode, short_name
+from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -234,7 +235,7 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     numbers: dict[str | None, int] = {}
     number_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
-        kernel = decode(trace.names[name])
+        kernel = role_of_kernel(trace.names[name]).decoded
         dtype = (kernel.dtype_a or kernel.dtype) if kernel else None
         number_of_name[name] = numbers.setdefault(dtype, len(numbers))
     return number_of_name[trace.name[kernels.rows]]
