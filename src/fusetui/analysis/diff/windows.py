@@ -14,7 +14,7 @@ from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.analysis.serving.passes import Pass, interval_of, passes
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import (
-    MOST,
+    MIN_SHARE_OF_WORK,
     PROFILED,
     StepLength,
     by_launch_time,
@@ -192,7 +192,7 @@ def _hold_most(trace: Trace, windows: Windows, counts_from_ns: int) -> bool:
     rows = rows[trace.start[rows] >= counts_from_ns]
     dur_ns = trace.dur[rows]
     is_inside = windows.index_of(trace.start[rows]) >= 0
-    return bool(dur_ns[is_inside].sum() >= MOST * dur_ns.sum())
+    return bool(dur_ns[is_inside].sum() >= MIN_SHARE_OF_WORK * dur_ns.sum())
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:
