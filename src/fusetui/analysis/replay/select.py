@@ -17,8 +17,8 @@ from fusetui.analysis.replay.changes import Named, NoMatchError, WrongChangeErro
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of
@@ -155,12 +155,12 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
             begin, end = graph.began[own].min() + shift, graph.ended[own].max() + shift
             whole = Cover(np.array([begin]), np.array([end]))
             if framed:
-                frames = line.slices(Host.PYTHON)
+                frames = line.slices(ThreadActivity.PYTHON)
                 asks = frames.only(trace.matching(frames.rows, RUNS_BACKWARD.search))
                 waits = joined(waiting_frames(trace, line), union(*asks[1:]))
-                free = without(common(whole, line.covers[Host.PYTHON]), waits)
+                free = without(common(whole, line.covers[ThreadActivity.PYTHON]), waits)
             else:
-                free = without(whole, joined(*line.covers[: Host.OP + 1]))
+                free = without(whole, joined(*line.covers[: ThreadActivity.OP + 1]))
             found[number] = Cover(free.start - shift, free.end - shift)
     return found
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
-from fusetui.analysis.why.model import Ceiling, Shorter
+from fusetui.analysis.why.model import Ceiling, ReducedDurations
 from fusetui.analysis.why.warming import tried_launches
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -344,9 +344,9 @@ class Kernels:
         name = printable(short_name(self.trace.names[number]))
         return name, which & (self._name == number)
 
-    def without(self, which: Flags | Rows) -> Shorter:
+    def without(self, which: Flags | Rows) -> ReducedDurations:
         """They take no time."""
-        return Shorter(self.rows[which], self.effective_ns[which])
+        return ReducedDurations(self.rows[which], self.effective_ns[which])
 
     def heaviest(self, which: Flags) -> tuple[int, ...]:
         """The rows that took longest, as evidence."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import capture_calls, graph_calls
 from fusetui.analysis.why.devices import events_in_order
-from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import (
     PROFILED,
@@ -224,9 +224,9 @@ def warm_up(
 ) -> tuple[WarmUpPiece, ...]:
     """What happens once, and when on the threads that launch (`launching`: their
     tracks); disjoint. The last part is the first step, with all before it, if it is
-    much longer than the others. `kinds`: see host_kinds; `times`: of the steps;
+    much longer than the others. `kinds`: see activities; `times`: of the steps;
     `compiling`: the slices in which something is compiled."""
-    waiting = np.flatnonzero(kinds == Host.SYNC)
+    waiting = np.flatnonzero(kinds == ThreadActivity.SYNC)
     waiting = waiting[launching[trace.track[waiting]]]
     waits = union(trace.start[waiting], trace.end[waiting])
     parts: list[WarmUpPiece] = []
@@ -265,7 +265,7 @@ def _one_time_slices(
         is_first_step = trace.start[compiling] < spans.start[1]
         yield _slices(trace, "compilation", compiling[is_first_step])
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
-    allocations = np.flatnonzero(kinds == Host.ALLOC)
+    allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[only_once(trace, spans, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
     set_up = trace.rows_of(Role.CALL)

@@ -13,7 +13,6 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
 from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_large_enough, of_recording
 from fusetui.analysis.why.rules.launches import instead_of_computing
@@ -25,6 +24,7 @@ from fusetui.analysis.why.rules.waiting import (
     batches_were_ready,
     fetches_from_workers,
 )
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -151,7 +151,7 @@ def _names(facts: Facts, rows: Rows) -> str:
 )
 def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
-    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
+    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
     cover = _cover(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
