@@ -84,9 +84,13 @@ def dump_files(names: Sequence[str]) -> list[str]:
 
 
 def dumps_in(folder: str) -> list[str]:
-    """The dumps in a folder and below it, by content. An empty or damaged file counts
-    too if only the number in its name tells it from a dump."""
-    files = list(_files(Path(folder), DEPTH))
+    """The dumps in a folder and below it."""
+    return dumps_among(list(_files(Path(folder), DEPTH)))
+
+
+def dumps_among(files: Sequence[Path]) -> list[str]:
+    """The dumps among some files, by content. An empty or damaged file counts too if
+    only the number in its name tells it from a dump."""
     is_dump = [is_dump_file(str(path)) for path in files]
     patterns = {
         _pattern(path) for path, known in zip(files, is_dump, strict=True) if known

@@ -21,6 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fusetui import sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
@@ -40,7 +42,7 @@ from fusetui.commands.sources import (
 from fusetui.commands.terminal import has_terminal, needs_ascii
 from fusetui.report.output import emit
 from fusetui.sample_traces import lessons
-from fusetui.signals import ENDED, HUNG_UP, Ended
+from fusetui.signals import ENDED, HUNG_UP, SignalInterrupt
 from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
@@ -86,14 +88,18 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or
     if the user's keys.toml is wrong.
     """
-    if dumps := dumps_named(names):
+    named = with_dumps_apart(names)
+    if named.dumps and not named.others and not has_terminal():
         from fusetui.commands.hang import tell
 
-        return tell(dumps, top=ROWS)
+        return tell(named.dumps, top=ROWS)
     if not has_terminal():
         raise CommandError(
             "fusetui open needs a terminal: use fusetui summary or diff instead."
         )
+    if named.dumps:
+        options["dumps"] = named.dumps
+    names = named.others
     snapshots = [*filter(is_snapshot, names), *memory]
     if snapshots:
         _check_snapshots(snapshots)
@@ -104,6 +110,7 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
     if len(names) == 1 and len(below := folders_below(names[0])) > 1:
         return show([], opened=0, offers=found_below(below), **options)
     paths = [path for name in names for path in _found(name, len(names) != SIDES)]
+    paths = [path for path in paths if path not in named.dumps]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
             raise CommandError(f"{path} cannot be opened: there is no such file.")
@@ -120,37 +127,54 @@ def _check_snapshots(paths: Sequence[str]) -> None:
             raise CommandError(f"{path} cannot be opened: there is no such file.")
 
 
-def dumps_named(names: Sequence[str]) -> list[str]:
-    """The dumps of the flight recorder that are named, or that lie in folders that are
-    and that hold no trace beside them; [] if anything else is named."""
+class NamedFiles(msgspec.Struct, frozen=True):
+    """What the user names, by what it is."""
+
+    dumps: tuple[str, ...]
+    """Files of the flight recorder: those that are named, and those in folders."""
+    others: tuple[str, ...]
+    """The names of everything else, and of folders that hold traces too."""
+
+
+def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
+    """Dumps are recognized by their content, whatever their names are."""
     dumps: list[str] = []
+    others: list[str] = []
     for name in names:
         if os.path.isdir(name):
-            inside = _dumps_alone_in(name)
+            inside = _dumps_of_folder(name)
+            dumps += inside
+            if not inside or _has_traces(name):
+                others.append(name)
+        elif os.path.isfile(name) and _is_dump(name):
+            dumps.append(name)
         else:
-            inside = [name] if os.path.isfile(name) and _is_dump(name) else []
-        if not inside:
-            return []
-        dumps += inside
-    return dumps
+            others.append(name)
+    return NamedFiles(dumps=tuple(dumps), others=tuple(others))
 
 
-def _dumps_alone_in(folder: str) -> list[str]:
-    """The dumps of a folder without a trace; only that it has none is found out for
-    one that has."""
+def _dumps_of_folder(folder: str) -> list[str]:
+    """Those of a folder without traces, and of the folders below it; of one with traces,
+    those beside them."""
+    from fusetui.commands.hang import dumps_among, dumps_in
+
+    if not _has_traces(folder):
+        return dumps_in(folder)
+    return dumps_among([path for path in listed(Path(folder)) if path.is_file()])
+
+
+def _has_traces(folder: str) -> bool:
+    """Whether it is a run, or a file of it, or of the folders below one without any,
+    bears the name of a trace and is no dump: dumps may be JSON as traces are."""
     if any(map(is_run, (folder, *folders_below(folder)))):
-        return []
-    # dumps may be JSON as traces are
-    if not all(map(_is_dump, _named_as_traces(folder))):
-        return []
-    from fusetui.commands.hang import dumps_in
-
-    return dumps_in(folder)
+        return True
+    return not all(map(_is_dump, _named_as_traces(folder)))
 
 
 def _named_as_traces(folder: str) -> Iterator[str]:
-    """The files of a folder, or of the folders below one without any, that bear the name
-    of a trace. Nothing is said about them: the user may have asked for something else."""
+    """The files of a folder, or of the folders below one without any, that bear the
+    name of a trace. Nothing is said about them: the user may have asked for something
+    else."""
     for inner in folders_below(folder) or [folder]:
         for path in listed(Path(inner)):
             if path.name.endswith(ENDINGS) and path.is_file():
@@ -342,7 +366,7 @@ def waited_for(folder: Path, shown: Path | None) -> Path:
         time.sleep(LOOK_S)
         if not has_terminal():
             # a terminal may go away without a signal, as with nohup
-            raise Ended(HUNG_UP)
+            raise SignalInterrupt(HUNG_UP)
 
 
 def _state(path: Path | None) -> tuple[Path, float, int] | None:
