@@ -86,9 +86,13 @@ def dump_files(names: Sequence[str]) -> list[str]:
 
 
 def dumps_in(folder: str) -> list[str]:
-    """The dumps in a folder and below it, by content. An empty or damaged file counts
-    too if only the number in its name tells it from a dump."""
-    files = list(_files(Path(folder), MAX_LEVELS))
+    """The dumps in a folder and below it."""
+    return dumps_among(list(_files(Path(folder), MAX_LEVELS)))
+
+
+def dumps_among(files: Sequence[Path]) -> list[str]:
+    """The dumps among some files, by content. An empty or damaged file counts too if
+    only the number in its name tells it from a dump."""
     dumps = {path for path in files if is_dump_file(str(path))}
     patterns = {_pattern(path) for path in dumps}
     return sorted(

@@ -21,6 +21,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fusetui import sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
@@ -99,35 +101,51 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or
     if the user's keys.toml is wrong.
     """
-    dumps = dumps_named(names)
-    if dumps:
-        from fusetui.commands.hang import tell
-
-        return tell(dumps, top=ROWS)
+    named = with_dumps_apart(names)
     if not has_terminal():
-        raise CommandError(
-            "fusetui open needs a terminal: use fusetui summary or diff instead."
-        )
-    snapshots = [*(name for name in names if is_snapshot(name)), *memory]
+        return _without_terminal(named)
+    if named.dumps:
+        options["dumps"] = named.dumps
+    snapshots = [*(name for name in named.others if is_snapshot(name)), *memory]
     if snapshots:
         _check_snapshots(snapshots)
         options["memory"] = snapshots
-    names = [name for name in names if name not in snapshots]
+    names = [name for name in named.others if name not in snapshots]
     if not names:
         return show([], **options)
     if len(names) == 1:
         folders = folders_below(names[0])
         if len(folders) > 1:
             return show([], opened=0, offers=found_below(folders), **options)
-    paths: list[str] = []
-    for name in names:
-        paths += _traces_of(name, every=len(names) != SIDES)
-    for path in paths:
-        if path == "-" or not (is_remote(path) or Path(path).is_file()):
-            raise CommandError(f"{path} cannot be opened: there is no such file.")
+    paths = _traces_of_all(names, but=named.dumps)
     is_job = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     user_chooses = is_job or len(names) > SIDES
     return show(paths, opened=0 if user_chooses else SIDES, **options)
+
+
+def _without_terminal(named: NamedFiles) -> int:
+    """The answer of dumps alone, which is a text. Raises CommandError for anything
+    else."""
+    if named.dumps and not named.others:
+        from fusetui.commands.hang import tell
+
+        return tell(named.dumps, top=ROWS)
+    raise CommandError(
+        "fusetui open needs a terminal: use fusetui summary or diff instead."
+    )
+
+
+def _traces_of_all(names: Sequence[str], but: Sequence[str]) -> list[str]:
+    """The traces behind all names, without the files of `but`. Raises CommandError for
+    one that does not exist."""
+    paths: list[str] = []
+    for name in names:
+        traces_of_name = _traces_of(name, every=len(names) != SIDES)
+        paths += [path for path in traces_of_name if path not in but]
+    for path in paths:
+        if path == "-" or not (is_remote(path) or Path(path).is_file()):
+            raise CommandError(f"{path} cannot be opened: there is no such file.")
+    return paths
 
 
 def _check_snapshots(paths: Sequence[str]) -> None:
@@ -139,34 +157,48 @@ def _check_snapshots(paths: Sequence[str]) -> None:
             raise CommandError(f"{path} cannot be opened: there is no such file.")
 
 
-def dumps_named(names: Sequence[str]) -> list[str]:
-    """The dumps of the flight recorder that are named, or that lie in folders that are
-    and that hold no trace beside them; [] if anything else is named."""
+class NamedFiles(msgspec.Struct, frozen=True):
+    """What the user names, by what it is."""
+
+    dumps: tuple[str, ...]
+    """Files of the flight recorder: those that are named, and those in folders."""
+    others: tuple[str, ...]
+    """The names of everything else, and of folders that hold traces too."""
+
+
+def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
+    """Dumps are recognized by their content, whatever their names are."""
     dumps: list[str] = []
+    others: list[str] = []
     for name in names:
         if os.path.isdir(name):
-            dumps_of_name = _dumps_alone_in(name)
+            inside = _dumps_of_folder(name)
+            dumps += inside
+            if not inside or _has_traces(name):
+                others.append(name)
         elif os.path.isfile(name) and _is_dump(name):
-            dumps_of_name = [name]
+            dumps.append(name)
         else:
-            dumps_of_name = []
-        if not dumps_of_name:
-            return []
-        dumps += dumps_of_name
-    return dumps
+            others.append(name)
+    return NamedFiles(dumps=tuple(dumps), others=tuple(others))
 
 
-def _dumps_alone_in(folder: str) -> list[str]:
-    """The dumps of a folder without a trace; only that it has none is found out for
-    one that has."""
-    if any(is_run(path) for path in (folder, *folders_below(folder))):
-        return []
-    # dumps may be JSON as traces are
-    if not all(_is_dump(path) for path in _named_as_traces(folder)):
-        return []
-    from fusetui.commands.hang import dumps_in
+def _dumps_of_folder(folder: str) -> list[str]:
+    """Those of a folder without traces, and of the folders below it; of one with traces,
+    those beside them."""
+    from fusetui.commands.hang import dumps_among, dumps_in
 
-    return dumps_in(folder)
+    if not _has_traces(folder):
+        return dumps_in(folder)
+    return dumps_among([path for path in listed(Path(folder)) if path.is_file()])
+
+
+def _has_traces(folder: str) -> bool:
+    """Whether it is a run, or a file of it, or of the folders below one without any,
+    bears the name of a trace and is no dump: dumps may be JSON as traces are."""
+    if any(map(is_run, (folder, *folders_below(folder)))):
+        return True
+    return not all(map(_is_dump, _named_as_traces(folder)))
 
 
 def _named_as_traces(folder: str) -> Iterator[str]:
