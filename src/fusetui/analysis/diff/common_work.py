@@ -39,11 +39,11 @@ def common_work(
 
 def _have_a_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     """A convolution is one op, whichever library's name it has."""
-    kernels_a = {a.kernel_word(item) for item in group.a}
-    if any(b.kernel_word(item) in kernels_a for item in group.b):
+    kernels_a = {a.kernel_number(item) for item in group.a}
+    if any(b.kernel_number(item) in kernels_a for item in group.b):
         return True
-    ops_a = {a.op_word(item) for item in group.a} - {0}
-    if any(b.op_word(item) in ops_a for item in group.b):
+    ops_a = {a.op_number(item) for item in group.a} - {0}
+    if any(b.op_number(item) in ops_a for item in group.b):
         return True
     if group.why and not group.by_sort_or_place:
         return True

@@ -119,7 +119,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     evidence = comparable(used.a, used.b)
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
-    aligned = align(a, b, (places_a.starred, places_b.starred))
+    aligned = align(a, b, places_a.starred, places_b.starred)
     groups: list[WorkGroup] = []
     for lanes in aligned:
         groups += group(a, b, lanes)

@@ -254,8 +254,8 @@ def _kind_of_several(
 ) -> RowKind:
     """The kind of a group that is no pair."""
     if group.together:
-        kernels = {a.kernel_word(item) for item in group.a}
-        kernels |= {b.kernel_word(item) for item in group.b}
+        kernels = {a.kernel_number(item) for item in group.a}
+        kernels |= {b.kernel_number(item) for item in group.b}
         if len(kernels) > 1:
             return RowKind.REPLACED
         before = a.samples[:, [*group.a]].sum(axis=1, keepdims=True)
@@ -286,7 +286,7 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 
 
 def _is_of_one_op_with_algorithms(items: WorkItems, members: Sequence[int]) -> bool:
-    ops = {items.op_word(item) for item in members}
+    ops = {items.op_number(item) for item in members}
     first_op = items.stems[members[0]]
     return len(ops) == 1 and _OPS_WITH_ALGORITHMS.search(first_op) is not None
 
@@ -322,13 +322,13 @@ def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
     has_more_a = len(group.a) >= len(group.b)
     items, members = (a, group.a) if has_more_a else (b, group.b)
-    if group.together and not any(items.op_word(item) for item in members):
+    if group.together and not any(items.op_number(item) for item in members):
         items, members = (b, group.b) if has_more_a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
     op_names = {}  # of each call of an op once; by its row, or by the item without one
     for item in members:
-        call = int(items.op[item]) if items.op_word(item) else -item - 1
+        call = int(items.op[item]) if items.op_number(item) else -item - 1
         op_names[call] = items.op_names[item]
     texts = []
     for name, calls in Counter(op_names.values()).items():

@@ -86,13 +86,13 @@ def adds_up_to(parts: list[int], whole: int) -> bool:
 
 def _call_of(items: WorkItems, item: int) -> _Call:
     """Without an op, kernels in a row are of one call."""
-    kernel, op = items.kernel_word(item), int(items.op[item])
+    kernel, op = items.kernel_number(item), int(items.op[item])
     if op >= 0:
         return _Call(op=op, kernel=kernel)
     first = item
     while first > 0:
         before = first - 1
-        if items.op[before] >= 0 or items.kernel_word(before) != kernel:
+        if items.op[before] >= 0 or items.kernel_number(before) != kernel:
             break
         first = before
     return _Call(op=-1 - first, kernel=kernel)
@@ -127,7 +127,7 @@ def rest_of_ops(alignment: Alignment, side: int) -> None:
         pair = alignment.pairs[link.pair]
         if pair is None:
             continue
-        is_other_kernel = a.kernel_word(pair[0]) != b.kernel_word(pair[1])
+        is_other_kernel = a.kernel_number(pair[0]) != b.kernel_number(pair[1])
         adds_up_parts = _all_add_up(a, pair[0], rest_a) and _all_add_up(
             b, pair[1], rest_b
         )
@@ -146,7 +146,7 @@ def with_reduction(alignment: Alignment, side: int) -> None:
         if pair is None or not following:
             continue
         main, after = pair[side], following[0]
-        if after != main + 1 or items.op_word(after):
+        if after != main + 1 or items.op_number(after):
             continue
         if _adds_up(items.names[main], items.names[after]):
             alignment.pairs[number] = None
@@ -263,7 +263,7 @@ def _links(alignment: Alignment) -> Iterator[_Link]:
     """Calls of ops with a pair between them, then those in the same gap."""
     a, b = alignment.items
     for number, pair in enumerate(alignment.pairs):
-        if pair is not None and a.op_word(pair[0]) and _is_of_one_op(alignment, pair):
+        if pair is not None and a.op_number(pair[0]) and _is_of_one_op(alignment, pair):
             op_a, op_b = int(a.op[pair[0]]), int(b.op[pair[1]])
             yield _Link(op_a=op_a, op_b=op_b, pair=number)
     for gap in alignment.gaps:
@@ -278,18 +278,18 @@ def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
     """Under one name, or those of two vendors (`cudnn_convolution`,
     `miopen_convolution`)."""
     a, b = alignment.items
-    if a.op_word(pair[0]) == b.op_word(pair[1]):
+    if a.op_number(pair[0]) == b.op_number(pair[1]):
         return True
     kind_a = work_class(a.op_names[pair[0]], "")
     kind_b = work_class(b.op_names[pair[1]], "")
-    return kind_a != "" and kind_a == kind_b and b.op_word(pair[1]) > 0
+    return kind_a != "" and kind_a == kind_b and b.op_number(pair[1]) > 0
 
 
 def _words_by_op(items: WorkItems, members: list[int]) -> dict[int, int]:
     """By the row of each op that items come from, the number of its name."""
     words = {}
     for item in members:
-        word = items.op_word(item)
+        word = items.op_number(item)
         if word:
             words[int(items.op[item])] = word
     return words

@@ -115,9 +115,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()]
 
     @cached_property
-    def words(self) -> list[int]:
-        """What a piece of work counts as: the number of its op, else of its kernel,
-        below 0."""
+    def op_or_kernel(self) -> list[int]:
+        """The number of the op of each item; without an op minus that of its kernel."""
         op = self.exact >> OP_SHIFT
         kernel = self.exact & KERNEL_MASK
         return [*np.where(op > 0, op, -kernel).tolist()]
@@ -189,11 +188,11 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         lane_numbers = (lanes[span] - first_lane).astype(np.int64)
         return self.every[span] ^ (lane_numbers << LANE_SHIFT)
 
-    def op_word(self, item: int) -> int:
+    def op_number(self, item: int) -> int:
         """The number of its op; 0 when there is none."""
         return int(self.exact[item]) >> OP_SHIFT
 
-    def kernel_word(self, item: int) -> int:
+    def kernel_number(self, item: int) -> int:
         """The number of its kernel."""
         return int(self.exact[item]) & KERNEL_MASK
 

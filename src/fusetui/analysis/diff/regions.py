@@ -115,8 +115,8 @@ def _of_step(program: ProgramPlaces, item: int) -> _Region | None:
 
 
 def _all_ops_are_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
-    is_known_a = all(a.items.op_word(item) for item in items.a)
-    is_known_b = all(b.items.op_word(item) for item in items.b)
+    is_known_a = all(a.items.op_number(item) for item in items.a)
+    is_known_b = all(b.items.op_number(item) for item in items.b)
     return is_known_a and is_known_b
 
 
@@ -160,7 +160,7 @@ def _of_one_sort(
 
 
 def _kernel(program: ProgramPlaces, item: int) -> int:
-    return program.items.kernel_word(item)
+    return program.items.kernel_number(item)
 
 
 def _main_work(
