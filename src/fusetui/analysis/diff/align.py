@@ -13,7 +13,7 @@ import numpy as np
 from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import launched_on_other_lanes
-from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
+from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
 from fusetui.trace.model.arrays import Int64s
 
 PLACE_FACTOR = 0x1E3779B97F4A7C15
@@ -232,7 +232,7 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
             return []
         places_a = [place for place, key in enumerate(keys_a) if key in common]
         places_b = [place for place, key in enumerate(keys_b) if key in common]
-        matches = exact(
+        matches = longest_common(
             [keys_a[place] for place in places_a], [keys_b[place] for place in places_b]
         )
     return [(places_a[i] + first_a, places_b[j] + first_b) for i, j in matches]

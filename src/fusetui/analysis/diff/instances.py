@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fusetui.analysis.diff.groups import Alignment, oriented
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import work_class
-from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
+from fusetui.analysis.diff.sequences import Pair, closest, is_feasible, longest_common
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import is_compiler
 
@@ -270,7 +270,8 @@ def _links(alignment: Alignment) -> Iterator[_Link]:
         if gap[0] and gap[1]:
             words_a, words_b = _words_by_op(a, gap[0]), _words_by_op(b, gap[1])
             ops_a, ops_b = list(words_a), list(words_b)
-            for i, j in exact(list(words_a.values()), list(words_b.values())):
+            same_ops = longest_common(list(words_a.values()), list(words_b.values()))
+            for i, j in same_ops:
                 yield _Link(op_a=ops_a[i], op_b=ops_b[j], pair=None)
 
 

@@ -29,18 +29,18 @@ LAST_NS = np.iinfo(np.int64).max
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
-    """Disjoint stretches [start, end) in order of time (ns), and how they were
-    found."""
+    """The steps of a trace: disjoint intervals [start, end) in order of time (ns), of
+    shape [steps], and how they were found."""
 
     start: Int64s
     end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
     named: bool = False  # the file or the user says what a step is
-    # stretches of a GPU's time: work belongs to that in which it ran
+    # they are intervals of a GPU's time: work belongs to that in which it ran
     of_gpu: bool = False
-    # when the CPU launched their work, where that is other time than that of the steps
+    # when the CPU launched the work of each, where that is not the time of the step
     launching: Cover | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the reader of a diff
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
 
     def __len__(self) -> int:
@@ -48,10 +48,12 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def dur(self) -> Int64s:
+        """The lengths (ns), a new array; shape [steps]."""
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
-        """Those kept, and why the others were not."""
+        """The windows with the numbers `keep`, ascending; `note` says why the others are
+        left out."""
         launching = self.launching
         if launching is not None:
             launching = Cover(start=launching.start[keep], end=launching.end[keep])
@@ -65,11 +67,12 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         )
 
     def index_of(self, times: Int64s) -> Rows:
-        """The window that each time lies in, -1 for none."""
+        """The number of the window that each time (ns) lies in, -1 for none."""
         return Cover(self.start, self.end).place_of(times)
 
     def step_of_calls(self, times: Int64s) -> Rows:
-        """The step that what the CPU does at each time belongs to, -1 for none."""
+        """The number of the step to which calls at these times of the CPU (ns) belong,
+        -1 for none."""
         if self.launching is not None:
             return self.launching.place_of(times)
         return self.index_of(times)
@@ -80,11 +83,12 @@ class NoStepsError(Error):
 
 
 def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
-    """The steps of the trace, of a server each pass of its model; without any,
-    everything.
+    """The steps of a trace: those that the file names or, in a trace of a server, the
+    passes of its model, else those that were found in it. The whole trace is one step
+    where there are none. `label` is the name of the trace in notes.
 
-    `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if
-    none does.
+    `step_by`: the annotations that match it are the steps instead (see `steps_of`);
+    raises NoStepsError if none does.
     """
     steps = steps_of(trace, step_by)
     if step_by is not None and not len(steps):
@@ -109,10 +113,14 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
 
 def _passes_of_server(trace: Trace, label: str) -> Windows | None:
-    """From the first kernel of each pass of the model to that of the next, so that a
-    step is what a token costs; the last pass, whose next is not there, only if it is
-    the only one: then up to the end of all that its step launched, the LM head after a
-    graph included. None unless they hold most of the GPU's time, the last pass aside."""
+    """The passes of a server's model as steps; None where the trace is not of a server,
+    or where they do not hold most of the GPU's time (`_hold_most`).
+
+    A step is from the first kernel of a pass to that of the next one: what a token
+    costs. The last pass, whose next one was not recorded, is no step, unless it is the
+    only one: then up to the end of all that its step launched, the LM head after a
+    graph included.
+    """
     if not server_steps(trace).asked:
         return None
     with_model = [each for each in passes(trace) if len(each.model)]
@@ -122,7 +130,7 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
     begin = np.array([interval.begin_ns for interval in intervals], dtype=np.int64)
     end = np.array([interval.end_ns for interval in intervals], dtype=np.int64)
     if (begin[1:] < end[:-1]).any():
-        return None
+        return None  # passes overlap
     if len(with_model) == 1:
         what = "the pass of the model, with all that follows in its step,"
         until_ns = interval_of(trace, with_model[0].rows).end_ns
@@ -141,8 +149,9 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
 
 
 def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
-    """Whether windows hold most of the GPU's time. What begins after the last of them and
-    before `before_ns`, the pass whose next was not recorded, counts on neither side."""
+    """Whether events that begin in the windows take the share MOST of the time of all GPU
+    events. Those of the last pass, whose next one was not recorded, count for neither:
+    they begin after the last window and before `before_ns`."""
     rows = trace.gpu_rows
     start = trace.start[rows]
     dur_ns = trace.dur[rows]
@@ -154,7 +163,8 @@ def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:
-    """From the first to the last op, runtime call or GPU event."""
+    """One step: from the begin of the first op, runtime call or GPU event to the end of
+    the last one. No step where there are none of these."""
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         note = f"{label}: holds neither GPU events nor CPU ops"
@@ -173,12 +183,13 @@ def whole_trace(trace: Trace, label: str) -> Windows:
 
 
 def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
-    """The same steps in the time of the GPU where they only enqueue its work, so that
-    their lengths are those of launching it.
+    """The steps in the time of the GPU, if they only enqueue its work, so that their
+    lengths are those of launching it (`_only_enqueue`); else as they are, also where
+    the GPU runs them in another order.
 
-    Each is then from the first start of what it launched to that of the next; the last
-    one, whose next is not there, only if it is the only one: then up to the end of all
-    that it launched. As they are where the GPU runs the steps in another order.
+    A step is then from the first start of what it launched to that of the next step.
+    The last one, whose next was not recorded, is left out, unless it is the only one:
+    then up to the end of all that it launched.
     """
     if steps.whole or steps.of_gpu:
         return steps
@@ -223,17 +234,18 @@ def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -
 
 
 def without_odd(steps: Windows, pieces: Int64s, label: str) -> Windows:
-    """Leaves out steps that the profiler cut off, and cold first steps. `pieces`: how
-    many pieces of work each step has.
+    """The steps without those that the profiler cut off, then without cold first steps.
+    `pieces`: how many pieces of work each step has; shape [steps].
 
-    Cut off: less than half as many as the median step. Cold: one first step after the
-    other, as long as it took more than 1.5 times the median of those after it, and at
-    least three steps are there.
+    Cut off: less than half as many pieces as the median step has. Cold: one first step
+    after the other, as long as it took more than MIN_RATIO_OF_COLD times the median of
+    those after it and MIN_STEPS_WITH_COLD steps remain, itself included.
     """
     return _without_cold(_without_cut_off(steps, pieces, label), label)
 
 
 def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
+    """See `without_odd`."""
     if not len(pieces):
         return steps
     is_complete: Flags = 2 * pieces >= np.median(pieces)
@@ -246,6 +258,7 @@ def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
 
 
 def _without_cold(steps: Windows, label: str) -> Windows:
+    """See `without_odd`."""
     durations = steps.dur
     cold = 0
     while len(durations) - cold >= MIN_STEPS_WITH_COLD:
@@ -264,7 +277,7 @@ def _without_cold(steps: Windows, label: str) -> Windows:
 
 
 def _ratio_of_first(durations: Int64s) -> str:
-    """How much longer the first step is, in words."""
+    """`3.2 times as long as the median of the others`, of the first step."""
     usual_ns = float(np.median(durations[1:]))
     if not usual_ns:
         return "since the others take no time at the median"
