@@ -29,18 +29,18 @@ LAST_NS = np.iinfo(np.int64).max
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
-    """The steps of a trace: disjoint intervals [start, end) in order of time (ns), of
-    shape [steps], and how they were found."""
+    """Disjoint stretches [start, end) in order of time (ns), and how they were
+    found."""
 
     start: Int64s
     end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
     named: bool = False  # the file or the user says what a step is
-    # they are intervals of a GPU's time: work belongs to that in which it ran
+    # stretches of a GPU's time: work belongs to that in which it ran
     of_gpu: bool = False
-    # when the CPU launched the work of each, where that is not the time of the step
+    # when the CPU launched their work, where that is other time than that of the steps
     launching: Cover | None = None
-    notes: tuple[str, ...] = ()  # for the reader of a diff
+    notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
 
     def __len__(self) -> int:
@@ -48,7 +48,6 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def dur(self) -> Int64s:
-        """The lengths (ns), a new array; shape [steps]."""
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
@@ -113,14 +112,10 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
 
 def _passes_of_server(trace: Trace, label: str) -> Windows | None:
-    """The passes of a server's model as steps; None where the trace is not of a server,
-    or where they do not hold most of the GPU's time (`_hold_most`).
-
-    A step is from the first kernel of a pass to that of the next one: what a token
-    costs. The last pass, whose next one was not recorded, is no step, unless it is the
-    only one: then up to the end of all that its step launched, the LM head after a
-    graph included.
-    """
+    """From the first kernel of each pass of the model to that of the next, so that a
+    step is what a token costs; the last pass, whose next is not there, only if it is
+    the only one: then up to the end of all that its step launched, the LM head after a
+    graph included. None unless they hold most of the GPU's time, the last pass aside."""
     if not server_steps(trace).asked:
         return None
     with_model = [each for each in passes(trace) if len(each.model)]
@@ -130,7 +125,7 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
     begin = np.array([interval.begin_ns for interval in intervals], dtype=np.int64)
     end = np.array([interval.end_ns for interval in intervals], dtype=np.int64)
     if (begin[1:] < end[:-1]).any():
-        return None  # passes overlap
+        return None
     if len(with_model) == 1:
         what = "the pass of the model, with all that follows in its step,"
         until_ns = interval_of(trace, with_model[0].rows).end_ns
@@ -149,9 +144,8 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
 
 
 def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
-    """Whether events that begin in the windows take the share MOST of the time of all GPU
-    events. Those of the last pass, whose next one was not recorded, count for neither:
-    they begin after the last window and before `before_ns`."""
+    """Whether windows hold most of the GPU's time. What begins after the last of them and
+    before `before_ns`, the pass whose next was not recorded, counts on neither side."""
     rows = trace.gpu_rows
     start = trace.start[rows]
     dur_ns = trace.dur[rows]
@@ -163,8 +157,7 @@ def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:
-    """One step: from the begin of the first op, runtime call or GPU event to the end of
-    the last one. No step where there are none of these."""
+    """From the first to the last op, runtime call or GPU event."""
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         note = f"{label}: holds neither GPU events nor CPU ops"
@@ -183,13 +176,12 @@ def whole_trace(trace: Trace, label: str) -> Windows:
 
 
 def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
-    """The steps in the time of the GPU, if they only enqueue its work, so that their
-    lengths are those of launching it (`_only_enqueue`); else as they are, also where
-    the GPU runs them in another order.
+    """The same steps in the time of the GPU where they only enqueue its work, so that
+    their lengths are those of launching it.
 
-    A step is then from the first start of what it launched to that of the next step.
-    The last one, whose next was not recorded, is left out, unless it is the only one:
-    then up to the end of all that it launched.
+    Each is then from the first start of what it launched to that of the next; the last
+    one, whose next is not there, only if it is the only one: then up to the end of all
+    that it launched. As they are where the GPU runs the steps in another order.
     """
     if steps.whole or steps.of_gpu:
         return steps
