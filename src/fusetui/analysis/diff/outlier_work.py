@@ -414,7 +414,7 @@ def _collected(trace: Trace, others: Pieces, collector: Collector) -> Pieces:
             has_core |= bool(names & collector.core)
         elif collected:
             break
-    is_enough = len(collected) >= max(collector.least, 2)
+    is_enough = len(collected) >= max(collector.min_pieces, 2)
     return collected if is_enough and has_core else ()
 
 
