@@ -41,16 +41,16 @@ Calls = dict[str, Int64s]
 
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
-    """One kind of slice in each of the steps used; arrays of shape [steps], unless they
-    say otherwise."""
+    """The slices of the CPU with one label in the steps used; arrays of shape [steps],
+    unless they say otherwise."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # that the slices have in the trace
     count: Int64s
     ns: Int64s  # self time
-    usual: Rows  # the steps that its time is averaged over
-    rows: tuple[int, ...]  # in the representative step
-    every: Rows  # in all steps; shape [slices]
-    step: Rows  # of each of those
+    usual: Rows  # the numbers of the steps that its time is averaged over
+    rows: tuple[int, ...]  # of its slices in the representative step
+    every: Rows  # the rows of its slices in all steps; shape [slices]
+    step: Rows  # the step of each of those; shape [slices]
     adds_up: bool  # its time is not part of other dispatch or of work
 
     @property
@@ -60,7 +60,8 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def share(self) -> RowShare:
-        """In a usual step."""
+        """What a usual step has of it: the median count, and the mean time of the usual
+        steps."""
         is_usual = self.per_step > 0
         return RowShare(
             names=self.names if is_usual else (),
@@ -71,7 +72,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         )
 
     def share_in(self, step: int) -> RowShare:
-        """In one step."""
+        """What one step has of it, by its number."""
         times = int(self.count[step])
         return RowShare(
             names=self.names if times else (),
@@ -84,16 +85,17 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 class _OfBothSides(msgspec.Struct, frozen=True, eq=False):
     """The dispatch of one label; None on a side that has none."""
 
-    label: str
+    label: str  # of A, if the two sides call it differently
     a: Dispatch | None
     b: Dispatch | None
-    # how often each step calls the op of this label, whether it launches work or not
+    # how often each step calls the op of this label, whether it launches work or not;
+    # None where the label is no op of that side
     calls_a: Int64s | None
     calls_b: Int64s | None
 
     @property
     def is_as_frequent(self) -> bool:
-        """Whether a median step of both sides has as many."""
+        """Whether the median steps of both sides have equally many."""
         times_a = self.a.per_step if self.a else 0
         times_b = self.b.per_step if self.b else 0
         return times_a == times_b
@@ -102,11 +104,13 @@ class _OfBothSides(msgspec.Struct, frozen=True, eq=False):
 def rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
 ) -> list[Row]:
-    """What occurs more or less often in a step, the largest change first, then what
-    does so in one step only; in traces without a GPU also all else, in one row.
+    """The rows of dispatch: what occurs more or less often in a step, the largest change
+    of time first, then what does so in one step only; in traces without a GPU also all
+    else, in one row.
 
-    `without`: rows of each trace that are told elsewhere, unless they are part of the
-    sum; `renamed`: by labels of B, what A calls the same.
+    `without`: rows of each trace that other rows of the diff are about. They are left
+    out, unless dispatch is part of the sum, as it is without a GPU. `renamed`: {label in
+    B: label in A} of what is the same.
     """
     counts = not (a.work.gpu or b.work.gpu)
     as_frequent = []
@@ -126,7 +130,8 @@ def rows(
 
 
 def dispatched(items: WorkItems) -> Int64s:
-    """The time of all dispatch that is part of the sum (ns); shape [steps]."""
+    """The self time of all dispatch of a side that is part of the sum, in each step
+    (ns); shape [steps]."""
     total_ns = np.zeros(len(items.work.windows), dtype=np.int64)
     for dispatch in by_label(items).values():
         if dispatch.adds_up:
@@ -141,8 +146,9 @@ def _of_both_sides(
     renamed: Mapping[str, str],
     counts: bool,
 ) -> list[_OfBothSides]:
-    """Labels of A first. `counts`: dispatch is part of the sum, so that nothing is left
-    out."""
+    """The dispatch of each label that either side has, A's first. `counts`: dispatch is
+    part of the sum, so that no rows are left out, and other calls of an op do not
+    matter. See `rows` for the others."""
     of_a = by_label(a, None if counts else without.a)
     of_b = _by_label_of_a(by_label(b, None if counts else without.b), renamed)
     calls_a: Calls = {}
@@ -163,12 +169,14 @@ def _of_both_sides(
 
 
 def _by_label_of_a(of_b: Mapping[str, T], renamed: Mapping[str, str]) -> dict[str, T]:
-    """What B has, by the labels that A has for the same."""
+    """What B has, by the labels that A has for the same; `renamed`: {label in B: label
+    in A}."""
     return {renamed.get(label, label): value for label, value in of_b.items()}
 
 
 def _calls_of_ops(items: WorkItems, without: Flags) -> Calls:
-    """How often each step calls each op, whether the op launches work or not."""
+    """How often each step calls each op, whether the op launches work or not; `without`
+    flags rows of the trace that do not count."""
     trace, windows = items.trace, items.work.windows
     if not len(windows):
         return {}
@@ -188,7 +196,8 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> Calls:
 
 
 class _Labels:
-    """The labels of the names of a trace, each with a number."""
+    """The labels of the names of a trace, numbered: `texts[number_of_name[name]]` is the
+    label of the name with the number `name` in the trace."""
 
     def __init__(self, trace: Trace, label_of: Callable[[str], str]) -> None:
         numbers: dict[str, int] = {}
@@ -200,8 +209,8 @@ class _Labels:
 
 
 def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Whether median steps of both sides call an op, and equally often; None: not an op
-    of that side."""
+    """Whether the median steps of both sides call an op, and equally often. Arguments:
+    the calls in each step; None, and so False, where it is no op of that side."""
     if calls_a is None or calls_b is None:
         return False
     times_a, times_b = int(median(calls_a)), int(median(calls_b))
@@ -209,8 +218,8 @@ def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
 
 
 def _more_or_less_often(both: _OfBothSides, counts: bool) -> Row:
-    """What a median step of one side has more of; `counts`: dispatch is part of the
-    sum."""
+    """The row of a label that the median steps of the two sides do not have equally
+    often; `counts`: dispatch is part of the sum."""
     before = both.a.share if both.a else RowShare()
     after = both.b.share if both.b else RowShare()
     why = ""
@@ -221,8 +230,9 @@ def _more_or_less_often(both: _OfBothSides, counts: bool) -> Row:
 
 
 def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
-    """What occurs more or less often in one step only, and equally often in all
-    others."""
+    """The row of a label that both sides have equally often in all steps but one, in
+    which they differ; none if it is not so, or if the sides have not equally many
+    steps."""
     steps = len(b.work.windows)
     if steps < MIN_STEPS or len(a.work.windows) != steps:
         return []
@@ -232,6 +242,7 @@ def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
     other_steps = np.flatnonzero(times_a != times_b)
     if len(other_steps) != 1:
         return []
+    # in the other steps, each side has it always as often
     if np.ptp(np.delete(times_a, other_steps)) > 0:
         return []
     if np.ptp(np.delete(times_b, other_steps)) > 0:
@@ -248,6 +259,7 @@ def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
 
 
 def _row(label: str, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
+    """The row of dispatch that was removed, if B has fewer of it, else added."""
     is_less_often = after.count < before.count
     kind = RowKind.REMOVED if is_less_often else RowKind.ADDED
     return row_of(kind, CPU + label, before, after, why, counts=counts)
@@ -261,8 +273,8 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
 
 
 def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
-    """What both sides do equally often, as one row, so that all of it is accounted
-    for."""
+    """One row for all dispatch that both sides have equally often and that adds up; none
+    if a side has no such dispatch."""
     of_a = [both.a for both in as_frequent if both.a and both.a.adds_up]
     of_b = [both.b for both in as_frequent if both.b and both.b.adds_up]
     if not of_a or not of_b:
@@ -280,6 +292,7 @@ def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
 
 
 def _total(dispatches: Sequence[Dispatch]) -> _Total:
+    """Some dispatch of one side together; at least one."""
     ns = np.sum([dispatch.ns for dispatch in dispatches], axis=0)
     names: list[str] = []
     for dispatch in dispatches:
@@ -294,7 +307,8 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
 
 
 def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispatch]:
-    """All dispatch of a side, by its label; without some rows of the trace."""
+    """All dispatch of a side, {label: dispatch}, as far as it is in the steps used.
+    `without` flags rows of the trace that are left out. Empty without steps."""
     work, trace = items.work, items.trace
     steps = len(work.windows)
     dispatches: dict[str, Dispatch] = {}
@@ -327,15 +341,18 @@ def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispat
 
 
 class _Population(msgspec.Struct, frozen=True, eq=False):
-    """Slices of the CPU that are not work."""
+    """Slices of the CPU that are not work; arrays of shape [slices]."""
 
     rows: Rows
-    label_of: Callable[[str], str]  # what their names are told as
-    ns: Int64s  # their self times; shape [rows]
-    adds_up: bool  # these are in the sum
+    label_of: Callable[[str], str]  # the label for the name of a slice
+    ns: Int64s  # their self times
+    adds_up: bool  # these times are not part of other dispatch or of work
 
 
 def _populations(work: Work) -> Iterator[_Population]:
+    """All slices that are dispatch, in the steps or not: ops without work, calls that
+    launch work (all with one label), other calls, and annotations of torch.compile,
+    whose time does not add up."""
     trace = work.trace
     self_times = self_ns(trace)
     ops = ops_without_work(work)
@@ -376,7 +393,7 @@ def _launch_calls(name: str) -> str:
 
 
 def _call_of_any_vendor(name: str) -> str:
-    """`hipX` and `cudaX` are the same call from two vendors."""
+    """The name of a call at NVIDIA: `cudaMalloc` for `hipMalloc`."""
     return re.sub(r"\Ahip", "cuda", name)
 
 
@@ -396,7 +413,8 @@ def ops_without_work(work: Work) -> Rows:
 
 
 def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
-    """The time of annotations during which none of the ops inside them ran (ns)."""
+    """The time of each annotation during which none of the ops that lie in it, on its
+    thread, ran (ns); shape [annotations]."""
     tracks_of_ops = {}
     for track in trace.tracks:
         if track.layer is Layer.OPS and not track.subrow:
