@@ -76,6 +76,7 @@ class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
     high: Int64s
 
     def overlaps(self, other: MiddleHalf) -> Flags:
+        """Whether the two have a value in common, for each column."""
         return np.asarray((self.low <= other.high) & (other.low <= self.high))
 
 
@@ -96,8 +97,9 @@ def midmean(samples: Int64s) -> Int64s:
 def far_apart(
     a: Int64s, b: Int64s, resolution_ns: int, *, paired: bool = False
 ) -> Flags:
-    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
-    overlap.
+    """Whether, for each column of samples [steps, columns] (ns), the medians of the two
+    sides differ by more than FLOOR_PERCENT, FLOOR_NS and a tick of the clock, and their
+    middle halves do not overlap; shape [columns].
 
     `paired`: the n-th steps of both sides vary together. Then it is enough that every
     step of B takes longer than that of A, or every one less long, by as much at the
@@ -116,8 +118,8 @@ def far_apart(
 
 
 def resolution(*samples: Int64s) -> int:
-    """The tick of the clocks (ns): 1000 in a file with whole microseconds, 0 when
-    finer."""
+    """The tick of the clocks (ns): 1000 if all times of any of these samples are whole
+    microseconds, 0 when finer."""
     for of_side in samples:
         if of_side.size and not (of_side % MICROSECOND_NS).any():
             return MICROSECOND_NS
@@ -125,12 +127,12 @@ def resolution(*samples: Int64s) -> int:
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """B / A: `ratio` within [low, high], None with too few steps; and by how much each
-    run drifted from its first to its last step, as a share."""
+    """How long a step of B takes, divided by how long one of A takes."""
 
     ratio: float
-    low: float | None = None
+    low: float | None = None  # of the interval at CONFIDENCE; None with too few steps
     high: float | None = None
+    # by how much the run drifted from its first to its last step, as a share: see `drift`
     drift_a: float = 0.0
     drift_b: float = 0.0
 
@@ -170,8 +172,9 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def paired_interval(a: Int64s, b: Int64s) -> Interval:
-    """The same where the n-th step of A ran next to the n-th of B: by Wilcoxon's
-    signed-rank test of the logarithms, widened by the correlation of successive rounds.
+    """The interval of B / A where the n-th step of A ran next to the n-th of B (a
+    round): by Wilcoxon's signed-rank test of the logarithms of their ratios, widened by
+    the correlation of successive rounds. Durations in order of time, equally many.
 
     It takes for granted only that a difference is as likely to be x as -x where nothing
     changed, which turns in random order see to, whatever the noise is. The ratio is the
@@ -201,8 +204,9 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def drift(durations: Int64s) -> float:
-    """How much longer the last step took than the first, as a share, by the median of
-    all slopes (Theil and Sen); 0 where Kendall's test at 5 % finds no trend."""
+    """How much longer the last step took than the first, as a share of the median step:
+    by the median slope of all pairs of steps (Theil and Sen). 0 where Kendall's test at
+    5 % finds no trend. `durations`: in order of time."""
     steps = len(durations)
     if steps < STEPS_FOR_TREND:
         return 0.0
@@ -218,9 +222,10 @@ def drift(durations: Int64s) -> float:
 
 
 def widening_of(samples: Int64s | Floats) -> float:
-    """The factor by which an interval is too narrow where slow steps follow slow ones:
-    n steps are worth n (1 - r) / (1 + r) independent ones, where r is the correlation
-    of successive ranks. 1 if r is not significant."""
+    """The factor, at least 1, by which an interval that takes steps for independent has
+    to be wider where slow steps follow slow ones: n steps are worth n (1 - r) / (1 + r)
+    independent ones, where r is the correlation of successive ranks. 1 if r is not
+    significant or negative. `samples`: in order of time."""
     steps = len(samples)
     if steps < STEPS_FOR_CORRELATION:
         return 1.0
@@ -233,7 +238,8 @@ def widening_of(samples: Int64s | Floats) -> float:
 
 @cache
 def _rejected_ratios(steps_a: int, steps_b: int) -> int:
-    """How many of the sorted ratios lie below the interval, and as many above it."""
+    """How many of all ratios of a step of B to one of A, sorted, lie below the interval;
+    as many lie above it. 0 with too few steps for an interval."""
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
         return _in_tail(_orders_by_inversions(steps_a, steps_b))
     ratios = steps_a * steps_b
@@ -243,8 +249,8 @@ def _rejected_ratios(steps_a: int, steps_b: int) -> int:
 
 @cache
 def rejected_rounds(rounds: int) -> int:
-    """The same for the means of any two of so many differences; 0 for fewer than
-    FEW_ROUNDS."""
+    """How many of the means of any two of so many differences, sorted, lie below the
+    interval; as many lie above it. 0 for fewer than FEW_ROUNDS."""
     if rounds > MAX_EXACT_ROUNDS:
         total = rounds * (rounds + 1)
         spread = math.sqrt(total * (2 * rounds + 1) / 24)
@@ -258,8 +264,8 @@ def rejected_rounds(rounds: int) -> int:
 
 
 def _in_tail(ways: Floats) -> int:
-    """How many of the outcomes of a test, in order, leave no more than TAIL below
-    them."""
+    """How many of the first outcomes of a test have together a probability of at most
+    TAIL. `ways`: in how many equally likely ways each outcome comes about."""
     return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
 
 
