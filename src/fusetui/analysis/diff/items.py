@@ -184,7 +184,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def medians(self) -> list[int]:
-        """The median time of each item over all steps alike (ns)."""
+        """The median time over all steps alike (ns)."""
         return [*median(self.samples).tolist()]
 
     def keys_of(self, span: slice) -> Int64s:

@@ -228,7 +228,7 @@ def _logs(samples: Int64s) -> Floats:
 
 
 def _quantile(values: Floats, share: float) -> float:
-    """The value that this share of the values do not exceed."""
+    """What this share of them do not exceed."""
     return float(np.quantile(values, share, method="lower"))
 
 

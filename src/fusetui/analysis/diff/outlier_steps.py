@@ -266,13 +266,13 @@ def _from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     """
     differences = after - before
     usual_difference = np.median(differences, axis=0).astype(np.int64)
-    from_difference = np.abs(differences - usual_difference)
+    by_difference = np.abs(differences - usual_difference)
     usual_ratio = np.median(after / np.maximum(before, 1), axis=0)
     expected_ns = np.rint(before * usual_ratio).astype(np.int64)
-    from_ratio = np.abs(after - expected_ns)
+    by_ratio = np.abs(after - expected_ns)
     has_ratio = np.abs(usual_ratio - 1) > FLOOR_PERCENT / 100
-    nearest = np.minimum(from_difference, from_ratio)
-    return np.asarray(np.where(has_ratio, nearest, from_difference))
+    nearest = np.minimum(by_difference, by_ratio)
+    return np.asarray(np.where(has_ratio, nearest, by_difference))
 
 
 def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
