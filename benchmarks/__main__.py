@@ -96,6 +96,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "rank_jobs": [["--put"]],
         "diff_sums": [[*at(*" ".join(SUMS).split()), *lessons, "--into", DIFF]],
         "diff_noise": [[*at(*SEVERAL_STEPS), "--into", DIFF]],
+        "diff_rules": [[*at(*SEVERAL_STEPS, "rtx2080ti_linear"), "--into", DIFF]],
         "diff_alarms": [["--into", DIFF]],
         "diff_planted": [[*every, *keeping, "--into", DIFF]],
         "diff_launches": [[*every, *keeping, "--into", DIFF]],

@@ -28,7 +28,6 @@ from fusetui.analysis.replay.route import slack_of
 from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.memo import once
 
 
 def repeated(graph: Graph, times: int) -> Graph:
@@ -87,7 +86,7 @@ def main() -> None:
 
 
 def answers(trace: Trace) -> None:
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     start = time.perf_counter()
     critical_path(trace)
     between = time.perf_counter()

@@ -68,11 +68,11 @@ def opened(path: str) -> State:
     """The op tree page in front, nothing merged, everything open."""
     sides = make_sides([open_trace(path)], ["trace"])
     for make in MAKERS.values():
-        sides[0].once(make)
+        make(sides[0].trace)
     state = arrived(State(size=SIZE, paths=(path,), wanted=(path,)), sides)
     state = state[0] if isinstance(state, tuple) else state
     state = after(state, "tree", "tree-mode", "tree-mode")
-    return TREE.with_nodes(state, np.ones(len(sides[0].once(op_tree)), dtype=np.bool_))
+    return TREE.with_nodes(state, np.ones(len(op_tree(sides[0].trace)), dtype=np.bool_))
 
 
 def measured(state: State, keys: Sequence[str]) -> list[float]:
@@ -93,7 +93,7 @@ def measured(state: State, keys: Sequence[str]) -> list[float]:
 
 def table(path: str) -> str:
     start = opened(path)
-    tree = start.side.once(op_tree)
+    tree = op_tree(start.side.trace)
     lines = [f"{count(len(tree))} nodes, all open; {TIMES} times each", ""]
     lines += ["| key | median ms | most ms |", "|---|---:|---:|"]
     for what, keys in KEYS.items():

@@ -4,6 +4,7 @@ pyproject.toml."""
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import re
 from collections.abc import Iterator
@@ -89,3 +90,38 @@ def test_three_files_print() -> None:
         "src/fusetui/commands/errors.py",
         "src/fusetui/report/streams.py",
     }
+
+
+def classes() -> dict[str, list[str]]:
+    """The names of the bases of each class of the project, by its name."""
+    bases: dict[str, list[str]] = {}
+    for folder in (*FOLDERS, DOOR, "tests", "benchmarks", "docs"):
+        for path in files_of(folder):
+            for node in nodes(path):
+                if isinstance(node, ast.ClassDef):
+                    names = [ast.unparse(base).split(".")[-1] for base in node.bases]
+                    bases.setdefault(node.name, []).extend(names)
+    return bases
+
+
+def test_names_of_exceptions_end_in_error() -> None:
+    """ruff (N818) asks this only of classes whose base is named as an exception is. A
+    signal is no error: what handles errors lets it through."""
+    bases = classes()
+
+    def is_exception(name: str) -> bool:
+        python = getattr(builtins, name, None)
+        if name not in bases:
+            return isinstance(python, type) and issubclass(python, BaseException)
+        return any(is_exception(base) for base in bases[name] if base != name)
+
+    others = {
+        name for name in bases if is_exception(name) and not name.endswith("Error")
+    }
+    assert others == {"SignalInterrupt"}
+
+
+def test_no_file_switches_the_rule_off() -> None:
+    for folder in (*FOLDERS, DOOR, "tests", "benchmarks", "docs"):
+        for path in files_of(folder):
+            assert f"noqa: {'N818'}" not in path.read_text(encoding="utf-8"), path

@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from fusetui.own_process import Cancelled, Died, OwnProcess, calls
+from fusetui.own_process import CancelledError, OwnProcess, ProcessDiedError, calls
 
 SECONDS = 60  # after which a test that waits for another process fails
 POSIX = pytest.mark.skipif(os.name != "posix", reason="waits for a pipe")
@@ -49,9 +49,9 @@ def test_what_a_function_prints_is_no_answer() -> None:
 
 def test_a_process_that_dies() -> None:
     with OwnProcess() as process:
-        with pytest.raises(Died):
+        with pytest.raises(ProcessDiedError):
             process.call(os._exit, 3)
-        with pytest.raises(Died):
+        with pytest.raises(ProcessDiedError):
             process.call(operator.add, 1, 2)
 
 
@@ -71,7 +71,7 @@ def test_a_generator_that_ends() -> None:
 
 @POSIX
 def test_nobody_waits_for_what_is_not_wanted() -> None:
-    with OwnProcess() as process, pytest.raises(Cancelled):
+    with OwnProcess() as process, pytest.raises(CancelledError):
         list(process.stream(map, time.sleep, [1000 * SECONDS], cancelled=lambda: True))
 
 

@@ -151,7 +151,7 @@ class FusetuiApp(Ending):
                 one.input.display = False
                 one.set_focus(None)
         else:
-            more = self.state.side.once(changes_of) if self.state.sides else []
+            more = changes_of(self.state.side.trace) if self.state.sides else []
             front.input.ask(prompt, self.state.typed, more)
             front.set_focus(front.input)
 
@@ -298,8 +298,8 @@ def run(
 ) -> int:
     """Open these traces, with the fields of Options; returns the exit code. `say` is
     called with a sentence about what could not be kept. Raises TraceError when a trace
-    cannot be read, KeymapError when the user's keys cannot, and the exception of a bug
-    in the app."""
+    cannot be read, WrongFileError when the user's keys cannot, and the exception of a
+    bug in the app."""
     keymap = user_keymap(registry.ACTIONS)
     look_less_often(YOUNG_OF_APP)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))

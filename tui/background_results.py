@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -16,13 +17,13 @@ from fusetui.analysis.questions.search import by_args, by_words, search, texts_o
 from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.errors import CannotReadError
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.backward import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, answer_lists
 from fusetui.tui.layout.figure_trees import module_tree
-from fusetui.tui.layout.kernel_table import keys_of
+from fusetui.tui.layout.kernel_table import keys_with
 from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.op_tree import (
     FRAMES,
@@ -82,7 +83,7 @@ def _replayed(trace: Trace, asked: str) -> object:
     """The marks of the critical path, its rows, what a change is worth, or the trace
     with it, and why its devices were idle then; a sentence where there is no such
     change."""
-    from fusetui.analysis.replay.changes import WrongChange
+    from fusetui.analysis.replay.changes import WrongChangeError
     from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
     from fusetui.analysis.replay.predicted import predicted
@@ -96,7 +97,7 @@ def _replayed(trace: Trace, asked: str) -> object:
             found = predicted(trace, [asked.removeprefix(BESIDE)])
             return found, idle_of(Accounts(found.trace_of(trace)))
         return path(trace) if asked == ROWS else whatif(trace, [asked])
-    except WrongChange as wrong:
+    except WrongChangeError as wrong:
         return str(wrong)
 
 
@@ -111,7 +112,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         yield from _insights(trace, cancelled)
     for make in (call_tree, callers_tree, op_tree):
         if not cancelled():
-            yield {make: make(trace)}
+            yield {make: unwrap(make)(trace)}  # not kept: only sent
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
@@ -129,7 +130,7 @@ def opened(path: str) -> MemorySide:
 
     found = tuple(map(moments, memory_facts(read_snapshot(path))))
     if not found:
-        raise CannotRead(f"{path} holds no memory of any device.")
+        raise CannotReadError(f"{path} holds no memory of any device.")
     return MemorySide(path, short_label(path), found)
 
 
@@ -154,13 +155,13 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         return
     yield Insight(idle)
     why, facts = explained(asked(found))
-    wanted = why.wanted
-    why = replace(why, wanted=())  # which nobody else needs
+    wanted = why._wanted
+    why = replace(why, _wanted=())  # which nobody else needs
     origins = facts.kernels.origins
     warm(origins)
-    if why.module_times and not cancelled():
-        tree = module_tree(why.module_times, origins)
-        keys = keys_of(trace, facts.kernels.jobs, origins)
+    if why._module_times and not cancelled():
+        tree = module_tree(why._module_times, origins)
+        keys = keys_with(trace, facts.kernels.jobs, origins)
         yield Insight(
             idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins)
         )
@@ -169,19 +170,19 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if any(one is not None for one in wanted) and not cancelled():
         from fusetui.analysis.replay.worth import with_worth
 
-        told = with_worth(trace, replace(why, wanted=wanted))
-        texts = tuple(one if isinstance(one, str) else None for one in told.wanted)
-        yield {WORTH: replace(told, wanted=texts, modules=None, module_times=None)}
+        told = with_worth(trace, replace(why, _wanted=wanted))
+        texts = tuple(one if isinstance(one, str) else None for one in told._wanted)
+        yield {WORTH: replace(told, _wanted=texts, modules=None, _module_times=None)}
 
 
 @memo()
 def by_names(trace: Trace, text: str) -> Rows:
-    return search(trace, once(trace, texts_of), parse(text))
+    return search(trace, texts_of(trace), parse(text))
 
 
 def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file."""
-    query, texts, rows = parse(text), once(trace, texts_of), by_names(trace, text)
+    query, texts, rows = parse(text), texts_of(trace), by_names(trace, text)
     if query.reads_args:
         return ((held, NOTHING, share) for held, share in by_args(trace, texts, query))
     return (

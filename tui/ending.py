@@ -18,7 +18,7 @@ from textual.css.query import NoMatches
 from textual.worker import WorkerFailed
 
 from fusetui.signals import ENDED, HUNG_UP
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 
 RESTORE = (
     b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
@@ -43,12 +43,12 @@ class Ending(App[int]):
         self._event_loop = asyncio.get_running_loop()
 
     def outcome(self) -> int:
-        """The exit code of the app after it has run. Raises CannotRead when a trace was
-        refused, and the exception of a bug."""
+        """The exit code of the app after it has run. Raises CannotReadError when a
+        trace was refused, and the exception of a bug."""
         if self._failure is not None:
             raise _cause(self._failure)
         if self._refused:
-            raise CannotRead(self._refused)
+            raise CannotReadError(self._refused)
         return self.return_value if self.return_value is not None else 0
 
     def refuse(self, sentence: str) -> None:
@@ -86,9 +86,9 @@ class Ending(App[int]):
         return not self.is_headless and not os.isatty(0)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual would print it, with the values of all variables; nothing public keeps
-        it from that. What looks for a part of the screen once the app ends, as the
-        palette may, finds it gone."""
+        """Textual would print it, with the values of all variables; nothing public
+        keeps it from that. What looks for a part of the screen once the app ends, as
+        the palette may, finds it gone."""
         if self._is_ending and isinstance(_cause(error), NoMatches):
             return
         if self._failure is None:

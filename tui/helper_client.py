@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.own_process import Cancelled, Died, OwnProcess
+from fusetui.own_process import CancelledError, OwnProcess, ProcessDiedError
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True):
     replayed: str = ""
 
 
-class NotBeside(Exception):  # noqa: N818
+class HelperUnavailableError(Exception):
     """The other process does not do it."""
 
 
@@ -82,7 +82,7 @@ class Beside:
         self.captured_by = captured_by
         self._process: OwnProcess | None = None
         if os.name == "posix" and start:
-            with suppress(Died):
+            with suppress(ProcessDiedError):
                 self._process = OwnProcess(first=start)
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class Beside:
         from this one. Ends early once nobody wants them any more."""
         try:
             yield from self.told(named, cancelled, other, **asked)
-        except NotBeside:
+        except HelperUnavailableError:
             yield from answers(
                 named[1], cancelled, other[1] if other else None, **asked
             )
@@ -107,35 +107,35 @@ class Beside:
     def told(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
-        """Only from the other process. Raises NotBeside, possibly after some of
-        them."""
+        """Only from the other process. Raises HelperUnavailableError, possibly after
+        some of them."""
         against = self._request(*other) if other else None
         request = replace(self._request(*named), against=against, **asked)
         for found in self._stream(answered, request, cancelled):
             if found is None:
-                raise NotBeside
+                raise HelperUnavailableError
             yield unpacked(found, named[1])
 
     def snapshot(self, path: str, cancelled: Stop) -> MemorySide | str | None:
         """A memory snapshot, or why it cannot be read; None once nobody wants it any
-        more. Raises NotBeside."""
+        more. Raises HelperUnavailableError."""
         return next(self._stream(snapshot_or_reason, path, cancelled), None)
 
     def _stream(
         self, function: Callable[..., Iterator[R]], asked: object, cancelled: Stop
     ) -> Iterator[R]:
-        """Ends early once nobody wants it any more. Raises NotBeside."""
+        """Ends early once nobody wants it any more. Raises HelperUnavailableError."""
         if self._process is None:
-            raise NotBeside
+            raise HelperUnavailableError
         try:
             yield from self._process.stream(function, asked, cancelled=cancelled)
-        except Cancelled:
+        except CancelledError:
             return
         except Exception as error:  # whoever does it instead fails again, and says why
-            raise NotBeside from error
+            raise HelperUnavailableError from error
 
     def _request(self, path: str, trace: Trace) -> Request:
-        """Raises NotBeside for what another process cannot read."""
+        """Raises HelperUnavailableError for what another process cannot read."""
         report = trace.report
         if (
             self._process is None
@@ -143,7 +143,7 @@ class Beside:
             or report.prefix is not None
             or report.changed
         ):
-            raise NotBeside
+            raise HelperUnavailableError
         return request_for(path, trace, self.captured_by)
 
 
@@ -223,7 +223,7 @@ def answered(request: Request) -> Iterator[Packed | None]:
     try:
         trace = _opened(replace(request, against=None, search="", replayed=""))
         other = _opened(request.against) if request.against else None
-    except (TraceError, NotBeside):
+    except (TraceError, HelperUnavailableError):
         yield None
         return
     for found in answers(trace, never, other, request.search, request.replayed):
@@ -239,11 +239,11 @@ def snapshot_or_reason(path: str) -> Iterator[MemorySide | str]:
 
 
 def _opened(request: Request) -> Trace:
-    """The trace that is asked about. Raises TraceError, and NotBeside where it is
-    another one."""
+    """The trace that is asked about. Raises TraceError, and HelperUnavailableError
+    where it is another one."""
     from fusetui.analysis.graphs.opening import with_captures  # many modules
 
     trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)
     if request_for(request.path, trace, request.captured_by) != request:
-        raise NotBeside
+        raise HelperUnavailableError
     return trace

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fusetui.text.printable import printable
-from fusetui.text.toml import WrongFile, table_in, text_of
+from fusetui.text.toml import WrongFileError, table_in, text_of
 from fusetui.tui.state.action import Action, key_name, key_text
 
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
@@ -32,12 +32,19 @@ OF_MANY = {"In the lists", "In the trees"}  # those whose keys act on several pa
 Keymap = Mapping[str, tuple[str, ...]]
 
 
-# one plain sentence: which line is wrong, and what would be right
-KeymapError = WrongFile
+class _WrongKeyError(Exception):
+    """Why a line of the file cannot be used: a sentence without its full stop.
+
+    `written` is the value that is wrong, as the file has it; "" for the whole line.
+    """
+
+    def __init__(self, sentence: str, written: str = "") -> None:
+        super().__init__(sentence)
+        self.written = written
 
 
 def user_keymap(actions: Sequence[Action]) -> Keymap:
-    """The keys of this user; none where there is no file. Raises KeymapError."""
+    """The keys of this user; none where there is no file. Raises WrongFileError."""
     place = os.environ.get(PLACE, "")
     if place == "off":
         return {}
@@ -48,28 +55,27 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
         return parsed(text_of(path), str(path), actions)
     except FileNotFoundError:
         if place:
-            raise KeymapError(f"{path} does not exist: {PLACE} names it.") from None
+            raise WrongFileError(f"{path} does not exist: {PLACE} names it.") from None
         return {}
 
 
 def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
-    """The keys in the text of a file. Raises KeymapError, which names the line."""
+    """The keys in the text of a file. Raises WrongFileError, which names the line."""
     named = {action.name: action for action in actions}
     found: dict[str, tuple[str, ...]] = {}
     for name, value in table_in(text, path).items():
         try:
             if name not in named:
-                raise ValueError(_unknown(name, named))
+                raise _WrongKeyError(_unknown(name, named))
             found[name] = tuple(
                 map(_key, value if isinstance(value, list) else [value])
             )
-        except ValueError as wrong:
-            sentence, *said = wrong.args
-            line = _line(text, name, *said)
-            raise KeymapError(f"{path}, line {line}: {sentence}.") from None
+        except _WrongKeyError as wrong:
+            line = _line(text, name, wrong.written)
+            raise WrongFileError(f"{path}, line {line}: {wrong}.") from None
     for name in found:
         if clash := _clash(named[name], found, actions):
-            raise KeymapError(f"{path}, line {_line(text, name)}: {clash}.")
+            raise WrongFileError(f"{path}, line {_line(text, name)}: {clash}.")
     return found
 
 
@@ -81,11 +87,11 @@ def _unknown(name: str, named: Iterable[str]) -> str:
 
 def _key(text: object) -> str:
     if not isinstance(text, str):
-        raise ValueError('a key is a text such as "w" or "Ctrl+r"')
+        raise _WrongKeyError('a key is a text such as "w" or "Ctrl+r"')
     if name := key_name(text):
         return name
     sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
-    raise ValueError(sentence, f'"{text}"')
+    raise _WrongKeyError(sentence, written=f'"{text}"')
 
 
 def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:

@@ -17,16 +17,15 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.query import matching, parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import why_nothing
-from fusetui.own_process import Cancelled
+from fusetui.own_process import CancelledError
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead, NothingRead, TraceError
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.errors import CannotReadError, NothingReadError, TraceError
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import by_names
@@ -36,7 +35,7 @@ from fusetui.tui.helper_client import (
     ALONE,
     SNAPSHOTS,
     Beside,
-    NotBeside,
+    HelperUnavailableError,
     Start,
     beside,
 )
@@ -89,7 +88,7 @@ def load(
     `helper` may work out. Once `stopped`, posts Loaded with what was read by then; once
     `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
-    with suppress(Cancelled):
+    with suppress(CancelledError):
         try:
             traces, notices = _read(paths, post, stopped, helper.captured_by)
         except TraceError as error:
@@ -113,9 +112,9 @@ def load(
 
 
 def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
-    """Raises Cancelled instead once that is so."""
+    """Raises CancelledError instead once that is so."""
     if cancelled():
-        raise Cancelled
+        raise CancelledError
     post(answer)
 
 
@@ -133,7 +132,7 @@ def _read(
     traces: list[Trace] = []
     notices: list[str] = []
     shown = preview if len(paths) == 1 else None
-    with suppress(NothingRead):
+    with suppress(NothingReadError):
         for path in paths:
             trace = open_trace(path, partial(report, path), stop=stopped, preview=shown)
             trace, sentences = _joined(trace, captured_by, shown)
@@ -177,7 +176,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
         for lane in side.lanes:
             lane.prepare(FIRST_LINES)
         for make in (busy_of, shares, parts):
-            once(side.trace, make)
+            make(side.trace)
         _ = side.quiet, side.trace.launch_index
     return sides
 
@@ -206,7 +205,7 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
     def told(done: int, total: int) -> None:
         _posted(post, cancelled, partial(known, done=done))
 
-    with suppress(Cancelled):
+    with suppress(CancelledError):
         try:
             found = explained(summarize_ranks(asked.paths, progress=told))
             post(partial(known, answer=found.answer, strip=strip_of(found)))
@@ -241,7 +240,7 @@ def look(
 
     try:
         query, rows = parse(text), by_names(trace, text)
-    except WrongQuery as wrong:
+    except WrongQueryError as wrong:
         found_now(SearchHits(text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else why_nothing(trace, query)
@@ -271,7 +270,7 @@ def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
     try:
         flags = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded
         lanes = frozenset(np.flatnonzero(flags).tolist())
-    except WrongQuery as wrong:
+    except WrongQueryError as wrong:
         said = str(wrong)
     text = f"/{pattern.text}/"
     post(partial(moving.matched, side=side, text=text, lanes=lanes, wrong=said))
@@ -315,10 +314,10 @@ def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
             start="" if alone and getsize(path) <= SOON else SNAPSHOTS
         ) as helper:
             found = helper.snapshot(path, cancelled)
-    except NotBeside:
+    except HelperUnavailableError:
         return None if cancelled() else snapshot(path)
     if isinstance(found, str):
-        raise CannotRead(found)
+        raise CannotReadError(found)
     return found
 
 

@@ -1,5 +1,47 @@
-from fusetui.api import *  # noqa: F403
+from fusetui.api import (
+    CannotReadError,
+    CannotWriteError,
+    MissingPackageError,
+    NoColumnError,
+    NotATraceError,
+    OpenTrace,
+    Table,
+    TraceError,
+    UnknownFormatError,
+    WrongQueryError,
+    decode,
+    open,  # noqa: A004
+    ranks,
+)
 
 __version__: str
 
 class Error(Exception): ...
+
+__all__ = [
+    "CannotReadError",
+    "CannotWriteError",
+    "Error",
+    "MissingPackageError",
+    "NoColumnError",
+    "NotATraceError",
+    "OpenTrace",
+    "Table",
+    "TraceError",
+    "UnknownFormatError",
+    "WrongQueryError",
+    "__version__",
+    "decode",
+    "open",
+    "ranks",
+]
+
+# Names that programs may still use.
+CannotRead = CannotReadError
+CannotWrite = CannotWriteError
+MissingPackage = MissingPackageError
+NoColumn = NoColumnError
+NotATrace = NotATraceError
+Opened = OpenTrace
+UnknownFormat = UnknownFormatError
+WrongQuery = WrongQueryError

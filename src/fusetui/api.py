@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fusetui import Error
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.commands.loading import called, captures_named, notices
 from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
-from fusetui.tables.files import MissingPackage, UnknownFormat
+from fusetui.tables.files import MissingPackageError, UnknownFormatError
 from fusetui.tables.public import Table
 from fusetui.tables.sources import made
-from fusetui.tables.table import NoColumn
+from fusetui.tables.table import NoColumnError
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable, printable_lines
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.report import Report
-from fusetui.trace.new_file import CannotWrite
+from fusetui.trace.new_file import CannotWriteError
 
 if TYPE_CHECKING:
     from fusetui.analysis.diff.model import Diff
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from fusetui.gpu.kernel_names import KernelName
 
 __all__ = [
-    "CannotRead",
-    "CannotWrite",
+    "CannotReadError",
+    "CannotWriteError",
     "Error",
-    "MissingPackage",
-    "NoColumn",
-    "NotATrace",
-    "Opened",
+    "MissingPackageError",
+    "NoColumnError",
+    "NotATraceError",
+    "OpenTrace",
     "Table",
     "TraceError",
-    "UnknownFormat",
-    "WrongQuery",
+    "UnknownFormatError",
+    "WrongQueryError",
     "decode",
     "open",
     "ranks",
@@ -98,13 +98,13 @@ def _of_bytes(source: bytes) -> Trace:
 
 def open(  # noqa: A001
     source: Source, *, cached: bool = True, captured_by: Sequence[str] = ()
-) -> Opened:
+) -> OpenTrace:
     """Reads a trace, or takes it from the cache of earlier readings.
 
     Replays of CUDA graphs are joined with their captures: those that are named, else
     those found beside the trace. Raises Error with one plain sentence.
     """
-    return Opened(source, cached, tuple(captured_by))
+    return OpenTrace(source, cached, tuple(captured_by))
 
 
 def ranks(
@@ -136,7 +136,7 @@ def decode(name: str) -> KernelName | None:
     return decode(name)
 
 
-class Opened:
+class OpenTrace:
     """An open trace. Tables and answers are made when they are first asked for, and
     kept.
 
@@ -229,13 +229,13 @@ class Opened:
         from fusetui.analysis.replay.worth import with_worth
         from fusetui.analysis.why.answer import why
 
-        return replace(with_worth(self.trace, why(self.trace)), wanted=())
+        return replace(with_worth(self.trace, why(self.trace)), _wanted=())
 
-    def diff(self, other: Opened | Source, *, step_by: str | None = None) -> Diff:
+    def diff(self, other: OpenTrace | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""
         from fusetui.analysis.diff.compare import diff
 
-        that = other if isinstance(other, Opened) else open(other)
+        that = other if isinstance(other, OpenTrace) else open(other)
         return diff(self.trace, that.trace, step_by=step_by)
 
     def close(self) -> None:

@@ -34,11 +34,11 @@ SERVE = "from fusetui.own_process import serve; serve()"
 NOT_STARTED = "it could not be started"
 
 
-class Died(Exception):  # noqa: N818
+class ProcessDiedError(Exception):
     """The other process has ended before it answered, or could not be started."""
 
 
-class Cancelled(Exception):  # noqa: N818
+class CancelledError(Exception):
     """Nobody wants the answer any more."""
 
 
@@ -60,7 +60,8 @@ class OwnProcess:
 
     def __init__(self, first: str = "", kept_files: Sequence[int] = ()) -> None:
         """`first`: code that runs before anything is imported; `kept_files`: open files
-        of this process that the other one has under the same numbers. Raises Died."""
+        of this process that the other one has under the same numbers. Raises
+        ProcessDiedError."""
         from subprocess import PIPE
 
         try:
@@ -68,7 +69,7 @@ class OwnProcess:
                 f"{first}\n{SERVE}", stdin=PIPE, stdout=PIPE, pass_fds=tuple(kept_files)
             )
         except (OSError, RuntimeError, MemoryError) as error:
-            raise Died(NOT_STARTED) from error
+            raise ProcessDiedError(NOT_STARTED) from error
 
     def __enter__(self) -> Self:
         return self
@@ -78,11 +79,13 @@ class OwnProcess:
         self._process.communicate()
 
     def kill(self) -> None:
-        """Callable from any thread: whoever waits for an answer then gets Died."""
+        """Callable from any thread: whoever waits for an answer then gets
+        ProcessDiedError."""
         self._process.kill()
 
     def call(self, function: Callable[..., R], *arguments: object) -> R:
-        """What a function of a module returns. Raises what it raises, and Died."""
+        """What a function of a module returns. Raises what it raises, and
+        ProcessDiedError."""
         self._ask(function, arguments)
         found: R = self._answer(None)
         return found
@@ -93,9 +96,9 @@ class OwnProcess:
         *arguments: object,
         cancelled: Callable[[], bool],
     ) -> Iterator[R]:
-        """The values that a function of a module yields. Raises what it raises, Died, and
-        Cancelled soon after `cancelled` says so: then the process is of no more use.
-        Only where one can wait for a pipe (POSIX)."""
+        """The values that a function of a module yields. Raises what it raises,
+        ProcessDiedError, and CancelledError soon after `cancelled` says so: then the
+        process is of no more use. Only where one can wait for a pipe (POSIX)."""
         self._ask(_stream, (function, arguments))
         while (found := self._answer(cancelled)) is not _End:
             yield found
@@ -113,7 +116,8 @@ class OwnProcess:
         return found
 
     def _take(self, size: int, cancelled: Callable[[], bool] | None) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and Cancelled."""
+        """The next bytes. Raises EOFError when the process has ended, and
+        CancelledError."""
         import numpy as np
 
         pipe: Any = self._process.stdout
@@ -122,7 +126,7 @@ class OwnProcess:
         while rest:
             while cancelled and not select.select([pipe], [], [], LOOK_S)[0]:
                 if cancelled():
-                    raise Cancelled
+                    raise CancelledError
             if not (count := pipe.readinto(rest)):
                 raise EOFError
             rest = rest[count:]
@@ -174,7 +178,7 @@ class _Crew:
                 with OwnProcess() as process:
                     self._running.append(process)
                     self._use(process)
-        except Died:  # not started
+        except ProcessDiedError:  # not started
             pass
         except Exception as error:
             self.finished.put(error)
@@ -188,7 +192,7 @@ class _Crew:
 
     def _use(self, process: OwnProcess) -> None:
         """Until the process dies, or nothing is left."""
-        with suppress(Died, Empty):
+        with suppress(ProcessDiedError, Empty):
             while not self._is_halted:
                 number = self._numbers.get_nowait()
                 result = process.call(self._function, *self._arguments[number])
@@ -255,7 +259,7 @@ def _died() -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, ValueError) as error:
-        raise Died(str(error)) from error
+        raise ProcessDiedError(str(error)) from error
 
 
 def _send(message: object, write: Callable[[Any], int | None]) -> None:

@@ -28,23 +28,29 @@ GRACE = 3.0  # seconds that the app and its threads have to end by themselves
 LOOK = 1.0  # seconds between two checks whether the terminal is still there
 
 
-class Ended(KeyboardInterrupt):
-    """A signal other than that of Ctrl+C; its number is the argument."""
+class SignalInterrupt(KeyboardInterrupt):
+    """A signal other than that of Ctrl+C, which ends a command. It is no error, and no
+    Exception: what handles errors lets it through."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
     """The exit code for this signal: 128 and its number."""
-    number = interrupt.args[0] if isinstance(interrupt, Ended) else signal.SIGINT
-    return ENDED + int(number)
+    if isinstance(interrupt, SignalInterrupt):
+        return ENDED + interrupt.number
+    return ENDED + int(signal.SIGINT)
 
 
 @contextmanager
 def ending() -> Iterator[None]:
     """Within the block SIGINT raises KeyboardInterrupt and the first of the other
-    signals raises Ended, unless it was ignored (nohup); one that comes during an import
-    waits for its end. Further ones of the others are then ignored, so that they do not
-    interrupt the clean-up, which a thread bounds: somebody may have caught Ended, or
-    wait for a terminal that is gone.
+    signals raises SignalInterrupt, unless it was ignored (nohup); one that comes during
+    an import waits for its end. Further ones of the others are then ignored, so that
+    they do not interrupt the clean-up, which a thread bounds: somebody may have caught
+    SignalInterrupt, or wait for a terminal that is gone.
 
     In a process that was forked within the block they have their default effect.
     """
@@ -73,13 +79,13 @@ def ending() -> Iterator[None]:
         for other in ours:
             signal.signal(other, signal.SIG_IGN)
         timers.append(_after(TIDYING, os._exit, ENDED + number))
-        raise Ended(number)
+        raise SignalInterrupt(number)
 
     with handled(ours, end):
         try:
             yield
             if waiting:
-                raise Ended(min(waiting))
+                raise SignalInterrupt(min(waiting))
         finally:
             for timer in timers:
                 timer.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from fusetui import api, sample_traces
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
+from fusetui.analysis.why.model import Why, WhyDocument
 from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.tables.sources import TABLES
 
@@ -26,15 +28,44 @@ LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
 
 
 @pytest.fixture
-def opened() -> ft.Opened:
+def opened() -> ft.OpenTrace:
     return ft.open(LESSON)
 
 
-def test_what_there_is() -> None:
-    assert {*api.__all__} == {"Error", *ft.NAMES, *ft.FUNCTIONS}  # type: ignore[attr-defined]
+def test_public_names() -> None:
+    """They are those of `__all__`, whether or not they were imported before."""
+    assert dir(ft) == sorted(ft.__all__)
+    assert {*ft.__all__} == {*api.__all__, "__version__"}
     assert all(getattr(ft, name) is getattr(api, name) for name in api.__all__)
+    assert dir(ft) == sorted(ft.__all__)  # now that all are imported
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         ft.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    stub = ast.parse(Path(ft.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    lists = [
+        ast.literal_eval(node.value)
+        for node in stub.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    assert lists == [ft.__all__]
+
+
+def test_former_names_are_the_same_classes() -> None:
+    assert ft.Opened is ft.OpenTrace
+    assert ft.NotATrace is ft.NotATraceError
+    assert ft.CannotRead is ft.CannotReadError
+    assert ft.CannotWrite is ft.CannotWriteError
+    assert ft.WrongQuery is ft.WrongQueryError
+    assert ft.NoColumn is ft.NoColumnError
+    assert ft.MissingPackage is ft.MissingPackageError
+    assert ft.UnknownFormat is ft.UnknownFormatError
+
+
+def test_what_open_returns(opened: ft.OpenTrace) -> None:
+    assert isinstance(opened, ft.OpenTrace)
+    assert type(opened).__name__ == "OpenTrace"
 
 
 def test_nothing_is_imported_before_it_is_used() -> None:
@@ -67,19 +98,25 @@ def test_opening_needs_no_dataframe() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_are_made_once(opened: ft.Opened, name: str) -> None:
+def test_tables_are_made_once(opened: ft.OpenTrace, name: str) -> None:
     table = getattr(opened, name)
     assert table.name == name
     assert getattr(opened, name) is table
 
 
-def test_answers_are_those_of_the_commands(opened: ft.Opened) -> None:
+def test_answers_are_those_of_the_commands(opened: ft.OpenTrace) -> None:
     trace = opened.trace
     expected = with_worth(trace, why(trace))
-    assert opened.why() == replace(expected, wanted=())
+    assert opened.why() == replace(expected, _wanted=())
     other = ft.open(OTHER)
     assert opened.diff(other) == opened.diff(OTHER) == diff(trace, other.trace)
     assert opened.report is trace.report
+
+
+def test_what_else_an_answer_holds_is_private() -> None:
+    """Its public fields are the keys of the document that `why --json` prints."""
+    public = [name for name in Why.__struct_fields__ if not name.startswith("_")]
+    assert public == [*WhyDocument.__struct_fields__]
 
 
 def test_bytes_are_the_file() -> None:
@@ -105,7 +142,7 @@ def test_captures_are_joined_as_on_the_command_line(tmp_path: Path) -> None:
         )
 
 
-def test_another_process_opens_it_again(opened: ft.Opened) -> None:
+def test_another_process_opens_it_again(opened: ft.OpenTrace) -> None:
     again = pickle.loads(pickle.dumps(opened))
     assert [*again.kernels] == [*opened.kernels]
     assert repr(again) == repr(opened)
@@ -122,7 +159,7 @@ def test_closed() -> None:
             ask()
 
 
-def test_what_is_drawn(opened: ft.Opened) -> None:
+def test_what_is_drawn(opened: ft.OpenTrace) -> None:
     assert repr(opened).startswith("<fusetui trace lesson:mlp-eager: ")
     shown = opened._repr_html_()
     assert opened.notices[0][:40] in shown
@@ -163,9 +200,9 @@ def test_what_could_not_be_read_is_said(tmp_path: Path, write: Make, cut: int) -
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
-        ("nowhere.json", ft.CannotRead),
-        (b"{}", ft.NotATrace),
-        (b"", ft.CannotRead),
+        ("nowhere.json", ft.CannotReadError),
+        (b"{}", ft.NotATraceError),
+        (b"", ft.CannotReadError),
         ("sample:nothing", ft.Error),
         ("", ft.Error),
     ],

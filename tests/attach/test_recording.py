@@ -20,11 +20,11 @@ from tests.attach.fake_job import TAIL, FakeJob, question, told_file
 
 from fusetui.attach import door as doors
 from fusetui.attach import processes, recording
-from fusetui.attach.door import CannotListen, Door, Wish
+from fusetui.attach.door import CannotListenError, Door, Wish
 from fusetui.attach.processes import Process, process
 from fusetui.attach.recording import (
     AttachedProcess,
-    CannotRecord,
+    CannotRecordError,
     Recording,
     RecordingPhase,
 )
@@ -240,17 +240,17 @@ def test_a_stranger_is_not_answered(
 
 def test_a_folder_of_sockets_is_private(sock: Path) -> None:
     sock.chmod(0o750)
-    with pytest.raises(CannotListen, match="chmod 700"):
+    with pytest.raises(CannotListenError, match="chmod 700"):
         Door(str(sock))
-    with pytest.raises(CannotListen, match="absolute path of at most 54 bytes"):
+    with pytest.raises(CannotListenError, match="absolute path of at most 54 bytes"):
         Door("relative")
-    with pytest.raises(CannotListen, match="at most 54"):
+    with pytest.raises(CannotListenError, match="at most 54"):
         Door("/tmp/" + "x" * 50)
 
 
 def test_a_second_daemon_is_told_so_and_a_dead_one_replaced(sock: Path) -> None:
     with closing(Door(str(sock))):
-        with pytest.raises(CannotListen, match="dyno gputrace"):
+        with pytest.raises(CannotListenError, match="dyno gputrace"):
             Door(str(sock))
         os.link(sock / "dynolog", sock / "kept")
     os.rename(sock / "kept", sock / "dynolog")
@@ -260,7 +260,7 @@ def test_a_second_daemon_is_told_so_and_a_dead_one_replaced(sock: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "a#b", "a\nb"])
 def test_libkineto_is_not_told_other_folders(name: str, tmp_path: Path) -> None:
-    with pytest.raises(CannotRecord, match="--out"):
+    with pytest.raises(CannotRecordError, match="--out"):
         Recording([], tmp_path / name, Wish(), [])
 
 

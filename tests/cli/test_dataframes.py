@@ -66,7 +66,7 @@ def of_numpy(table: ft.Table, name: str) -> float:
 
 
 @cache
-def opened(name: str) -> ft.Opened:
+def opened(name: str) -> ft.OpenTrace:
     path = TRACES / f"{name}.json.gz"
     if not path.exists():
         pytest.skip(f"{path} is not there")
@@ -74,12 +74,12 @@ def opened(name: str) -> ft.Opened:
 
 
 @pytest.fixture(params=FILES)
-def trace(request: pytest.FixtureRequest) -> tuple[Path, ft.Opened]:
+def trace(request: pytest.FixtureRequest) -> tuple[Path, ft.OpenTrace]:
     return TRACES / f"{request.param}.json.gz", opened(request.param)
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_sums(fusetui: Run, trace: tuple[Path, ft.Opened], name: str) -> None:
+def test_sums(fusetui: Run, trace: tuple[Path, ft.OpenTrace], name: str) -> None:
     path, held = trace
     command, *more = COMMANDS.get(name, (name,))
     rows = fusetui(command, path, "--json", *more).json[KEYS.get(name, name)]
@@ -91,7 +91,7 @@ def test_sums(fusetui: Run, trace: tuple[Path, ft.Opened], name: str) -> None:
             assert ask(table, column) == wanted, (ask, column)
 
 
-def test_every_value(trace: tuple[Path, ft.Opened]) -> None:
+def test_every_value(trace: tuple[Path, ft.OpenTrace]) -> None:
     """Of each table, in each dataframe; None where there is none."""
     for name in (*SUMS, "launches", "collectives", "slices"):
         table = getattr(trace[1], name)
@@ -105,7 +105,7 @@ def test_every_value(trace: tuple[Path, ft.Opened]) -> None:
 
 
 def test_slices_add_up_to_the_summary(
-    fusetui: Run, trace: tuple[Path, ft.Opened]
+    fusetui: Run, trace: tuple[Path, ft.OpenTrace]
 ) -> None:
     path, held = trace
     summary = fusetui("summary", path, "--json").json

@@ -386,7 +386,7 @@ async def test_a_long_answer_keeps_no_other_waiting(
     def long(*_: object) -> Any:
         begun.set()
         goes_on.wait(60)
-        raise ft.CannotRead("It was long.")
+        raise ft.CannotReadError("It was long.")
 
     monkeypatch.setitem(WITH_TRACES, "why", long)
     async with client:
@@ -433,7 +433,7 @@ async def test_who_waits_for_the_answer_of_another_can_be_cancelled(
     def long(*_: object) -> Any:
         begun.set()
         goes_on.wait(60)
-        raise ft.CannotRead("It was long.")
+        raise ft.CannotReadError("It was long.")
 
     monkeypatch.setitem(WITH_TRACES, "why", long)
     answerer = Answerer(["."])
@@ -703,7 +703,7 @@ async def test_a_client_that_cancels_is_no_longer_read_for(
         while not stop():
             time.sleep(0.01)
         ended.set()
-        raise ft.CannotRead("stopped")
+        raise ft.CannotReadError("stopped")
 
     monkeypatch.setattr(opened, "open_trace", endless)
     async with client:

@@ -23,7 +23,7 @@ from fusetui.commands import open as opening
 from fusetui.commands import run as running
 from fusetui.commands.errors import CommandError, guarded
 from fusetui.commands.record import forks_left_out, trace_folder
-from fusetui.signals import ENDED, Ended
+from fusetui.signals import ENDED, SignalInterrupt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
 FAKE = str(ROOT / "tests/attach/fake_job.py")
@@ -132,7 +132,7 @@ def test_watch_ends_when_its_terminal_is_gone(
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(opening, "has_terminal", lambda: False)
-    with pytest.raises(Ended):
+    with pytest.raises(SignalInterrupt):
         opening.waited_for(tmp_path, None)
 
 

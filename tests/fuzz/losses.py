@@ -12,7 +12,7 @@ from tests.fuzz.oracle import Expected, Slice, expected, good_lines
 from tests.fuzz.packing import unpacked
 
 from fusetui.trace import Trace
-from fusetui.trace.layout.counters import MOST, counters
+from fusetui.trace.layout.counters import MAX_SERIES, counters
 from fusetui.trace.read.elements import TOO_DEEP
 
 MOST_ARGS = 100  # slices whose args are compared
@@ -106,7 +106,7 @@ def check_keys(trace: Trace, data: bytes) -> None:
 
 def check_samples(trace: Trace, whole: Expected) -> None:
     """Every finite value of a counter is a point of a curve."""
-    if len(whole.series) > MOST:
+    if len(whole.series) > MAX_SERIES:
         return
     found = sum(len(one.time) for one in counters(trace) if one.group == "counters")
     check(found == whole.samples, "values of counters", (found, whole.samples))

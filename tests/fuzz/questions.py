@@ -44,7 +44,7 @@ from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.summary import kernels_text, ops_text, summary_text
 from fusetui.text.printable import printable_lines
 from fusetui.text.tables import TOP_ALL
-from fusetui.timeline.cells import Lines, cells, edges
+from fusetui.timeline.cells import DepthRows, cells, edges
 from fusetui.trace import Trace
 from fusetui.trace.layout.counters import counters, curve_of, values
 from fusetui.trace.model.categories import Role
@@ -137,7 +137,7 @@ def ask_counters(trace: Trace) -> None:
         check(np.isfinite(counter.value).all(), "a value that is not finite")
         curve = curve_of(counter)
         begin, end = int(counter.time[0]), int(counter.time[-1])
-        found = values(curve, edges(begin, end + 1, 7), at_once=2)
+        found = values(curve, edges(begin, end + 1, 7), max_scanned=2)
         check(np.nanmax(found) == curve.largest, "largest value of a counter")
 
 
@@ -193,7 +193,7 @@ def ask_cells(trace: Trace, rnd: Random) -> None:
     """What is drawn covers as much as the slices do."""
     span = max(trace.end_ns - trace.begin_ns, 1)
     borders = edges(trace.begin_ns, trace.begin_ns + span + 1, rnd.choice((1, 7, 90)))
-    for line in islice(Lines(trace, trace.tracks), 20):
+    for line in islice(DepthRows(trace, trace.tracks), 20):
         found = cells(line, borders)
         if (trace.dur[line.rows] > 0).all():
             covered = int(found.covered.sum())

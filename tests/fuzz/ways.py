@@ -20,7 +20,7 @@ from tests.fuzz.packing import unpacked
 
 from fusetui.analysis.questions.summary import summary
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.errors import NothingRead, TraceError
+from fusetui.trace.model.errors import NothingReadError, TraceError
 from fusetui.trace.read.events import PHASES_OF_PAIRS
 
 COLUMNS = (
@@ -86,7 +86,7 @@ def stopped(trace: Trace, path: Path, rnd: Random) -> None:
         _look_early(patch)
         try:
             part = open_trace(str(path), stop=stop, cached=False)
-        except NothingRead:
+        except NothingReadError:
             return
     if part.report.prefix is None:
         check_same(trace, part, "not stopped")

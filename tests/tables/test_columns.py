@@ -14,7 +14,7 @@ from tests.places import TRACES
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.tables.sources import BY, TABLES, TableRequest, columns_of, made
-from fusetui.tables.table import NoColumn, Spec, column_of
+from fusetui.tables.table import NoColumnError, Spec, column_of
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
@@ -117,7 +117,7 @@ def test_columns_of_numpy() -> None:
 
 def test_a_column_that_is_not_there() -> None:
     with pytest.raises(
-        NoColumn, match="rows has no column dur_us: did you mean dur_ns"
+        NoColumnError, match="rows has no column dur_us: did you mean dur_ns"
     ):
         table().column("dur_us")
 

@@ -22,14 +22,14 @@ from fusetui.tables.files import (
     ENDINGS,
     FORMATS,
     TEXTS,
-    MissingPackage,
-    UnknownFormat,
+    MissingPackageError,
+    UnknownFormatError,
     save,
 )
 from fusetui.tables.public import Table, table_of
 from fusetui.tables.table import Spec
 from fusetui.text.printable import printable
-from fusetui.trace.new_file import CannotWrite
+from fusetui.trace.new_file import CannotWriteError
 
 SPECS = (
     Spec("name", "text", "", first=True),
@@ -128,7 +128,7 @@ def test_a_file_is_new(table: Table, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"out{ending}"
     table.save(str(path))
     before = path.read_bytes()
-    with pytest.raises(CannotWrite, match="exists already"):
+    with pytest.raises(CannotWriteError, match="exists already"):
         table.top(1).save(str(path))
     assert path.read_bytes() == before
     table.top(1).save(str(path), replace=True)
@@ -139,7 +139,7 @@ def test_a_file_is_new(table: Table, tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("size", [0, 200])
 def test_a_full_disk(table: Table, tmp_path: Path, form: str, size: int) -> None:
-    with room_for(size), pytest.raises(CannotWrite, match="file too large"):
+    with room_for(size), pytest.raises(CannotWriteError, match="file too large"):
         save(table, str(tmp_path / "out"), form)
     assert [*tmp_path.iterdir()] == []
 
@@ -150,16 +150,18 @@ def test_a_full_disk_loses_no_file_that_was_there(
 ) -> None:
     path = tmp_path / "out"
     path.write_text("mine")
-    with room_for(200), pytest.raises(CannotWrite):
+    with room_for(200), pytest.raises(CannotWriteError):
         save(table, str(path), form, replace=True)
     assert path.read_text() == "mine"
     assert [*tmp_path.iterdir()] == [path]
 
 
 def test_where_nothing_can_be_written(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(CannotWrite, match="no such folder"):
+    with pytest.raises(CannotWriteError, match="no such folder"):
         table.save(str(tmp_path / "none" / "out.csv"))
-    with pytest.raises(UnknownFormat, match=r"its name must end in \.csv, \.tsv, "):
+    with pytest.raises(
+        UnknownFormatError, match=r"its name must end in \.csv, \.tsv, "
+    ):
         table.save(str(tmp_path / "out.xlsx"))
 
 
@@ -191,7 +193,7 @@ def test_a_package_that_is_not_there(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: str
 ) -> None:
     monkeypatch.setitem(sys.modules, sentence.split()[2][:-1], None)
-    with pytest.raises(MissingPackage) as error:
+    with pytest.raises(MissingPackageError) as error:
         WAYS[sentence](table, tmp_path)
     assert str(error.value) == sentence
     assert [*tmp_path.iterdir()] == []

@@ -17,7 +17,7 @@ from fusetui.own_process import started
 from fusetui.tables import sql, sql_process
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TABLES
-from fusetui.tables.sql import SqlTables, WrongSql, table_of_all
+from fusetui.tables.sql import SqlTables, WrongSqlError, table_of_all
 from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.trace import Trace, open_trace
 
@@ -36,7 +36,7 @@ def database(trace: Trace) -> Iterator[SqlTables]:
 
 
 def refused(database: SqlTables, query: str) -> str:
-    with pytest.raises(WrongSql) as error:
+    with pytest.raises(WrongSqlError) as error:
         database.ask(query)
     sentence = str(error.value)
     assert sentence.startswith("SQL: ")
@@ -309,7 +309,7 @@ def test_a_process_of_its_own_gives_the_same(trace: Trace) -> None:
     there = ask_elsewhere(query, make, of_several=False, limit_s=100)
     assert there.names == here.names
     assert [*there] == [*here]
-    with pytest.raises(WrongSql, match="read-only"):
+    with pytest.raises(WrongSqlError, match="read-only"):
         ask_elsewhere("drop table slices", make, of_several=False, limit_s=100)
 
 
@@ -329,7 +329,7 @@ def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) 
         return begun[-1]
 
     monkeypatch.setattr(sql_process, "started", noted)
-    with pytest.raises(WrongSql, match="needs more memory than it may have"):
+    with pytest.raises(WrongSqlError, match="needs more memory than it may have"):
         ask_elsewhere("select * from slices", make, of_several=False, limit_s=100)
     assert killed == ["slices"]
     assert begun[0].poll() is not None

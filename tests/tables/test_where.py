@@ -11,11 +11,11 @@ from tests.places import TRACES
 
 from fusetui import Error
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.tables.public import table_of
 from fusetui.tables.sources import made
-from fusetui.tables.table import NoColumn, Spec
+from fusetui.tables.table import NoColumnError, Spec
 from fusetui.trace import open_trace
 
 TABLE = table_of(
@@ -102,7 +102,7 @@ def test_rows(query: str, rows: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said(query: str, sentence: str) -> None:
-    with pytest.raises(WrongQuery) as error:
+    with pytest.raises(WrongQueryError) as error:
         TABLE.where(query)
     assert str(error.value).startswith(sentence)
 
@@ -140,7 +140,7 @@ def test_any_text_is_a_query_or_wrong(words: list[str], between: str) -> None:
 
 def test_a_field_that_is_no_column() -> None:
     with pytest.raises(
-        NoColumn, match="kernels has no column famly: did you mean family"
+        NoColumnError, match="kernels has no column famly: did you mean family"
     ):
         TABLE.where("famly = gemm")
 

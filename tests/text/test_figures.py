@@ -336,3 +336,7 @@ def test_json_stays_the_same_document(document: object) -> None:
     text = json_lines(json.dumps(document, indent=2, ensure_ascii=False))
     assert json.loads(text) == document
     assert obeyed(text) == set()
+
+
+def test_nothing_has_no_share_and_no_sign() -> None:
+    assert [signed_percent(part, 0) for part in (-1, 0, 1)] == ["", "", ""]

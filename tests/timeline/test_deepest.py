@@ -50,7 +50,7 @@ def test_short_ones_are_passed_over(trace_of: Make, event: Make) -> None:
 def test_a_nest_of_any_depth_is_given_up(
     trace_of: Make, event: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MAX_CLIMBED_LEVELS", 3)
     trace = trace_of([event(f"f{n}", n, 40 - 2 * n) for n in range(20)])
     assert names(trace, 0, 400, 4)[0] == ""
 

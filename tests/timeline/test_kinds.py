@@ -9,7 +9,15 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fusetui.timeline.cells import MANY, NONE, Line, Lines, cells, edges, row_in
+from fusetui.timeline.cells import (
+    NO_SLICE,
+    SEVERAL,
+    DepthRow,
+    DepthRows,
+    cells,
+    edges,
+    row_in,
+)
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -22,7 +30,7 @@ slices = st.lists(
 )
 
 
-def line_of(trace_of: Make, event: Make, found: list[Slice]) -> tuple[Trace, Line]:
+def line_of(trace_of: Make, event: Make, found: list[Slice]) -> tuple[Trace, DepthRow]:
     """Kernels one after another on one line."""
     events, at = [], 0
     for number, (gap, dur, _) in enumerate(found):
@@ -30,7 +38,7 @@ def line_of(trace_of: Make, event: Make, found: list[Slice]) -> tuple[Trace, Lin
         at += gap + dur
     trace = trace_of(events)
     kinds = np.array([kind for *_, kind in found], dtype=np.uint8)
-    (line,) = Lines(trace, trace.tracks, kinds)
+    (line,) = DepthRows(trace, trace.tracks, kinds)
     return trace, line
 
 
@@ -41,7 +49,7 @@ def test_a_cell_is_of_the_kind_with_the_most_time_in_it(
     _, line = line_of(trace_of, event, [(0, 4, 1), (0, 2, 2), (0, 2, 2), (0, 2, 2)])
     found = cells(line, edges(0, 10_000, 1))
     assert found.kind.tolist() == [2]
-    assert found.row.tolist() == [MANY]
+    assert found.row.tolist() == [SEVERAL]
 
 
 def test_the_longest_slice_stands_for_a_cell_of_its_kind(
@@ -62,7 +70,7 @@ def test_a_slice_counts_with_what_lies_in_the_cell(trace_of: Make, event: Make) 
 def test_what_is_clicked_is_what_is_seen(trace_of: Make, event: Make) -> None:
     trace, line = line_of(trace_of, event, [(0, 4, 1), (0, 2, 2), (0, 3, 2)])
     assert trace.name_of(row_in(line, 0, 9_000)) == "k2"
-    assert row_in(line, 20_000, 30_000) == NONE
+    assert row_in(line, 20_000, 30_000) == NO_SLICE
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -80,4 +88,4 @@ def test_kinds(
             inside = min(int(trace.end[row]), last) - max(int(trace.start[row]), first)
             times[kind] += max(0, inside)
         kind = int(shown.kind[cell])
-        assert max(times) == (times[kind] if kind != NONE else 0)
+        assert max(times) == (times[kind] if kind != NO_SLICE else 0)

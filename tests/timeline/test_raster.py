@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fusetui.timeline.cells import MANY, Lines, cells, edges, seen_in, slice_near
+from fusetui.timeline.cells import SEVERAL, DepthRows, cells, edges, seen_in, slice_near
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -44,7 +44,7 @@ def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
     trace = trace_of(
         [event("a", 0, 10), event("b", 1, 3), event("c", 5, 3), event("d", 20, 1)]
     )
-    lines = Lines(trace, trace.tracks[:1])
+    lines = DepthRows(trace, trace.tracks[:1])
     assert [[trace.name_of(row) for row in line.rows] for line in lines] == [
         ["a", "d"],
         ["b", "c"],
@@ -53,7 +53,7 @@ def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
 
 def test_the_longest_slice_is_shown(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(0, 1), (0, 5), (0, 2), (2, 10)]))
-    (line,) = Lines(trace, trace.tracks[:1])
+    (line,) = DepthRows(trace, trace.tracks[:1])
     found = cells(line, edges(0, 20_000, 2))
     assert [trace.name_of(row) for row in found.row] == ["k1", "k3"]
     assert found.count.tolist() == [3, 1]
@@ -71,7 +71,7 @@ def test_cells(
     width: int,
 ) -> None:
     trace: Trace = trace_of(stream(event, gaps))
-    (line,) = Lines(trace, trace.tracks[:1])
+    (line,) = DepthRows(trace, trace.tracks[:1])
     borders = edges(begin * 1000, (begin + dur) * 1000, width)
     found = cells(line, borders)
     for cell in range(width):
@@ -90,7 +90,7 @@ def test_cells(
 
 def test_slice_near(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(10, 5), (5, 5)]))
-    (line,) = Lines(trace, trace.tracks[:1])
+    (line,) = DepthRows(trace, trace.tracks[:1])
     assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [
         0,
         0,
@@ -111,8 +111,8 @@ def test_a_window_without_borders_looks_the_same_in_every_cell(
     dur: int,
     width: int,
 ) -> None:
-    (line,) = Lines(trace := trace_of(stream(event, gaps)), trace.tracks[:1])
+    (line,) = DepthRows(trace := trace_of(stream(event, gaps)), trace.tracks[:1])
     found = seen_in(line, begin * 1000, (begin + dur) * 1000)
-    if found != MANY:
+    if found != SEVERAL:
         shown = cells(line, edges(begin * 1000, (begin + dur) * 1000, width))
         assert set(shown.row.tolist()) == {found}

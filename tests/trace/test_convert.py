@@ -10,10 +10,10 @@ import pytest
 from tests import pftraces
 from tests.places import TRACES
 
-from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, Trace, open_trace
 from fusetui.trace.convert import convert_file
 from fusetui.trace.model.raw import CONVERTED_FROM
-from fusetui.trace.new_file import CannotWrite
+from fusetui.trace.new_file import CannotWriteError
 from fusetui.trace.scrub.document import ENDINGS
 
 COLUMNS = (
@@ -108,7 +108,7 @@ def test_a_file_that_changes_meanwhile(
     path.write_text('{"traceEvents": [{"ph":"X","name":"a"}]}')
     problem = "fusetui.trace.read.document_text.Filed.problem"
     monkeypatch.setattr(problem, lambda self: "a.json has changed since it was read")
-    with pytest.raises(CannotRead, match="changed"):
+    with pytest.raises(CannotReadError, match="changed"):
         convert_file(str(path), str(out))
     assert [*tmp_path.iterdir()] == [path]
 
@@ -116,7 +116,7 @@ def test_a_file_that_changes_meanwhile(
 def test_nothing_to_write(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": []}')
-    with pytest.raises(NotATrace, match="no readable event"):
+    with pytest.raises(NotATraceError, match="no readable event"):
         convert_file(str(path), str(tmp_path / "out.json"))
-    with pytest.raises(CannotWrite, match="must end in"):
+    with pytest.raises(CannotWriteError, match="must end in"):
         convert_file(str(path), str(tmp_path / "out.pftrace"))

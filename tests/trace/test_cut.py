@@ -16,7 +16,7 @@ from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.analysis.why.selection import Selection, accounted
 from fusetui.commands.cut import _about
-from fusetui.trace import CannotRead, Trace, open_trace
+from fusetui.trace import CannotReadError, Trace, open_trace
 from fusetui.trace.cut import farthest, part_of, texts_of
 
 Make = Callable[..., Any]
@@ -175,7 +175,7 @@ def test_a_file_that_changes_meanwhile_gives_no_part(write: Make) -> None:
     pieces = texts_of(trace, part_of(trace, 0, 30_000), {})
     next(pieces)
     path.write_text('{"traceEvents": []}')
-    with pytest.raises(CannotRead, match="changed"):
+    with pytest.raises(CannotReadError, match="changed"):
         list(pieces)
 
 

@@ -15,7 +15,7 @@ from textual.css.query import NoMatches
 from textual.events import Key
 from textual.widgets import OptionList
 
-from fusetui.trace import CannotRead
+from fusetui.trace import CannotReadError
 from fusetui.trace.model.report import never
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.loading import compare
@@ -130,7 +130,7 @@ async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) ->
         while app.is_running and app.return_value is None:
             await pilot.pause(0.01)
     assert app.return_value == 2
-    with pytest.raises(CannotRead, match=r"notes\.txt"):
+    with pytest.raises(CannotReadError, match=r"notes\.txt"):
         app.outcome()
 
 

@@ -21,8 +21,8 @@ from fusetui.tui.background_results import pieces
 from fusetui.tui.helper_client import (
     ALONE,
     Beside,
+    HelperUnavailableError,
     Named,
-    NotBeside,
     packed,
     unpacked,
 )
@@ -71,7 +71,7 @@ def test_a_file_that_has_changed_is_left_to_the_thread(path: str) -> None:
     """Rows of the new file would be others."""
     trace = open_trace(path)
     Path(path).write_text(json.dumps({"traceEvents": training(4)}))
-    with Beside() as beside, pytest.raises(NotBeside):
+    with Beside() as beside, pytest.raises(HelperUnavailableError):
         list(beside.told((path, trace), never))
 
 
@@ -120,7 +120,7 @@ def test_a_diff_of_a_file_that_has_changed_is_left_to_the_thread(
 ) -> None:
     a, b = open_trace(path), open_trace(other)
     Path(other).write_text(json.dumps({"traceEvents": training(4)}))
-    with Beside() as beside, pytest.raises(NotBeside):
+    with Beside() as beside, pytest.raises(HelperUnavailableError):
         list(beside.told((path, a), never, (other, b)))
 
 

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from tests.hostile import FILE_NAME, WORST, obeyed
 from tests.tui.prepared import after, at, do, drawn, laid_over, opened
 
+from fusetui.text.toml import WrongFileError
 from fusetui.trace import Trace
 from fusetui.tui import registry
-from fusetui.tui.keymap import KeymapError, parsed
+from fusetui.tui.keymap import parsed
 from fusetui.tui.state import commands, reading
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.session import Bookmark
@@ -63,7 +64,7 @@ def test_names_of_runs_to_choose_from(mlp: Trace) -> None:
 )
 def test_sentences_about_keys(line: str) -> None:
     name = "".join(f"\\u{ord(char):04x}" for char in WORST if char < "\ud800")
-    with pytest.raises(KeymapError) as error:
+    with pytest.raises(WrongFileError) as error:
         parsed(line.format(name), "keys.toml", registry.ACTIONS)
     assert "PWN" in str(error.value)
     assert obeyed(str(error.value)) == set()

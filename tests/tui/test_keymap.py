@@ -17,10 +17,17 @@ from tests.tui.driving import screen
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, line, opened, remembered
 
+from fusetui.text.toml import WrongFileError
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.keymap import LISTS, MODAL, OF_MANY, KeymapError, parsed, user_keymap
+from fusetui.tui.keymap import (
+    LISTS,
+    MODAL,
+    OF_MANY,
+    parsed,
+    user_keymap,
+)
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
 from fusetui.tui.state import search
@@ -87,7 +94,7 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, sentence: str) -> None:
-    with pytest.raises(KeymapError) as error:
+    with pytest.raises(WrongFileError) as error:
         keymap(text)
     assert str(error.value).startswith(sentence)
 
@@ -102,7 +109,7 @@ def test_a_swap_is_no_clash() -> None:
 def test_the_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys.toml"
     monkeypatch.setenv("FUSETUI_KEYS", str(file))
-    with pytest.raises(KeymapError, match="does not exist"):
+    with pytest.raises(WrongFileError, match="does not exist"):
         user_keymap(ACTIONS)
     file.write_text('copy = "c"')
     assert user_keymap(ACTIONS) == {"copy": ("c",)}
@@ -238,7 +245,7 @@ def test_arrows_are_words_where_there_is_only_ascii(mlp: Trace) -> None:
 )
 def test_no_key_is_dead_in_silence(text: str, sentence: str) -> None:
     """Of two actions that are there at the same time, one would never run."""
-    with pytest.raises(KeymapError, match=re.escape(sentence)):
+    with pytest.raises(WrongFileError, match=re.escape(sentence)):
         keymap(text)
 
 

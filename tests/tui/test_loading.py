@@ -9,8 +9,8 @@ import pytest
 from tests.tui.conftest import mlp_events
 
 from fusetui.timeline import cells
-from fusetui.timeline.cells import _line as line_of
-from fusetui.trace.model.memo import kept_on
+from fusetui.timeline.cells import _depth_row as depth_row_of
+from fusetui.trace.model.memo import kept_result
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
@@ -36,7 +36,8 @@ def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
     posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
     (loaded,) = [message for message in posted if isinstance(message, TracesLoaded)]
-    assert {busy_of, shares, parts} <= kept_on(loaded.sides[0].trace).keys()
+    for make in (busy_of, shares, parts):
+        assert kept_result(loaded.sides[0].trace, make) is not None
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
@@ -78,15 +79,15 @@ def test_deep_lines_are_made_after_the_first_picture_and_before_they_are_asked_f
     made: list[Any] = []
     before: list[int] = []
 
-    def counted(*given: Any) -> cells.Line:
+    def counted(*given: Any) -> cells.DepthRow:
         made.append(given)
-        return line_of(*given)
+        return depth_row_of(*given)
 
     def post(message: object) -> None:
         if isinstance(message, TracesLoaded):
             before.append(len(made))
 
-    monkeypatch.setattr(cells, "_line", counted)
+    monkeypatch.setattr(cells, "_depth_row", counted)
     load([str(path)], post, lambda: False)
     assert (before, len(made)) == ([FIRST_LINES], 20)
 

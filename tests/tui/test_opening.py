@@ -22,8 +22,8 @@ from tests.tui.conftest import mlp_events
 from tests.tui.driving import named
 from textual.pilot import Pilot
 
-from fusetui.trace import CannotRead, Trace, open_trace
-from fusetui.trace.model.errors import NothingRead
+from fusetui.trace import CannotReadError, Trace, open_trace
+from fusetui.trace.model.errors import NothingReadError
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.view import times
@@ -66,11 +66,11 @@ class Gate:
         while not self.opens.wait(0.05):
             progress(350 * MB, 1000 * MB)
             if stop() and self._part is None:
-                raise NothingRead
+                raise NothingReadError
             if stop() and self._part:
                 return self._part
         if self.fails:
-            raise CannotRead(self.fails)
+            raise CannotReadError(self.fails)
         return self._whole
 
 

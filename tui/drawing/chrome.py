@@ -17,6 +17,7 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import ANNOTATIONS, CAPTURE, Joined
+from fusetui.trace.model.memo import memo
 from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing.picture import TextPicture
 from fusetui.tui.drawing.schemes import Glyphs, Styled
@@ -32,9 +33,10 @@ ROOMY = 110  # cells of a screen; with fewer, the bar is short
 
 def head(side: Side, width: int) -> str:
     """One line that says what is open: as many parts as fit."""
-    return joined([printable(side.label), *side.once(parts)], width)
+    return joined([printable(side.label), *parts(side.trace)], width)
 
 
+@memo()
 def parts(trace: Trace) -> list[str]:
     """About a trace, each in a few words: what makes the picture doubtful, the device,
     steps and times, and only then what is secret in the file, which changes nothing of

@@ -32,7 +32,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined, without_times
-from fusetui.trace.model.memo import kept_on, memo
+from fusetui.trace.model.memo import kept_result, memo
 from fusetui.trace.program.backward import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
@@ -377,7 +377,7 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
 def _waiting(trace: Trace, row: int) -> Iterator[str]:
     """Which nodes of its graph it waits for, and which wait for it, once that is
     known."""
-    if isinstance(found := kept_on(trace).get(dependencies), Dependencies):
+    if isinstance(found := kept_result(trace, dependencies), Dependencies):
         for word, rows in zip(("after", "before"), waits_for(found, row), strict=True):
             if names := [
                 narrow(trace.name_of(other))

@@ -11,9 +11,10 @@ import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
 from fusetui.text.patterns import late
-from fusetui.timeline.cells import MANY, NONE, Cells, cells, edges, spread
+from fusetui.timeline.cells import NO_SLICE, SEVERAL, Cells, cells, edges, spread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import columns
 from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of
@@ -43,8 +44,9 @@ def labeled(
     return [(shown.ljust(gutter - 1) + bar, "faint"), *parts]
 
 
+@memo()
 def labels_of(trace: Trace) -> Label:
-    """What the rows are called; made once per trace: `side.once(labels_of)`."""
+    """What the rows are called."""
 
     @lru_cache(maxsize=MOST_LABELS)
     def label(row: int) -> str:
@@ -74,7 +76,7 @@ def lane_line(
         on = ((part > 0) & (2 * part >= shown.covered)).tolist()
     if view.selected >= 0 and place.holds(view.selected):
         chosen = columns(side, view, view.selected, width)
-    label = side.once(labels_of)
+    label = labels_of(side.trace)
     if place.around:
         label = partial(
             chain_of, side.trace, label, around=place.around, width=width - 1
@@ -112,7 +114,7 @@ def where_line(
     rows = where_rows(
         side, place, edges(view.begin + side.origin, view.end + side.origin, width)
     )
-    label = side.once(labels_of)
+    label = labels_of(side.trace)
     names = [(label(row) if row >= 0 else "", look_of(path, row)) for row in rows]
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
@@ -164,7 +166,7 @@ def slices(
             if on_path and on_path[(x + end) // 2]
             else ""
         )
-        if row == NONE:
+        if row == NO_SLICE:
             found.append((" " * size, "plain"))
         elif row == selected:
             found.append(chosen_slice(label(row), size, glyphs))
@@ -204,7 +206,7 @@ def _ends(rows: Int32s) -> list[int]:
     alone."""
     if not len(rows):
         return []
-    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == MANY))
+    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == SEVERAL))
     return [*(new + 1).tolist(), len(rows)]
 
 

@@ -18,7 +18,7 @@ from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, plural, size
 from fusetui.timeline.cells import edges
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import Frame, MemoryAction
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
@@ -83,7 +83,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         here, after = (
             self.moments.position(event) - zero for event in (self.at, self.at + 1)
         )
-        failed = [place - zero for place in once(self.moments, _failures)]
+        failed = [place - zero for place in _failures(self.moments)]
         marks = [(place, ("!", "bad")) for place in failed if begin <= place < end]
         # what it was when the window began
         if begin <= here < end or here < begin <= after:
@@ -95,6 +95,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         return cells
 
 
+@memo()
 def _failures(moments: Moments) -> list[int]:
     return [*moments.positions[moments.history.failures].tolist()]
 

@@ -17,7 +17,7 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
-from fusetui.timeline.cells import MANY, Line, amounts, edges, seen_in
+from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, edges, seen_in
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
@@ -76,7 +76,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return window, place.lane, label, selected, self.path
         selected = view.selected if place.holds(view.selected) else -1
         seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
-        shown = window if seen == MANY else seen
+        shown = window if seen == SEVERAL else seen
         return (
             shown,
             place.lane,
@@ -92,7 +92,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         division = divided(width, height)
         if y >= division.axis + division.lanes:
             return legend_line(
-                self.side.once(shares), self.glyphs, division.gutter, width
+                shares(self.side.trace), self.glyphs, division.gutter, width
             )
         if y >= division.axis:
             return self._lane(y - division.axis, division)
@@ -101,7 +101,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         text = " " * window.start + window_bar(len(window), self.glyphs)
         label, lit, look = "", range(0), "faint"
         if y == 0:
-            busy, look, lit = self.side.once(busy_of), "busy", window
+            busy, look, lit = busy_of(self.side.trace), "busy", window
             whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
             label = busy.label
             text = self.glyphs.bars(
@@ -272,7 +272,7 @@ def levels(
 
 
 def family_line(
-    side: Side, view: View, line: Line, kind: int, width: int, glyphs: Glyphs
+    side: Side, view: View, line: DepthRow, kind: int, width: int, glyphs: Glyphs
 ) -> Styled:
     """A bar in each cell, as high as the share of its time; the least height for any
     time."""

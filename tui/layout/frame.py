@@ -42,8 +42,8 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*level.tolist()]
 
 
+@memo()
 def busy_of(trace: Trace) -> Busy:
-    """Computed once per trace: `side.once(busy_of)`."""
     rows, label = trace.gpu_rows, "GPU busy"
     if not len(rows):
         rows, label = trace.rows_of(Role.DEVICE), "device busy"
@@ -78,7 +78,7 @@ def cells_of(view: View, begin: int, end: int, width: int) -> range:
 
 
 class Division(msgspec.Struct, frozen=True):
-    """Lines above and below the lanes, and cells left of them."""
+    """DepthRows above and below the lanes, and cells left of them."""
 
     whole: int  # cells in all
     axis: int  # lines of the minimap and the ruler

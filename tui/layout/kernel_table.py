@@ -20,7 +20,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import (
@@ -137,8 +137,14 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.argsort(-self.figures(sort), kind="stable")
 
 
-def keys_of(
-    trace: Trace, known: Jobs | None = None, origins: Origins | None = None
+@memo()
+def keys_of(trace: Trace) -> Mapping[str, Keys]:
+    """The groups of all kernels by each of BYS that needs no answer."""
+    return keys_with(trace, None, None)
+
+
+def keys_with(
+    trace: Trace, known: Jobs | None, origins: Origins | None
 ) -> Mapping[str, Keys]:
     """The groups of all kernels by each of BYS, as far as they are known."""
     rows = trace.rows_of(Role.KERNEL)
@@ -150,7 +156,7 @@ def keys_of(
     quick = (by for by in GROUPINGS if by not in LATER)
     found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
     # what a kernel does, as its color tells
-    kinds = once(trace, numbers_of)[rows].astype(np.int64)
+    kinds = numbers_of(trace)[rows].astype(np.int64)
     found["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
     if known and origins:
         found["shape"] = GROUPINGS["shape"](trace, known)

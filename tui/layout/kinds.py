@@ -18,7 +18,7 @@ from fusetui.text.printable import is_printable
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import MODULE_PREFIX
 
 PYTHON_FRAME = late(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
@@ -98,6 +98,7 @@ def kind_of(role: int, name: str) -> SliceKind:
     return BY_ROLE.get(Role(role), SliceKind.OTHER)
 
 
+@memo()
 def numbers_of(trace: Trace) -> NDArray[np.uint8]:
     """The number of the kind of each row, shape [slices]; names are looked at once
     each."""
@@ -150,11 +151,12 @@ class KindShare(msgspec.Struct, frozen=True):
     of: str = "GPU"
 
 
+@memo()
 def shares(trace: Trace) -> tuple[KindShare, ...]:
     """Of the GPU events, else of those of other devices, the largest first."""
     of, rows = "GPU", trace.gpu_rows
     if not len(rows):
         of, rows = "device", trace.rows_of(Role.DEVICE)
-    sums = summed(once(trace, numbers_of)[rows], trace.dur[rows], len(KINDS))
+    sums = summed(numbers_of(trace)[rows], trace.dur[rows], len(KINDS))
     order = [n for n in np.argsort(-sums, kind="stable").tolist() if sums[n]]
     return tuple(KindShare(KINDS[n], int(sums[n]), int(sums.sum()), of) for n in order)

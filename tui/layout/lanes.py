@@ -11,13 +11,12 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import plural
-from fusetui.timeline.cells import Lines
+from fusetui.timeline.cells import DepthRows
 from fusetui.trace.model.arrays import Kinds
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.model.memo import once
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
@@ -51,8 +50,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
     @cached_property
-    def lines(self) -> Lines:
-        return Lines(self.trace, self.tracks, self.kinds)
+    def lines(self) -> DepthRows:
+        return DepthRows(self.trace, self.tracks, self.kinds)
 
     def prepare(self, most: int = MOST_LINES) -> None:
         """Makes its first lines, which a frame would make otherwise."""
@@ -100,7 +99,7 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     for track in trace.tracks:
         if track.layer is not Layer.CAPTURED:  # that belongs to another trace
             grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
-    tracks, kinds = list(grouped.values()), once(trace, numbers_of)
+    tracks, kinds = list(grouped.values()), numbers_of(trace)
     lanes = tuple(_lane(trace, own, kinds) for own in tracks[:MOST])
     if len(tracks) <= MOST:
         return lanes

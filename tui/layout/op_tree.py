@@ -20,6 +20,7 @@ from fusetui.analysis.questions.totals import (
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins, frame_of
 from fusetui.tui.layout.figure_trees import FigureTree, by_name, sizes
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
@@ -141,6 +142,7 @@ class _Levels:
         return _tree(self._trace, mode, nodes, self.parts, of_row, under)
 
 
+@memo()
 def call_tree(trace: Trace) -> OpTree:
     """Ops and calls of each thread merged with those of the same call path."""
     return _by_path(trace, _rows_on(trace, Layer.OPS), gpu_under(trace), DEEPEST)
@@ -175,6 +177,7 @@ def _by_path(trace: Trace, rows: Rows, under: Amounts, deepest: int) -> OpTree:
     return levels.tree("path", of_row, under)
 
 
+@memo()
 def callers_tree(trace: Trace) -> OpTree:
     """Ops and calls of one name, then what calls them, and what calls that: self time
     of the op, and GPU time of the innermost op around a launch; that of a call outside
@@ -203,6 +206,7 @@ def callers_tree(trace: Trace) -> OpTree:
     return levels.tree("callers", of_row, own)
 
 
+@memo()
 def op_tree(trace: Trace) -> OpTree:
     """All ops and calls in order of time, those of one thread after the other."""
     rows = _rows_on(trace, Layer.OPS)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
-from fusetui.timeline.cells import Line, deepest
+from fusetui.timeline.cells import DepthRow, deepest
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -129,13 +129,13 @@ def _families(lane: Lane) -> Iterator[Place]:
     first."""
     line = lane.lines[0]
     kinds = line.kinds if lane.layer is Layer.STREAM else ()
-    for one in sorted(kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]:
-        share = percent(int(one.before[-1]), int(line.before[-1]))
+    for one in sorted(kinds, key=lambda one: -int(one.ns_before[-1]))[:MOST_FAMILIES]:
+        share = percent(int(one.ns_before[-1]), int(line.ns_before[-1]))
         label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
         yield Place(-1, -1, label, None, family=(line, one.kind))
 
 
-def in_sight(side: Side, view: View, line: Line) -> bool:
+def in_sight(side: Side, view: View, line: DepthRow) -> bool:
     first = int(line.end.searchsorted(view.begin + side.origin, side="right"))
     return first < len(line) and int(line.start[first]) < view.end + side.origin
 

@@ -4,11 +4,11 @@ traces are aligned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +17,10 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.device_counters import DeviceCounter, of_devices
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
-from fusetui.timeline.cells import Line
+from fusetui.timeline.cells import DepthRow
 from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import once
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
 Interval = tuple[int, int]  # begin and end, in ns from the origin of a side
-T = TypeVar("T")
 
 
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -46,11 +44,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     counters: tuple[Curve, ...] = ()
     insight: Insight = Insight()
     critical: Marks | None = None  # the critical path, once a person asked for it
-
-    def once(self, make: Callable[[Trace], T]) -> T:
-        """A value computed from the trace when it is first asked for, and kept on
-        it."""
-        return once(self.trace, make)
 
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:
@@ -132,12 +125,12 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     lane: int
     depth: int
     label: str
-    line: Line | None
+    line: DepthRow | None
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
     where: bool = False  # where the program was, not the line itself
     # a line, of which only slices of this kind are shown
-    family: tuple[Line, int] | None = None
+    family: tuple[DepthRow, int] | None = None
     more: int = 0  # lines of the lane that are not shown; on the last one that is
     # lines above it, named on it because one slice of each spans the window
     around: int = 0

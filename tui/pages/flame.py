@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.memo import kept_on, memo
+from fusetui.trace.model.memo import kept_result, memo
 from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, ruled, text
 from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for
@@ -152,7 +152,7 @@ def flame_or_why(state: State) -> Flame | str:
     side, tree, time = state.side, state.flame.tree, time_of(state)
     if tree == "modules" and side.insight.answer is None:
         return working(side.trace, "the modules")
-    if tree == "frames" and FRAMES not in kept_on(side.trace):
+    if tree == "frames" and kept_result(side.trace, FRAMES) is None:
         return working(side.trace, "the Python frames")
     if tree == "ops" and (said := awaited(state, "path")):
         return said
@@ -164,9 +164,9 @@ def flame_or_why(state: State) -> Flame | str:
 def _flame(side: Side, tree: str, time: str) -> Flame:
     if tree == "modules" and side.insight.answer:
         return flame_of(side.insight.answer.modules, time)
-    return flame_of(
-        kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree), time
-    )
+    if tree == "frames":
+        return flame_of(kept_result(side.trace, FRAMES), time)
+    return flame_of(call_tree(side.trace), time)
 
 
 def time_of(state: State) -> str:

@@ -173,7 +173,7 @@ PAGE = KernelsPage()
 def known_keys(side: Side) -> Mapping[str, Keys]:
     """By shape and module only once the answer is known."""
     answer = side.insight.answer
-    return answer.kernel_keys if answer else side.once(keys_of)
+    return answer.kernel_keys if answer else keys_of(side.trace)
 
 
 def shown_table(state: State) -> KernelTable:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import kept_result
 from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
@@ -170,7 +170,7 @@ MAKERS: dict[str, Callable[[Trace], OpTree]] = dict(
 
 
 def shown_tree(state: State) -> OpTree:
-    return state.side.once(MAKERS[state.tree.mode])
+    return MAKERS[state.tree.mode](state.side.trace)
 
 
 def awaited(state: State, mode: str) -> str:
@@ -178,7 +178,8 @@ def awaited(state: State, mode: str) -> str:
     that."""
     side, make = state.side, MAKERS[mode]
     is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
-    return WORKING if is_large and make not in kept_on(side.trace) else ""
+    is_known = kept_result(side.trace, make) is not None
+    return WORKING if is_large and not is_known else ""
 
 
 def _path_of(tree: OpTree, node: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from fusetui.report import why_answer as say
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import kept_result
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import (
     Rows,
@@ -106,7 +106,7 @@ class WhyPage(ListPage):
         # gaps, and what is negligible
         if found is None or cursor >= len(considerable(found)):
             return ""
-        wanted = found.wanted[cursor : cursor + 1]
+        wanted = found._wanted[cursor : cursor + 1]
         return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
@@ -192,7 +192,7 @@ def _why(side: Side) -> Why | None:
     """With what findings are worth, once that is known."""
     if side.insight.answer is None:
         return None
-    found = kept_on(side.trace).get(WORTH)
+    found = kept_result(side.trace, WORTH)
     return found if isinstance(found, Why) else side.insight.answer.why
 
 

@@ -16,7 +16,7 @@ from fusetui.report.diff_lines import PINNED, DiffLine, by_effect, closing, regi
 from fusetui.text.figures import duration, microseconds
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import kept_on, memo, once
+from fusetui.trace.model.memo import keep_result, memo
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
@@ -190,7 +190,7 @@ def second_of(
     (side,) = make_sides([trace], [LABEL])
     for lane in side.lanes:
         lane.prepare()
-    once(trace, shares)
-    kept_on(trace)[busy_of] = replace(once(trace, busy_of), label=LABEL)
+    shares(trace)
+    keep_result(trace, busy_of, replace(busy_of(trace), label=LABEL))
     told = replace(side, insight=Insight(idle))
     return Second(recorded, told, found, found.place_in(recorded), said)

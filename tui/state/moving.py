@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import Pattern, parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.tui.layout import moves
@@ -285,7 +285,7 @@ def only(state: State, pattern: str) -> Outcome:
         return _arranged(state, hidden=state.side.quiet)
     try:
         terms = parse(pattern).terms if pattern.startswith(("/", "-/")) else ()
-    except WrongQuery as wrong:
+    except WrongQueryError as wrong:
         return told(state, printable(str(wrong)))
     if len(terms) == 1 and isinstance(terms[0], Pattern):
         return told(state, "searching"), MatchLanes(state.side, terms[0])

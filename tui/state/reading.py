@@ -13,7 +13,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.text.printable import printable
 from fusetui.trace.layout.counters import Curve
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import keep_result
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state import state as effects
@@ -119,13 +119,14 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 
 Piece = tuple[Curve, ...] | Insight | dict[Hashable, Any]
 """All counters known by now, or all that is known about where the time went, or what
-pages need and would otherwise make when they are opened: see memo.kept_on."""
+pages need and would otherwise make when they are opened: see memo.keep_result."""
 
 
 def learned(state: State, trace: Trace, piece: Piece) -> State:
     """More is known about a trace than its lanes."""
     if isinstance(piece, dict):
-        kept_on(trace).update(piece)
+        for key, result in piece.items():
+            keep_result(trace, key, result)
         return replace(state)
     if isinstance(piece, tuple):
         return changed(state, state.session.known(trace, counters=piece))

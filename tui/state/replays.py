@@ -14,6 +14,7 @@ from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.comparison import Second
@@ -99,6 +100,7 @@ def whatif(state: State, rest: str) -> Outcome:
     return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
 
 
+@memo()
 def changes_of(trace: Trace) -> list[str]:
     """What `whatif` is completed to: families of kernels, kernels and ops that can be
     typed, those with the most time first."""

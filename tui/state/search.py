@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import replayed
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
@@ -105,11 +105,11 @@ def searched(state: State, text: str) -> Outcome:
     try:
         query = parse(text)
         if query.is_quick and len(state.side.trace) <= LARGE:
-            rows = search(state.side.trace, state.side.once(texts_of), query)
+            rows = search(state.side.trace, texts_of(state.side.trace), query)
             if len(rows) or not query.words:
                 missing = "" if len(rows) else why_nothing(state.side.trace, query)
                 return _to_first(state, SearchHits(text, rows, missing=missing))
-    except WrongQuery as wrong:
+    except WrongQueryError as wrong:
         return told(state, printable(str(wrong)))
     return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
@@ -352,8 +352,8 @@ def _hits(
     try:
         if not (query := parse(hits.what)).is_quick:
             return None
-        found = search(side.trace, side.once(texts_of), query)
-    except WrongQuery:
+        found = search(side.trace, texts_of(side.trace), query)
+    except WrongQueryError:
         return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
     at = next(iter(np.flatnonzero(found == now).tolist()), -1)

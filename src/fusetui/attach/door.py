@@ -133,7 +133,7 @@ along."""
 ABSTRACT = f"\0{DAEMON}\0"
 
 
-class CannotListen(Error):  # noqa: N818
+class CannotListenError(Error):
     """The folder of the socket is not private, too long or missing, or the address is
     taken."""
 
@@ -149,7 +149,8 @@ class Heard(Struct, frozen=True):
 
 class Door:
     """A socket in a private folder, or at the abstract address if `folder` is "".
-    `ignored` counts datagrams of wrong sizes or of other users. Raises CannotListen."""
+    `ignored` counts datagrams of wrong sizes or of other users. Raises
+    CannotListenError."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -166,15 +167,15 @@ class Door:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._socket.bind(self._address)
             self._own = os.stat(self._address) if folder else None
-        except CannotListen:
+        except CannotListenError:
             self._socket.close()
             raise
         except OSError as error:
             self._socket.close()
             if error.errno == errno.EADDRINUSE:
-                raise CannotListen(taken(folder)) from None
+                raise CannotListenError(taken(folder)) from None
             where = f"in {folder}" if folder else "at its abstract address"
-            raise CannotListen(
+            raise CannotListenError(
                 f"No socket can be made {where}: {error.strerror}."
             ) from None
 
@@ -219,18 +220,18 @@ class Door:
         self._socket.close()
 
     def _remove_stale(self) -> None:
-        """The socket of a daemon that was killed. Raises CannotListen if another one
-        listens."""
+        """The socket of a daemon that was killed. Raises CannotListenError if another
+        one listens."""
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
-                raise CannotListen(f"{self._address} is no socket: move it away.")
+                raise CannotListenError(f"{self._address} is no socket: move it away.")
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
                 try:
                     trial.connect(self._address)
                 except ConnectionRefusedError:
                     os.unlink(self._address)
                 else:
-                    raise CannotListen(taken(self.folder))
+                    raise CannotListenError(taken(self.folder))
 
 
 def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
@@ -244,20 +245,24 @@ def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
 
 
 def check_folder(folder: str) -> None:
-    """Raises CannotListen unless it is a folder for sockets that only its owner, this
-    user, may enter: whoever can write to the socket of a process can end it."""
+    """Raises CannotListenError unless it is a folder for sockets that only its owner,
+    this user, may enter: whoever can write to the socket of a process can end it."""
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > LONGEST_FOLDER:
-        raise CannotListen(
+        raise CannotListenError(
             f"{folder} cannot hold sockets: name an absolute path of at most {LONGEST_FOLDER} bytes"
         )
     try:
         found = os.lstat(folder)
     except OSError as error:
-        raise CannotListen(f"{folder} cannot hold sockets: {error.strerror}.") from None
+        raise CannotListenError(
+            f"{folder} cannot hold sockets: {error.strerror}."
+        ) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise CannotListen(f"{folder} cannot hold sockets: it is no folder of yours.")
+        raise CannotListenError(
+            f"{folder} cannot hold sockets: it is no folder of yours."
+        )
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise CannotListen(f"{folder} is open to other users: chmod 700 {folder}")
+        raise CannotListenError(f"{folder} is open to other users: chmod 700 {folder}")
 
 
 def taken(folder: str) -> str:

@@ -86,7 +86,7 @@ MIN_FREE_BYTES = 1 << 20  # on a disk that is not called full
 NUMBERS = tuple(f"-{number}" for number in range(2, 1000))
 
 
-class CannotRecord(Error):  # noqa: N818
+class CannotRecordError(Error):
     """The folder for the traces cannot be used."""
 
 
@@ -149,8 +149,8 @@ class Recording:
     """Records each of some processes; several begin together. Traces go to `folder`,
     which exists, and replace no others. `attempts`: how often a process without
     operations is recorded at most; `own_profiler_s`: seconds that the program's own
-    profiler is waited for. Raises CannotRecord if libkineto cannot be told the name of
-    the folder."""
+    profiler is waited for. Raises CannotRecordError if libkineto cannot be told the
+    name of the folder."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class Recording:
             file = written(name, own_pid)
             if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
                 return name
-        raise CannotRecord(
+        raise CannotRecordError(
             f"{self._folder} holds too many traces of {stem}: give another --out."
         )
 
@@ -555,9 +555,9 @@ ONLY_STARTS = "it runs no operations; those that it started do"
 
 
 def check_name(folder: Path) -> None:
-    """Raises CannotRecord if libkineto cannot be told the name of this folder."""
+    """Raises CannotRecordError if libkineto cannot be told the name of this folder."""
     if not SAFE.fullmatch(str(folder.absolute())):
-        raise CannotRecord(
+        raise CannotRecordError(
             f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
             "and . _ - + : , @ ~ only. Give another --out."
         )

@@ -39,7 +39,7 @@ WORDS = (
 """How messages of argparse begin, and what is said instead."""
 
 
-class WrongUse(Error):  # noqa: N818
+class UsageError(Error):
     """One plain sentence: what is wrong with the arguments."""
 
 
@@ -53,7 +53,7 @@ class Parser(ArgumentParser):
         """Says what argparse says, in the words of fusetui."""
         for pattern, words in WORDS:
             message = re.sub(pattern, words, message)
-        raise WrongUse(f"{self.prog}{message}; see {self.prog} --help.")
+        raise UsageError(f"{self.prog}{message}; see {self.prog} --help.")
 
     def _check_value(self, action: Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -78,7 +78,7 @@ class _Help(HelpFormatter):
 def parse(arguments: Sequence[str]) -> Namespace:
     """The parsed arguments; `command` is the name of the command, or None if none was
     given. `rest` holds the arguments that the parser of an open-ended command does not
-    know. Raises WrongUse, and SystemExit after printing help or the version."""
+    know. Raises UsageError, and SystemExit after printing help or the version."""
     names, first = [one.name for one in COMMANDS], arguments[0] if arguments else ""
     is_named = (
         first == "-" or "://" in first or first.startswith(("sample:", "lesson:"))

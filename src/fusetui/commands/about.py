@@ -176,7 +176,7 @@ def run_completion(args: Namespace) -> int:
 
 def run_mcp(args: Namespace) -> int:
     """Answers agents, by the Model Context Protocol, until standard input ends. Raises
-    CommandError for a folder that is none, and MissingPackage."""
+    CommandError for a folder that is none, and MissingPackageError."""
     from fusetui.tables.files import needed
 
     for folder in args.allow:

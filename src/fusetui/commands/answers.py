@@ -190,7 +190,7 @@ def run_launches(args: Namespace) -> int:
 
 def run_serving(args: Namespace) -> int:
     """The steps of an inference server, and the least time that they can take. Raises
-    NoConfig if the configuration of the model cannot be used."""
+    NoConfigError if the configuration of the model cannot be used."""
     from fusetui.analysis.serving.answer import serving
     from fusetui.analysis.serving.config import read_config
     from fusetui.report.serving import serving_json, serving_text

@@ -81,8 +81,8 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
 
 
 def _window(trace: Trace, args: Namespace) -> Window:
-    """What is asked for. Raises CommandError or NotThere unless it is one thing that is
-    there."""
+    """What is asked for. Raises CommandError or NoSuchSelectionError unless it is one
+    thing that is there."""
     given = [args.step is not None, args.begin is not None or args.end is not None]
     given += [args.around is not None, args.steady]
     if sum(given) != 1:
@@ -107,7 +107,7 @@ def _window(trace: Trace, args: Namespace) -> Window:
 
 def part_asked(trace: Trace, args: Namespace) -> Window | None:
     """That of --step, --from and --to; None: all of it. Raises CommandError or
-    NotThere."""
+    NoSuchSelectionError."""
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.selection import asked
     from fusetui.commands.why import selection_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fusetui import Error
-from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMoment, memory
+from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMomentError, memory
 from fusetui.analysis.questions.note import note_of
 from fusetui.commands.answers import shown
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
@@ -137,7 +137,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
     try:
         at = moment(args.at, start_us(trace))
         devices = memory_of_trace(trace, at)
-    except NoMoment as missing:
+    except NoMomentError as missing:
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
         raise CommandError(
@@ -205,7 +205,7 @@ def _answered(path: str, at: str) -> MemoryAnswer:
     firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
         return memory(snapshot, moment(at, min(firsts, default=-1)))
-    except NoMoment as missing:
+    except NoMomentError as missing:
         raise CommandError(f"{path}: {missing}") from None
 
 

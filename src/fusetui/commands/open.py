@@ -40,7 +40,7 @@ from fusetui.commands.sources import (
 from fusetui.commands.terminal import has_terminal, needs_ascii
 from fusetui.report.output import emit
 from fusetui.sample_traces import lessons
-from fusetui.signals import ENDED, HUNG_UP, Ended
+from fusetui.signals import ENDED, HUNG_UP, SignalInterrupt
 from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
@@ -149,8 +149,9 @@ def _dumps_alone_in(folder: str) -> list[str]:
 
 
 def _named_as_traces(folder: str) -> Iterator[str]:
-    """The files of a folder, or of the folders below one without any, that bear the name
-    of a trace. Nothing is said about them: the user may have asked for something else."""
+    """The files of a folder, or of the folders below one without any, that bear the
+    name of a trace. Nothing is said about them: the user may have asked for something
+    else."""
     for inner in folders_below(folder) or [folder]:
         for path in listed(Path(inner)):
             if path.name.endswith(ENDINGS) and path.is_file():
@@ -342,7 +343,7 @@ def waited_for(folder: Path, shown: Path | None) -> Path:
         time.sleep(LOOK_S)
         if not has_terminal():
             # a terminal may go away without a signal, as with nohup
-            raise Ended(HUNG_UP)
+            raise SignalInterrupt(HUNG_UP)
 
 
 def _state(path: Path | None) -> tuple[Path, float, int] | None:

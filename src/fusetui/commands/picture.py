@@ -73,8 +73,8 @@ def run_picture(args: Namespace) -> int:
 
 
 def _rasterizer() -> Callable[[str], bytes]:
-    """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its
-    texts."""
+    """Makes a PNG of an SVG. Raises MissingPackageError; CommandError without a font
+    for its texts."""
     from fusetui.tables.files import needed
     from fusetui.tui.pictures import FAMILY
 
@@ -92,7 +92,7 @@ def _rasterizer() -> Callable[[str], bytes]:
 
 
 def run_report(args: Namespace) -> int:
-    """One page for a browser about a trace or two. Raises CannotWrite or
+    """One page for a browser about a trace or two. Raises CannotWriteError or
     NoStepsError."""
     if not args.out.lower().endswith((".html", ".htm")):
         raise CommandError(f"{args.out} must end in .html.")
@@ -120,7 +120,7 @@ def run_report(args: Namespace) -> int:
 
 
 def run_stacks(args: Namespace) -> int:
-    """Raises CommandError where no such time was recorded, and CannotWrite."""
+    """Raises CommandError where no such time was recorded, and CannotWriteError."""
     if args.folded and args.speedscope:
         raise CommandError("Use either --folded or --speedscope, not both.")
     if args.out is not None:

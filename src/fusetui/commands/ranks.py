@@ -61,7 +61,7 @@ def show(args: Namespace) -> int:
 
 
 def _what_if(args: Namespace) -> int:
-    """What changes would be worth to the job. Raises WrongChange, and as
+    """What changes would be worth to the job. Raises WrongChangeError, and as
     `run_ranks`."""
     if args.csv:
         raise CommandError("ranks --what-if prints text or JSON, not CSV.")

@@ -13,7 +13,7 @@ from stat import S_ISDIR, S_ISLNK
 from time import monotonic as now
 
 from fusetui.attach import processes
-from fusetui.attach.door import CannotListen, Door, Wish
+from fusetui.attach.door import CannotListenError, Door, Wish
 from fusetui.attach.processes import OPEN, Process, has_torch, is_fork, process
 from fusetui.attach.recording import (
     FORKED,
@@ -35,8 +35,8 @@ NAMED_PIDS = 5  # of forks, in a message
 
 
 def run_record(args: Namespace) -> int:
-    """Returns 1 if a process was not recorded. Raises CommandError, CannotListen,
-    CannotRecord."""
+    """Returns 1 if a process was not recorded. Raises CommandError, CannotListenError,
+    CannotRecordError."""
     wish, wanted = wish_of(args), _wanted(args)
     if wish.steps and len(wanted) > 1:
         raise CommandError(
@@ -79,14 +79,14 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
 
 
 def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
-    """The doors of these processes, without those that others hold. Raises CannotListen
-    if all."""
+    """The doors of these processes, without those that others hold. Raises
+    CannotListenError if all."""
     doors: dict[str, Door] = {}
-    failed: dict[str, CannotListen] = {}
+    failed: dict[str, CannotListenError] = {}
     for folder in sorted({one.folder or "" for one in wanted}):
         try:
             doors[folder] = stack.enter_context(closing(Door(folder)))
-        except CannotListen as error:
+        except CannotListenError as error:
             failed[folder] = error
     if failed and not doors:
         raise next(iter(failed.values()))
@@ -150,7 +150,7 @@ def _with_door(pid: int) -> Process:
 def trace_folder(out: Path | None) -> Iterator[Path]:
     """A folder for traces, made at once with mode 0700, or one that is there and is
     this user's alone to write. One that was made and stays empty is removed. Raises
-    CommandError for any other, CannotRecord for a name that libkineto cannot be
+    CommandError for any other, CannotRecordError for a name that libkineto cannot be
     told."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     check_name(folder)

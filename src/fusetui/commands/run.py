@@ -52,8 +52,8 @@ OWN_PROFILER_S = 600.0  # that the program's own profiler is waited for
 
 def run_run(args: Namespace) -> int:
     """Returns the program's exit code, 128 and the number of the signal that ended it,
-    or 1 if that is 0 and a process was not recorded. Raises CommandError, CannotListen
-    and CannotRecord before the program is started."""
+    or 1 if that is 0 and a process was not recorded. Raises CommandError,
+    CannotListenError and CannotRecordError before the program is started."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         raise CommandError("Name the program: fusetui run -- python train.py")

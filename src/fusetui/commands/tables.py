@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from fusetui import Error
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.why.selection import Selection
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands.answers import given_peaks, say_why_no_lines
@@ -23,7 +23,7 @@ from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, notes_of, width, wrapped
 from fusetui.report.streams import write
-from fusetui.signals import Ended
+from fusetui.signals import SignalInterrupt
 from fusetui.tables.drawn import listed, seen_first
 from fusetui.tables.files import TEXTS, format_of, needed, save
 from fusetui.tables.public import Table, table_of, with_files
@@ -150,7 +150,7 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
     option."""
     try:
         table = table.where(asked.where) if asked.where else table
-    except WrongQuery as error:
+    except WrongQueryError as error:
         raise CommandError(f"{option}: {error}.") from None
     return table.sort(asked.sort) if asked.sort else table
 
@@ -201,7 +201,7 @@ DESCRIBED = tuple(Spec(name, "text", "") for name in ("column", "type", "meaning
 
 def run_sql(args: Namespace) -> int:
     """Answers one query, or those of a person at a prompt. Raises CommandError,
-    WrongSql, MissingPackage, and Error for what cannot be written."""
+    WrongSqlError, MissingPackageError, and Error for what cannot be written."""
     names, query = divided((args.trace, *args.others))
     at_prompt = not query and sys.stdin.isatty() and sys.stdout.isatty()
     form_of(args)
@@ -244,7 +244,7 @@ def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
                 _do(text.split(), database)
             else:
                 answer(text)
-        except Ended:
+        except SignalInterrupt:
             raise
         except KeyboardInterrupt:
             say("Interrupted.")
@@ -261,7 +261,7 @@ def _typed() -> Iterator[str]:
         except EOFError:
             emit("")
             return
-        except Ended:
+        except SignalInterrupt:
             raise
         except KeyboardInterrupt:  # what was begun is dropped
             lines = []

@@ -193,8 +193,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The choices of this user. Raises WrongFile, and CommandError for a variable that
-    is wrong."""
+    """The choices of this user. Raises WrongFileError, and CommandError for a variable
+    that is wrong."""
     place = environment.get(PLACE, "")
     path, table = Path(place), dict[str, Any]()
     if not place:

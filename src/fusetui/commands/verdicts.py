@@ -65,7 +65,8 @@ def unread(name: str) -> Case:
 
 def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
     """Writes what was asked for; the exit code of the cases. `more` is Markdown for the
-    summary. Raises CommandError and CannotWrite for files that cannot be written."""
+    summary. Raises CommandError and CannotWriteError for files that cannot be
+    written."""
     if args.github:
         for case in cases:
             if case.outcome is not Outcome.PASSED:

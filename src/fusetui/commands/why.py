@@ -21,7 +21,8 @@ NS = late(r"[0-9]{1,18}")
 
 
 def run_why(args: Namespace) -> int:
-    """Raises NotThere if the selected part is not in the trace, and CommandError."""
+    """Raises NoSuchSelectionError if the selected part is not in the trace, and
+    CommandError."""
     from fusetui.analysis.why.answer import why
 
     one_form(args, "markdown")
@@ -68,7 +69,8 @@ def _with_worth(trace: Trace, found: Why, args: Namespace) -> Why:
 
 
 def run_gaps(args: Namespace) -> int:
-    """Raises NotThere if the selected part is not in the trace, and CommandError."""
+    """Raises NoSuchSelectionError if the selected part is not in the trace, and
+    CommandError."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report import printed
     from fusetui.report.why import GapsDocument, gaps_text
@@ -107,7 +109,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 
 def run_whatif(args: Namespace) -> int:
-    """Raises WrongChange. Exit code 3 where too little of the recording is
+    """Raises WrongChangeError. Exit code 3 where too little of the recording is
     understood."""
     from fusetui.analysis.replay.whatif import sweep, whatif
     from fusetui.report.whatif import sweep_text, whatif_text

@@ -184,7 +184,7 @@ GAP_COLUMNS_IN_MARKDOWN = (IDLE_FOR, FROM, MOSTLY, WHILE)
 
 def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
     """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
-    if not everything or not (why.breakdown or why.cpu_work):
+    if not everything or not (why._breakdown or why.cpu_work):
         return folded(printable(breakdown_text(why, width)), width)
     lines: list[str] = []
     for part in breakdown_parts(why):

@@ -93,8 +93,8 @@ def answer(why: Why) -> str:
 
 def _without_devices(why: Why) -> str:
     threads = plural(len(why.cpu), "CPU thread")
-    name, events = why.accelerator
-    if why.ends_early:
+    name, events = why._accelerator
+    if why._ends_early:
         reason = "The file ends before any GPU event"
     elif events and not name:
         ranges = plural(events, "range")
@@ -476,7 +476,7 @@ def not_recorded(why: Why) -> str:
     lacks = _lacks(why.cannot_tell)
     if lacks:
         between = "; " if any(", " in lack for lack in lacks) else ", "
-        where = " in what was read" if why.ends_early else ""
+        where = " in what was read" if why._ends_early else ""
         sentences.append(f"Not recorded{where}: {between.join(lacks)}.")
     if Unknown("ceiling", LISTED_DEVICE, "") in why.cannot_tell:
         sentences.append("The table of peaks does not have this device.")
@@ -531,18 +531,18 @@ def breakdown_parts(why: Why) -> list[BreakdownPiece]:
     recorded."""
     if why.cpu_work is not None:
         return cpu_parts(why.cpu_work)
-    if why.breakdown is None:
+    if why._breakdown is None:
         return []
     parts = (
         BreakdownPiece(
             by="kernel",
-            shares=why.breakdown.kernels,
-            whole_ns=why.breakdown.kernels_ns,
+            shares=why._breakdown.kernels,
+            whole_ns=why._breakdown.kernels_ns,
         ),
         BreakdownPiece(
             by="module or annotation",
-            shares=why.breakdown.modules,
-            whole_ns=why.breakdown.modules_ns,
+            shares=why._breakdown.modules,
+            whole_ns=why._breakdown.modules_ns,
         ),
     )
     return [part for part in parts if part.shares]
@@ -554,7 +554,7 @@ def breakdown_text(why: Why, width: int = 0) -> str:
     name_cells = width if isinstance(width, Unseen) else MAX_NAME_CELLS
     if why.cpu_work is not None:
         return cpu_text(why.cpu_work, name_cells)
-    if why.breakdown is None or not why.breakdown.kernels or not is_limit(why):
+    if why._breakdown is None or not why._breakdown.kernels or not is_limit(why):
         return ""
     texts = []
     for part in breakdown_parts(why):

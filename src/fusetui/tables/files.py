@@ -124,15 +124,15 @@ ENDINGS = {
 FORMATS = tuple(ENDINGS.values())
 
 
-class UnknownFormat(Error, ValueError):  # noqa: N818
+class UnknownFormatError(Error, ValueError):
     """One plain sentence: a file whose name does not say what to write."""
 
 
 def format_of(path: str) -> str:
-    """The format of a file by its name. Raises UnknownFormat."""
+    """The format of a file by its name. Raises UnknownFormatError."""
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:
-        raise UnknownFormat(
+        raise UnknownFormatError(
             f"{path} tells no format: its name must end in {', '.join(ENDINGS)}."
         )
     return form
@@ -141,8 +141,8 @@ def format_of(path: str) -> str:
 def save(
     table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False
 ) -> None:
-    """Writes a new file in a format, or in that of its name. Raises CannotWrite,
-    MissingPackage or UnknownFormat, leaving nothing behind."""
+    """Writes a new file in a format, or in that of its name. Raises CannotWriteError,
+    MissingPackageError or UnknownFormatError, leaving nothing behind."""
     chosen = form or format_of(path)
     if chosen == "parquet":
         names = ("pyarrow", "pyarrow.parquet")
@@ -157,17 +157,17 @@ def save(
 BATCH = 1 << 16  # rows whose texts are written at once
 
 
-class MissingPackage(Error, ImportError):  # noqa: N818
+class MissingPackageError(Error, ImportError):
     """One plain sentence: which package to install."""
 
 
 def needed(package: str, what: str, extra: str = "") -> Any:
-    """An optional package. Raises MissingPackage."""
+    """An optional package. Raises MissingPackageError."""
     try:
         return import_module(package)
     except ImportError:
         install = f"fusetui[{extra}]" if extra else package.split(".")[0]
-        raise MissingPackage(
+        raise MissingPackageError(
             f"{what} needs {package.split('.')[0]}: pip install '{install}'."
         ) from None
 
@@ -175,7 +175,7 @@ def needed(package: str, what: str, extra: str = "") -> Any:
 def to_pandas(table: ColumnTable) -> Any:
     """A pandas.DataFrame. Columns of numbers are those of the table, without a copy;
     integers and truths of which some may be missing are Int64 and boolean. Raises
-    MissingPackage."""
+    MissingPackageError."""
     pandas = needed("pandas", "to_pandas()")
     # never its "None"
     text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object

@@ -34,7 +34,7 @@ class Table(ColumnTable, frozen=True, eq=False):
 
         A column is as numpy has it: numbers as an array, a masked one where some may be
         missing; texts as an array of objects, with None for none. A row is a dict, as
-        iteration gives it; a negative number counts from the end. Raises NoColumn,
+        iteration gives it; a negative number counts from the end. Raises NoColumnError,
         IndexError and TypeError.
         """
         if isinstance(key, str):
@@ -66,20 +66,20 @@ class Table(ColumnTable, frozen=True, eq=False):
 
     def where(self, query: str) -> Table:
         """The rows for which a query holds, as in `family = gemm and total_ns > 50us`;
-        docs/tables.md has the grammar. Raises WrongQuery."""
+        docs/tables.md has the grammar. Raises WrongQueryError."""
         from fusetui.tables.where import rows_where
 
         return self.take(rows_where(self, query))
 
     def to_pandas(self) -> pandas.DataFrame:
         """A dataframe of pandas; its columns of numbers are not copied. Raises
-        MissingPackage."""
+        MissingPackageError."""
         from fusetui.tables.files import to_pandas
 
         return to_pandas(self)
 
     def to_polars(self) -> polars.DataFrame:
-        """A dataframe of polars. Raises MissingPackage."""
+        """A dataframe of polars. Raises MissingPackageError."""
         from fusetui.tables.files import needed
 
         return needed("polars", "to_polars()").DataFrame(self)  # by Arrow
@@ -93,8 +93,8 @@ class Table(ColumnTable, frozen=True, eq=False):
 
     def save(self, path: str, *, replace: bool = False) -> None:
         """Writes CSV, TSV, Markdown, JSON or Parquet, as the path ends, to a file that
-        must not exist unless it is to be replaced. Raises CannotWrite, MissingPackage
-        or UnknownFormat, leaving nothing behind."""
+        must not exist unless it is to be replaced. Raises CannotWriteError,
+        MissingPackageError or UnknownFormatError, leaving nothing behind."""
         from fusetui.tables.files import save
 
         save(self, path, replace=replace)

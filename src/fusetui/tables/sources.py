@@ -128,8 +128,8 @@ class TableRequest(msgspec.Struct, frozen=True):
 
 
 def made(name: str, trace: Trace, request: TableRequest | None = None) -> Table:
-    """One of TABLES. Raises NotThere if a part was asked for that is not in the
-    trace."""
+    """One of TABLES. Raises NoSuchSelectionError if a part was asked for that is not in
+    the trace."""
     if name == "slices":
         from fusetui.tables.slices import slices
 
@@ -223,7 +223,7 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
 
     why = accounted(trace, msgspec.structs.replace(request.part, all_gaps=True))
     records = []
-    for gap, (event, launch) in zip(why.gaps, why.gap_rows, strict=True):
+    for gap, (event, launch) in zip(why.gaps, why._gap_rows, strict=True):
         records.append(
             {
                 **msgspec.structs.asdict(gap),

@@ -52,7 +52,7 @@ KIND = re.compile(r"^(?:\w+ )*Error: ", re.IGNORECASE)  # before a message of Du
 PLACE = re.compile(r"\s*\n\s*LINE \d+: .*", re.DOTALL)  # behind it
 
 
-class WrongSql(Error, ValueError):  # noqa: N818
+class WrongSqlError(Error, ValueError):
     """One plain sentence: why a query has no answer."""
 
 
@@ -61,7 +61,7 @@ class SqlDatabase:
 
     def __init__(self, make: Callable[[str], Table], *, of_several: bool) -> None:
         """`make` gives one of TABLES. Where they are `of_several` traces, the names of
-        these stand in the column `file`. Raises MissingPackage."""
+        these stand in the column `file`. Raises MissingPackageError."""
         self._make, self._of_several = make, of_several
         self._tables: dict[str, Table] = {}
         self._read: dict[str, Table] = {}  # by the last query
@@ -101,18 +101,18 @@ class SqlDatabase:
 
     def ask(self, query: str) -> Table:
         """The answer to one SELECT, with what the tables that it reads leave out.
-        Raises WrongSql; an interrupt ends the query."""
+        Raises WrongSqlError; an interrupt ends the query."""
         self._read.clear()
         if re.search("[\ud800-\udfff]", query):
-            raise WrongSql("SQL: the query is not valid UTF-8.")
+            raise WrongSqlError("SQL: the query is not valid UTF-8.")
         try:
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
-                raise WrongSql(
+                raise WrongSqlError(
                     f"SQL: one query is needed, not {len(statements) or 'none'}."
                 )
             if (kind := statements[0].type.name) != "SELECT":
-                raise WrongSql(
+                raise WrongSqlError(
                     f"SQL: the tables are read-only: SELECT is possible, not {kind}."
                 )
             try:
@@ -131,18 +131,18 @@ class SqlDatabase:
             return replace(answer, left_out=left_out)
         except self._engine.Error as error:
             said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
-            raise WrongSql(
+            raise WrongSqlError(
                 f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}"
             ) from None
         except (
             UnicodeDecodeError
         ):  # DuckDB quotes bytes of the query in what it reports
-            raise WrongSql(
+            raise WrongSqlError(
                 "SQL: the query fails, with a message that is not UTF-8."
             ) from None
 
     def interrupt(self) -> None:
-        """Ends a query from another thread, which then raises WrongSql."""
+        """Ends a query from another thread, which then raises WrongSqlError."""
         self._connection.interrupt()
 
     def _answer(self, query: str) -> Table:

@@ -26,7 +26,7 @@ import numpy as np
 from fusetui.own_process import started
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TABLES
-from fusetui.tables.sql import THREADS, SqlDatabase, WrongSql
+from fusetui.tables.sql import THREADS, SqlDatabase, WrongSqlError
 from fusetui.tables.table import TableColumn
 from fusetui.trace.model.report import Stop, never
 
@@ -81,8 +81,8 @@ def ask_elsewhere(
     stop: Stop = never,
 ) -> Table:
     """The answer to one SELECT; `make` gives the tables that it names, whose making
-    does not count for the limit. Raises WrongSql, also at the limit or once `stop` says
-    so: the process of the query is then gone."""
+    does not count for the limit. Raises WrongSqlError, also at the limit or once `stop`
+    says so: the process of the query is then gone."""
     from subprocess import PIPE
 
     process = started(START, stdin=PIPE, stdout=PIPE)
@@ -98,18 +98,18 @@ def ask_elsewhere(
         while True:
             reply = _reply(replies, deadline, limit_s, stop)
             if reply.error is not None:
-                raise WrongSql(reply.error)
+                raise WrongSqlError(reply.error)
             if reply.needs is None:
                 return _table(reply)
             if reply.needs not in TABLES:
-                raise WrongSql(f"SQL: there is no table {reply.needs}.")
+                raise WrongSqlError(f"SQL: there is no table {reply.needs}.")
             begin = time.monotonic()
             _send(
                 process.stdin, pickle.dumps(make(reply.needs), pickle.HIGHEST_PROTOCOL)
             )
             deadline += time.monotonic() - begin
     except BrokenPipeError:
-        raise WrongSql(MISSING) from None
+        raise WrongSqlError(MISSING) from None
     finally:
         process.kill()
         process.stdin.close()
@@ -119,16 +119,16 @@ def ask_elsewhere(
 def _reply(
     replies: SimpleQueue[bytes | None], deadline: float, limit_s: float, stop: Stop
 ) -> SqlReply:
-    """The next one. Raises WrongSql if there will be none."""
+    """The next one. Raises WrongSqlError if there will be none."""
     while True:
         if stop():
-            raise WrongSql(CANCELLED)
+            raise WrongSqlError(CANCELLED)
         if time.monotonic() > deadline:
-            raise WrongSql(LATE.format(limit=limit_s))
+            raise WrongSqlError(LATE.format(limit=limit_s))
         with suppress(Empty):
             message = replies.get(timeout=LOOK_S)
             if message is None:  # it died
-                raise WrongSql(MISSING)
+                raise WrongSqlError(MISSING)
             return msgspec.msgpack.decode(message, type=SqlReply)
 
 
@@ -218,7 +218,7 @@ def main() -> None:
             answer = database.ask(query.text)
         columns = [_column(column) for column in answer.columns]
         reply(SqlReply(columns=columns, left_out=[*answer.left_out]))
-    except WrongSql as error:
+    except WrongSqlError as error:
         reply(SqlReply(error=str(error)))
     except MemoryError:
         reply(SqlReply(error=MISSING))

@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 10_000
 """So many rows become objects of Python at once."""
 
 
-class NoColumn(Error, KeyError):  # noqa: N818
+class NoColumnError(Error, KeyError):
     """One plain sentence: which column a table does not have, and those that it has."""
 
     def __str__(self) -> str:
@@ -132,23 +132,23 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
     def column(self, name: str) -> TableColumn:
         """The column of this name, which may be without its unit (`dur`). Raises
-        NoColumn."""
+        NoColumnError."""
         for full_name in (name, f"{name}_ns"):
             for column in self.columns:
                 if column.name == full_name:
                     return column
         if name == "file":
-            raise NoColumn(
+            raise NoColumnError(
                 f"{self.name} has no column file: only rows of several traces have one."
             )
         hint = f", only {', '.join(self.names)}."
         for similar in get_close_matches(name, self.names, n=1):
             hint = f": did you mean {similar}?"
-        raise NoColumn(f"{self.name} has no column {name}{hint}")
+        raise NoColumnError(f"{self.name} has no column {name}{hint}")
 
     def select(self, names: str | Iterable[str], *more: str) -> Self:
         """These columns, in this order, each once: `select("name")`, `select("name",
-        "count")` or `select(["name", "count"])`. Raises NoColumn."""
+        "count")` or `select(["name", "count"])`. Raises NoColumnError."""
         chosen = (names, *more) if isinstance(names, str) else (*names, *more)
         columns = tuple(self.column(name) for name in dict.fromkeys(chosen))
         return replace(
@@ -170,7 +170,7 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
     def sort(self, name: str, *, descending: bool | None = None) -> Self:
         """By one column, texts from a to z and others from the largest on, unless
-        `descending` says otherwise; rows without a value last. Raises NoColumn."""
+        `descending` says otherwise; rows without a value last. Raises NoColumnError."""
         column = self.column(name)
         is_down = column.kind != "text" if descending is None else descending
         values = column.values

@@ -20,7 +20,7 @@ from fusetui.analysis.questions.query import (
     pattern_of,
     word_of,
 )
-from fusetui.analysis.questions.query_text import Written, WrongQuery, written_ways
+from fusetui.analysis.questions.query_text import Written, WrongQueryError, written_ways
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
 from fusetui.trace.model.arrays import Flags, Rows
@@ -39,8 +39,8 @@ IDS = ("process", "thread", "device", "stream")
 
 
 def rows_where(table: ColumnTable, query: str) -> Rows:
-    """In the order of the table. Raises WrongQuery, and NoColumn for a field that it
-    has not."""
+    """In the order of the table. Raises WrongQueryError, and NoColumnError for a field
+    that it has not."""
     ways = written_ways(query, lambda *_: True)
     known = {part: _holds(table, part) for way in ways for part in way}
     holds = np.full(len(table), not ways)
@@ -83,7 +83,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
     """A row without a value is neither above nor below; `-` finds it, as all for which
     the rest does not hold."""
     if column.kind not in ("int", "float"):
-        raise WrongQuery(
+        raise WrongQueryError(
             f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it"
         )
     bound = bound_of(part, _number(column, part))
@@ -99,13 +99,13 @@ def _is(column: TableColumn, part: Written) -> Flags:
         )
     if column.kind == "bool":
         if part.value not in ("true", "false"):
-            raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
+            raise WrongQueryError(f"{part.field} is true or false: {part.field} = true")
         return np.equal(column.values, part.value == "true") & column.has_value
     return np.equal(column.values, _number(column, part)) & column.has_value
 
 
 def _number(column: TableColumn, part: Written) -> float:
-    """A number; of a column in ns also a time with its unit. Raises WrongQuery."""
+    """A number; of a column in ns also a time with its unit. Raises WrongQueryError."""
     is_time = column.name.endswith("_ns")
     ns = parse_time(part.value) if is_time else None
     try:
@@ -118,7 +118,9 @@ def _number(column: TableColumn, part: Written) -> float:
         example = "50us"
     else:
         example = "0.5" if column.kind == "float" else "10"
-    raise WrongQuery(f"{part.field} is followed by a number: {part.field} > {example}")
+    raise WrongQueryError(
+        f"{part.field} is followed by a number: {part.field} > {example}"
+    )
 
 
 def _contains(column: TableColumn, word: Word) -> Flags:

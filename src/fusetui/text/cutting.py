@@ -11,7 +11,8 @@ from functools import lru_cache
 
 ELLIPSIS = "…"
 DIGITS = "0123456789"
-FIRST_ODD = "\u0300"  # every printable character below this takes one cell
+FIRST_OF_OTHER_WIDTH = "\u0300"
+"""Every printable character below this one takes one cell."""
 
 
 def width(text: str) -> int:
@@ -20,90 +21,112 @@ def width(text: str) -> int:
     >>> width("abc"), width("日本"), width("e\\u0301")
     (3, 4, 1)
     """
-    return len(text) if text.isascii() else sum(map(_cells, text))
+    if text.isascii():
+        return len(text)
+    return sum(map(_char_width, text))
 
 
-def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `most` cells; if it was cut, it ends in an ellipsis.
+def clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
+    """The text in at most `max_cells` cells. If it was cut, it ends in the ellipsis, or
+    in as much of that as fits.
 
     >>> clip("日本語の", 7, "...")
     '日本...'
     """
-    if len(_beginning(text, most)) == len(text):
+    if len(_beginning(text, max_cells)) == len(text):
         return text
-    return _beginning(text, most - width(ellipsis)) + ellipsis[: max(0, most)]
+    kept = _beginning(text, max_cells - width(ellipsis))
+    return kept + ellipsis[: max(0, max_cells)]
 
 
-def middle_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `most` cells; if it was cut, without its middle, as names
-    often differ only at their ends; a number at its end is kept whole. Text that is not
-    of one cell per character is cut at its end.
+def middle_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
+    """The text in at most `max_cells` cells. If it was cut, its middle is missing, as
+    names often differ only at their ends; a number at its end is kept whole if it fits.
+
+    Like `clip` where there are fewer than two cells beside the ellipsis, and for text
+    that is not of one cell per character.
 
     >>> middle_clip("Qwen2DecoderLayer_3", 9, "~"), middle_clip("Qwen2DecoderLayer_10", 4, "~")
     ('Qwen~er_3', 'Q~10')
     """
-    room = most - width(ellipsis)
-    if room < 2 or len(text) != width(text) or len(text) <= most:
-        return clip(text, most, ellipsis)
-    number = len(text) - len(text.rstrip(DIGITS))
-    end = max(room // 2, number) if number < room else room // 2
-    return text[: room - end] + ellipsis + text[len(text) - end :]
+    kept_cells = max_cells - width(ellipsis)
+    is_one_cell_per_char = len(text) == width(text)
+    if kept_cells < 2 or not is_one_cell_per_char or len(text) <= max_cells:
+        return clip(text, max_cells, ellipsis)
+    end_cells = kept_cells // 2
+    number_cells = len(text) - len(text.rstrip(DIGITS))
+    if number_cells < kept_cells:
+        end_cells = max(end_cells, number_cells)
+    begin_cells = kept_cells - end_cells
+    return text[:begin_cells] + ellipsis + text[len(text) - end_cells :]
 
 
 @lru_cache(maxsize=4096)
-def word_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `most` cells; if it was cut, words without a digit were
+def word_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
+    """The text in at most `max_cells` cells. If it was cut, words without a digit were
     shortened, the longest first, so that every number is kept.
+
+    Like `middle_clip` where that does not suffice, and like `clip` for text that is not
+    of one cell per character.
 
     >>> word_clip("Stream 102 Submission Queue", 19, "~")
     'Stre~ 102 Sub~ Que~'
     """
-    if len(text) != width(text) or len(text) <= most:
-        return clip(text, most, ellipsis)
+    if len(text) != width(text) or len(text) <= max_cells:
+        return clip(text, max_cells, ellipsis)
     words = text.split(" ")
-    left = {n: len(word) for n, word in enumerate(words) if not set(word) & set(DIGITS)}
-    excess = len(text) - most
-    while excess > 0:
-        longest = max(left, key=lambda n: (left[n], n), default=-1)
-        if longest < 0 or left[longest] <= len(ellipsis) + 1:
-            return middle_clip(text, most, ellipsis)
-        left[longest] -= 1
-        excess -= 1
-    shown = (
-        clip(word, left[n], ellipsis) if n in left else word
-        for n, word in enumerate(words)
-    )
-    return " ".join(shown)
+    word_cells = {
+        place: len(word)
+        for place, word in enumerate(words)
+        if not set(word) & set(DIGITS)
+    }
+    for _ in range(len(text) - max_cells):
+        # of equally long words the last
+        longest = max(word_cells, key=lambda n: (word_cells[n], n), default=None)
+        if longest is None or word_cells[longest] <= len(ellipsis) + 1:
+            return middle_clip(text, max_cells, ellipsis)
+        word_cells[longest] -= 1
+    for place, cells in word_cells.items():
+        words[place] = clip(words[place], cells, ellipsis)
+    return " ".join(words)
 
 
-def clip_apart(texts: Sequence[str], most: int, ellipsis: str = ELLIPSIS) -> list[str]:
-    """Each of the texts in at most `most` cells; those that would be cut to the same
-    are cut in their middle instead.
+def clip_apart(
+    texts: Sequence[str], max_cells: int, ellipsis: str = ELLIPSIS
+) -> list[str]:
+    """Each of the texts in at most `max_cells` cells; different texts that would be cut
+    to the same are cut in their middle instead.
 
     >>> clip_apart(["gemm tile a", "gemm tile b", "softmax of a"], 7, "~")
     ['gem~e a', 'gem~e b', 'softma~']
     """
-    found = [(text, clip(text, most, ellipsis)) for text in texts]
-    times = Counter(cut for _, cut in {*found})
+    clipped = {text: clip(text, max_cells, ellipsis) for text in texts}
+    texts_per_clipped = Counter(clipped.values())
     return [
-        cut if times[cut] == 1 else middle_clip(text, most, ellipsis)
-        for text, cut in found
+        clipped[text]
+        if texts_per_clipped[clipped[text]] == 1
+        else middle_clip(text, max_cells, ellipsis)
+        for text in texts
     ]
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:
-    """The text padded to this many cells, aligned left or right; a wider text is kept
-    as it is."""
+    """The text padded with blanks to this many cells: at its end if it is aligned
+    `left`, else before it. A wider text is kept as it is."""
     blanks = " " * (cells - width(text))
     return text + blanks if left else blanks + text
 
 
-def joined(parts: Sequence[str], most: int, between: str = "   ") -> str:
-    """As many of the parts as fit into this many cells, but always the first."""
+def joined(parts: Sequence[str], max_cells: int, between: str = "   ") -> str:
+    """The first parts, with `between` between them: as many as fit into `max_cells`
+    cells, but always the first one."""
     text = ""
     for part in parts:
-        longer = f"{text}{between}{part}" if text else part
-        if text and width(longer) > most:
+        if not text:
+            text = part
+            continue
+        longer = text + between + part
+        if width(longer) > max_cells:
             break
         text = longer
     return text
@@ -111,23 +134,23 @@ def joined(parts: Sequence[str], most: int, between: str = "   ") -> str:
 
 def warm() -> None:
     """Loads the tables of widths, which takes longer than drawing a frame."""
-    _cells(FIRST_ODD)
+    _char_width(FIRST_OF_OTHER_WIDTH)
 
 
 def _beginning(text: str, cells: int) -> str:
     """As much of a text as fits, including combining marks on the last character."""
     if text.isascii():
         return text[: max(0, cells)]
-    used = 0
-    for at, char in enumerate(text):
-        used += _cells(char)
-        if used > cells:
-            return text[:at]
+    used_cells = 0
+    for place, char in enumerate(text):
+        used_cells += _char_width(char)
+        if used_cells > cells:
+            return text[:place]
     return text
 
 
-def _cells(char: str) -> int:
-    if char < FIRST_ODD or char == ELLIPSIS:
+def _char_width(char: str) -> int:
+    if char < FIRST_OF_OTHER_WIDTH or char == ELLIPSIS:
         return 1
     # its tables take longer to load than most commands take to run
     from wcwidth import wcwidth

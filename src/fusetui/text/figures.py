@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,44 +18,72 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     Number = int | Fraction
-Units = Sequence[tuple[int, str]]
 
-UNITS: Units = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
-SIZES: Units = (
-    (1, "bytes"),
-    (1_000, "kB"),
-    (10**6, "MB"),
-    (10**9, "GB"),
-    (10**12, "TB"),
+
+class Scale(NamedTuple):
+    """`factor` of the smallest unit (ns, bytes) are 1 of the unit `name`."""
+
+    factor: int
+    name: str
+
+
+TIME_UNITS = (
+    Scale(1, "ns"),
+    Scale(1_000, "us"),
+    Scale(1_000_000, "ms"),
+    Scale(1_000_000_000, "s"),
 )
-PREFIXES: Units = tuple((1000**n, letter) for n, letter in enumerate(("", *"kMGTPE")))
-NS = {unit: size for size, unit in UNITS} | {"µs": 1000, "μs": 1000}
+BYTE_UNITS = (
+    Scale(1, "bytes"),
+    Scale(10**3, "kB"),
+    Scale(10**6, "MB"),
+    Scale(10**9, "GB"),
+    Scale(10**12, "TB"),
+)
+PREFIXES = (
+    Scale(1, ""),
+    Scale(10**3, "k"),
+    Scale(10**6, "M"),
+    Scale(10**9, "G"),
+    Scale(10**12, "T"),
+    Scale(10**15, "P"),
+    Scale(10**18, "E"),
+)
+PREFIXES_WITHOUT_KILO = tuple(prefix for prefix in PREFIXES if prefix.name != "k")
+NS_PER_UNIT = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, the micro sign
+    "μs": 1_000,  # U+03BC, the Greek letter
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+}
 TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
-FRACTION = 18  # digits after the point of a time, at most
-DIGITS = 4
-LEAST, MOST = 10**6, 10**21
-"""A quantity, which may be any float, below 1/LEAST or from MOST on has an exponent."""
+MAX_FRACTION_DIGITS = 18  # after the point of a time
+SIGNIFICANT_DIGITS = 4
+TINY_PER_ONE = 10**6  # a quantity below 1/TINY_PER_ONE is written with an exponent
+HUGE = 10**21  # a quantity from this on is written with an exponent
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """`scale` ns are 1 of the unit."""
+    """How the times of a column are written: `scale` ns are 1 of the unit."""
 
     scale: int
     name: str
     decimals: int
 
     def text(self, ns: int) -> str:
-        """`1,437.3`; rounded half up. A time that would round to nothing is shown as
-        `<0.1`.
+        """The time in this unit, without the name of the unit, as `1,437.3`; rounded
+        half up. A time that would round to nothing is shown as `<0.1`.
 
         >>> unit_of([1_437_300, 12]).text(12)
         '<0.001'
         """
-        near = (2 * abs(ns) * 10**self.decimals + self.scale) // (2 * self.scale)
-        least = ns and not near
-        whole, rest = divmod(1 if least else near, 10**self.decimals)
-        fraction = f".{rest:0{self.decimals}}" if self.decimals else ""
-        return f"{'<' if least else '-' if ns < 0 else ''}{whole:,}{fraction}"
+        number = _rounded(abs(ns) * 10**self.decimals, self.scale)
+        if ns and not number:
+            return "<" + _decimal(1, self.decimals)
+        sign = "-" if ns < 0 else ""
+        return sign + _decimal(number, self.decimals, thousands=",")
 
 
 def unit_of(times_ns: Iterable[int]) -> Unit:
@@ -64,53 +92,74 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
     >>> unit_of([1_437_300, 12]).text(1_437_300)
     '1.437'
     """
-    longest = max(map(abs, times_ns), default=0)
-    scale, name = max((unit for unit in UNITS if unit[0] <= longest), default=UNITS[0])
-    digits = len(str(longest // scale))
-    return Unit(scale, name, min(len(str(scale)) - 1, max(0, DIGITS - digits)))
+    longest_ns = max(map(abs, times_ns), default=0)
+    unit = TIME_UNITS[0]
+    for larger in TIME_UNITS[1:]:
+        if larger.factor <= longest_ns:
+            unit = larger
+    whole_digits = len(str(longest_ns // unit.factor))
+    exact_decimals = len(str(unit.factor)) - 1  # with as many, each ns is shown
+    decimals = min(exact_decimals, max(0, SIGNIFICANT_DIGITS - whole_digits))
+    return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
 
 
 def parse_time(text: str) -> int | None:
     """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a
     time."""
-    found = re.fullmatch(TIME, text)
-    if found is None:
+    match = re.fullmatch(TIME, text)
+    if match is None:
         return None
-    sign, whole, fraction, unit = found.groups()
-    digits = (fraction or "").ljust(FRACTION, "0")
-    ns: int = int(whole) * NS[unit] + int(digits) * NS[unit] // 10**FRACTION
+    sign, whole, fraction, unit = match.groups()
+    factor = NS_PER_UNIT[unit]
+    fraction_digits = (fraction or "").ljust(MAX_FRACTION_DIGITS, "0")
+    ns: int = int(whole) * factor
+    ns += int(fraction_digits) * factor // 10**MAX_FRACTION_DIGITS
     return -ns if sign else ns
 
 
 def duration(ns: int) -> str:
     """Nanoseconds with at most four significant digits: `0 ns`, `512 ns`, `41.2 us`,
     `1.204 s`."""
-    return _in_units(ns, UNITS)
+    return _in_units(ns, TIME_UNITS)
 
 
 def signed_duration(ns: int) -> str:
     """A change: `+41.2 us`, `-512 ns`, `0 ns`."""
-    return f"{'+' if ns > 0 else ''}{duration(ns)}"
+    plus = "+" if ns > 0 else ""
+    return plus + duration(ns)
 
 
 def microseconds(ns: int | None, signed: bool = False) -> str:
-    """For columns in microseconds: `1,437.3` or `+60.2`; `-` for None. What rounds to
-    nothing is `0.0`, without a sign."""
+    """For columns in microseconds: `1,437.3`, `-60.2`, and if `signed` `+60.2`; `-` for
+    None. What rounds to nothing is `0.0`, without a sign."""
     if ns is None:
         return "-"
     tenths = _rounded(abs(ns), 100)
-    sign = "" if not tenths else "-" if ns < 0 else "+" if signed else ""
-    return f"{sign}{tenths // 10:,}.{tenths % 10}"
+    if tenths == 0:
+        sign = ""
+    elif ns < 0:
+        sign = "-"
+    else:
+        sign = "+" if signed else ""
+    return sign + _decimal(tenths, 1, thousands=",")
 
 
 def tick(ns: int, step: int) -> str:
     """A time with just enough digits to distinguish times `step` ns apart: `820 us`,
-    `1.25 s`."""
-    for scale, unit in reversed(UNITS):
-        decimals = next(n for n in range(len(str(scale))) if scale <= step * 10**n)
-        near = _rounded(abs(ns) * 10**decimals, scale)
-        if scale == 1 or (step >= scale // 1000 and near >= 10**decimals):
-            return f"{'-' if ns < 0 else ''}{_decimal(near, decimals)} {unit}"
+    `1.25 s`.
+
+    It is in the largest unit in which it is at least 1, and `step` at least 1/1000.
+    `step` is positive.
+    """
+    for unit in reversed(TIME_UNITS):
+        decimals = 0
+        while step * 10**decimals < unit.factor:
+            decimals += 1
+        number = _rounded(abs(ns) * 10**decimals, unit.factor)
+        is_one_or_more = number >= 10**decimals
+        if unit.factor == 1 or (step >= unit.factor // 1000 and is_one_or_more):
+            sign = "-" if ns < 0 else ""
+            return f"{sign}{_decimal(number, decimals)} {unit.name}"
     raise AssertionError("nanoseconds are the last unit")
 
 
@@ -126,77 +175,95 @@ def window(begin_ns: int, end_ns: int) -> str:
 
 def size(count: int) -> str:
     """Bytes in decimal units: `1 byte`, `512 bytes`, `3.059 MB`."""
-    return "1 byte" if count == 1 else _in_units(count, SIZES)
+    if count == 1:
+        return "1 byte"
+    return _in_units(count, BYTE_UNITS)
 
 
 def signed_size(count: int) -> str:
     """A change: `+3.059 MB`, `-512 bytes`, `0 bytes`."""
-    return f"{'+' if count > 0 else '-' if count < 0 else ''}{size(abs(count))}"
+    if count > 0:
+        return "+" + size(count)
+    if count < 0:
+        return "-" + size(-count)
+    return size(0)
 
 
-def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
+def quantity(value: float, unit: str = "", digits: int = SIGNIFICANT_DIGITS) -> str:
     """A finite value in decimal units: `12.5`, `1.204 M`, `934.2 MB`.
 
-    Without a unit, thousands are written out.
+    Without a unit, thousands are written out. Values below 10**-6 and from 10**21 on
+    have an exponent, and one digit less.
     """
     exact = _fraction(value)
-    if exact and not (abs(exact) * LEAST >= 1 and abs(exact) < MOST):
+    is_tiny = exact != 0 and abs(exact) * TINY_PER_ONE < 1
+    if is_tiny or abs(exact) >= HUGE:
         return f"{value:.{digits - 1}g} {unit}".rstrip()
     if abs(exact) < 1:
         return f"{significant(value, digits)} {unit}".rstrip()
-    units = PREFIXES if unit else (PREFIXES[0], *PREFIXES[2:])
-    return _in_units(
-        exact, [(scale, letter + unit) for scale, letter in units], digits
-    ).rstrip()
+    prefixes = PREFIXES if unit else PREFIXES_WITHOUT_KILO
+    units = [Scale(prefix.factor, prefix.name + unit) for prefix in prefixes]
+    return _in_units(exact, units, digits).rstrip()
 
 
-def significant(value: float, digits: int = DIGITS) -> str:
+def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
     """This many digits, without trailing zeros of the fraction: 0.012, 1.2, 41.25,
     812.3, 1204."""
     exact = abs(_fraction(value))
-    decimals = max(0, digits - len(str(int(exact)))) if exact >= 1 else digits
+    decimals = digits
+    if exact >= 1:
+        decimals = max(0, digits - len(str(int(exact))))
     while 0 < exact * 10**decimals < 10 ** (digits - 1):
         decimals += 1
-    return f"{'-' if value < 0 else ''}{_trimmed(_rounded(exact * 10**decimals, 1), decimals)}"
+    sign = "-" if value < 0 else ""
+    return sign + _trimmed(_rounded(exact * 10**decimals, 1), decimals)
 
 
 def percent(part: float, whole: float, *, fine: bool = False) -> str:
     """A share as `71 %`, `0.4 %`, `<0.1 %`, `>99.9 %`; blank if the whole is 0.
 
-    `100 %` means exactly all, `0 %` exactly nothing. `fine`: with one decimal, as `71.3
-    %`.
+    `100 %` means exactly all, `0 %` exactly nothing. Shares below 10 % and close to
+    100 % have one decimal; with `fine` all have, as `71.3 %`.
     """
     if whole <= 0:
         return ""
     if part < 0:
         return _signed(percent(-part, whole, fine=fine), "-")
-    if part in (0, whole):
-        return "100 %" if part else "0 %"
+    if part == 0:
+        return "0 %"
+    if part == whole:
+        return "100 %"
     # Fractions are slower than integers.
-    one, all_ = (n if isinstance(n, int) else _fraction(n) for n in (part, whole))
-    tenths = _rounded(1000 * one, all_)
-    if not tenths:
+    exact_part = part if isinstance(part, int) else _fraction(part)
+    exact_whole = whole if isinstance(whole, int) else _fraction(whole)
+    tenths = _rounded(1000 * exact_part, exact_whole)
+    if tenths == 0:
         return "<0.1 %"
     if tenths == 1000:
-        return ">99.9 %" if one < all_ else ">100 %"
+        return ">99.9 %" if exact_part < exact_whole else ">100 %"
     if fine or tenths < 100 or 995 <= tenths < 1005:
         return f"{_decimal(tenths, 1)} %"
-    return f"{_rounded(100 * one, all_)} %"
+    return f"{_rounded(100 * exact_part, exact_whole)} %"
 
 
 def signed_percent(part: float, whole: float) -> str:
     """With one decimal and a sign, as `+1.5 %` or `-0.2 %`; nearly none is `<+0.1 %` or
-    `>-0.1 %`, none `0 %`."""
-    text = percent(part, whole, fine=True)
-    return _signed(text, "+") if part > 0 else text
+    `>-0.1 %`, none `0 %`. Blank if the whole is 0."""
+    share = percent(part, whole, fine=True)
+    if part > 0 and share:
+        return _signed(share, "+")
+    return share
 
 
 def _signed(share: str, sign: str) -> str:
-    """A share of a positive part with a sign; below zero more than a bound is less than
-    it."""
-    bound = share[: share.startswith(("<", ">"))]
-    turned = {"<": ">", ">": "<"}.get(bound, "") if sign == "-" else bound
-    return f"{turned}{sign}{share.removeprefix(bound)}"
+    """A share of a positive part with a sign before its number. A bound turns around
+    below zero: `<0.1 %` becomes `>-0.1 %`."""
+    if not share.startswith(("<", ">")):
+        return sign + share
+    bound, number = share[0], share[1:]
+    if sign == "-":
+        bound = ">" if bound == "<" else "<"
+    return bound + sign + number
 
 
 def change(before: int, after: int) -> str:
@@ -205,7 +272,8 @@ def change(before: int, after: int) -> str:
     if before == after:
         return "as much"
     word = "less" if after < before else "more"
-    return f"{percent(abs(after - before), before, fine=True)} {word}".strip()
+    share = percent(abs(after - before), before, fine=True)
+    return f"{share} {word}".strip()
 
 
 def count(number: int) -> str:
@@ -215,15 +283,32 @@ def count(number: int) -> str:
 
 def plural(number: int, noun: str) -> str:
     """`1 kernel`, `2 kernels`."""
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+    ending = "" if number == 1 else "s"
+    return f"{count(number)} {noun}{ending}"
 
 
 def several(names: Sequence[str], most: int) -> str:
-    """`a, b and 3 more`."""
+    """The first `most` names, and how many there are beyond: `a, b and 3 more`."""
     shown = ", ".join(names[:most])
-    return (
-        shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
-    )
+    if len(names) <= most:
+        return shown
+    return f"{shown} and {count(len(names) - most)} more"
+
+
+def amount(text: str) -> float | None:
+    """The number in the value of an environment variable; None if it is no number, not
+    finite or negative.
+
+    >>> amount("0.5"), amount("-1"), amount("")
+    (0.5, None, None)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number) or number < 0:
+        return None
+    return number
 
 
 def _fraction(value: float) -> Fraction:
@@ -232,17 +317,19 @@ def _fraction(value: float) -> Fraction:
     return Fraction(value)
 
 
-def _in_units(value: Number, units: Units, digits: int = DIGITS) -> str:
+def _in_units(
+    value: Number, units: Sequence[Scale], digits: int = SIGNIFICANT_DIGITS
+) -> str:
     """In the largest unit that the rounded number reaches, or the smallest unit below
-    that."""
+    that. The first of the units has the factor 1."""
     exact = value if value >= 0 else -value
     sign = "-" if value < 0 else ""
-    for scale, unit in reversed(units):
-        whole = int(exact) // scale
+    for unit in reversed(units):
+        whole = int(exact) // unit.factor
         decimals = max(0, digits - len(str(whole))) if whole else digits
-        number = _rounded(exact * 10**decimals, scale)
-        if number >= 10**decimals or scale == 1:
-            return f"{sign}{_trimmed(number, decimals)} {unit}"
+        number = _rounded(exact * 10**decimals, unit.factor)
+        if number >= 10**decimals or unit.factor == 1:
+            return f"{sign}{_trimmed(number, decimals)} {unit.name}"
     raise AssertionError("the first unit is 1")
 
 
@@ -254,24 +341,16 @@ def _rounded(value: Number, scale: Number) -> int:
 def _trimmed(number: int, decimals: int) -> str:
     """number / 10**decimals without trailing zeros of the fraction."""
     text = _decimal(number, decimals)
-    return text.rstrip("0").rstrip(".") if decimals else text
+    if not decimals:
+        return text
+    return text.rstrip("0").rstrip(".")
 
 
-def _decimal(number: int, decimals: int) -> str:
-    """number / 10**decimals, written out."""
+def _decimal(number: int, decimals: int, thousands: str = "") -> str:
+    """number / 10**decimals, written out; `thousands` stands between groups of three
+    digits: "," or nothing."""
     whole, fraction = divmod(number, 10**decimals)
-    return f"{whole}.{fraction:0{decimals}}" if decimals else str(whole)
-
-
-def amount(text: str) -> float | None:
-    """The number in the value of a variable; None if it is none, or not finite, or
-    negative.
-
-    >>> amount("0.5"), amount("-1"), amount("")
-    (0.5, None, None)
-    """
-    try:
-        found = float(text)
-    except ValueError:
-        return None
-    return found if math.isfinite(found) and found >= 0 else None
+    text = f"{whole:{thousands}}"
+    if decimals:
+        text += f".{fraction:0{decimals}}"
+    return text

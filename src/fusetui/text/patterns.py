@@ -13,16 +13,20 @@ compiled = cache(re.compile)
 """A pattern that is made while the program runs, compiled once."""
 
 
-class _Late:
-    """What a compiled pattern offers, each method kept from its first use on."""
+class _LazyPattern:
+    """Has the methods of a compiled pattern. The first use of a method compiles the
+    pattern and keeps the method as an attribute, so later uses cost nothing more.
+    `pattern`, its source, is there without compiling."""
 
     def __init__(self, pattern: object, flags: int) -> None:
-        self.pattern, self.given = pattern, flags
+        self.pattern = pattern
+        self._flags = flags
 
     def __getattr__(self, name: str) -> object:
-        found = getattr(compiled(self.pattern, self.given), name)
-        setattr(self, name, found)
-        return found
+        """Called only for attributes that are not kept yet."""
+        method = getattr(compiled(self.pattern, self._flags), name)
+        setattr(self, name, method)
+        return method
 
 
 def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
@@ -30,4 +34,4 @@ def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
 
     re.error, if the pattern is wrong, is raised when it is used.
     """
-    return cast("re.Pattern[AnyStr]", _Late(pattern, flags))
+    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))

@@ -9,12 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-HIDDEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+HIDDEN = (
+    "["
+    "\u034f"  # combining grapheme joiner
+    "\u115f\u1160\u3164\uffa0"  # Hangul fillers
+    "\u17b4\u17b5"  # Khmer inherent vowels
+    "\u180b-\u180f"  # Mongolian variation selectors
+    "\ufe00-\ufe0f\U000e0100-\U000e01ef"  # variation selectors
+    "]"
+)
 """Letters and marks without a glyph: Default_Ignorable_Code_Point (Unicode, section
 5.21), as far as `str.isprintable` accepts them."""
 
-USER = r"(?<=://)[^/\s]*@"
-QUERY = r"(?i)(https?://[^\s?#]{1,4096}\?)[^\s]+"
+MARKDOWN_SYNTAX = "\\`*_{}[]<>#|~"
+ZERO_WIDTH_SPACE = "\u200b"
+
+URL_USER = r"(?<=://)[^/\s]*@"
+URL_QUERY = r"(?i)(https?://[^\s?#]{1,4096}\?)[^\s]+"
 
 
 def is_printable(text: str) -> bool:
@@ -24,7 +35,9 @@ def is_printable(text: str) -> bool:
     separators, and format characters that change the writing direction or have no
     width.
     """
-    return text.isprintable() and (text.isascii() or re.search(HIDDEN, text) is None)
+    if not text.isprintable():
+        return False
+    return text.isascii() or re.search(HIDDEN, text) is None
 
 
 def printable(text: str) -> str:
@@ -33,42 +46,47 @@ def printable(text: str) -> str:
     if is_printable(text):
         return text
     return "".join(
-        c if is_printable(c) else c.encode("unicode_escape").decode() for c in text
+        char if is_printable(char) else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 
 def printable_lines(text: str) -> str:
     """Like `printable`, but keeps line ends."""
-    return "\n".join(map(printable, text.split("\n")))
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def json_lines(text: str) -> str:
     """A JSON document in which the same characters are escaped as in JSON: `\\u001b`.
 
     It decodes to the same document: outside strings, JSON contains none of them except
-    line ends. Characters below 32 are escaped in any JSON.
+    line ends. The document must have escaped characters below 32 already, as any JSON
+    has.
     """
     if text.isascii() and "\x7f" not in text:
         return text
     lines = text.split("\n")
-    return "\n".join(
-        line if is_printable(line) else "".join(map(_json_escaped, line))
-        for line in lines
-    )
+    for number, line in enumerate(lines):
+        if not is_printable(line):
+            lines[number] = "".join(map(_json_escaped, line))
+    return "\n".join(lines)
 
 
 def markdown(text: str) -> str:
-    """Escapes the text: no mark-up, table cells, HTML or mentions."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in printable(text))
-    return escaped.replace("&", "&amp;").replace("@", "@\u200b")
+    """The text, shown by Markdown as it is: no mark-up, table cells, HTML or
+    mentions."""
+    escaped = "".join(
+        f"\\{char}" if char in MARKDOWN_SYNTAX else char for char in printable(text)
+    )
+    return escaped.replace("&", "&amp;").replace("@", "@" + ZERO_WIDTH_SPACE)
 
 
 def markdown_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()
 ) -> list[str]:
-    """The lines of a table; the cells are already Markdown. `left`: the columns that
-    hold text."""
-    ruler = ["---" if n in left else "---:" for n in range(len(titles))]
+    """The lines of a table; the cells are already Markdown. `left`: the numbers of the
+    columns that hold text; the others are aligned right."""
+    ruler = ["---" if column in left else "---:" for column in range(len(titles))]
     return [f"| {' | '.join(row)} |" for row in (titles, ruler, *rows)]
 
 
@@ -81,12 +99,15 @@ def without_credentials(text: str) -> str:
     """
     if "://" not in text:
         return text
-    return re.sub(QUERY, r"\1...", re.sub(USER, "", text))
+    without_users = re.sub(URL_USER, "", text)
+    return re.sub(URL_QUERY, r"\1...", without_users)
 
 
 def _json_escaped(char: str) -> str:
     """JSON writes characters beyond 16 bits as a pair of surrogates."""
     if is_printable(char):
         return char
-    units = char.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    digits = char.encode("utf-16-be", "surrogatepass").hex()
+    if len(digits) == 4:
+        return f"\\u{digits}"
+    return f"\\u{digits[:4]}\\u{digits[4:]}"

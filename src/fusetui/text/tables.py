@@ -1,4 +1,7 @@
-"""Plain tables for a terminal: aligned columns that fit the width, without borders."""
+"""Plain tables for a terminal: aligned columns that fit the width, without borders.
+
+A width is a number of cells; None is no limit. See also `Unseen`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from fusetui.text.figures import duration, plural
 T = TypeVar("T")
 
 GAP = "  "
-TOP_ALL, JSON_ALL = "--top 0 shows all", "--json has all"
+TOP_ALL = "--top 0 shows all"
+JSON_ALL = "--json has all"
 LEAST = 34  # minimum width of the last column, before other columns are dropped
 CUT = "..."
 READ = 96  # cells of a line of sentences, at most
@@ -26,8 +30,8 @@ class Unseen(int):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`spare`: dropped where space is short; the highest number goes first. `cell`: its
-    text for a record of `table_of`."""
+    """`spare`: 0 if the column is never dropped; else it is dropped where space is
+    short, the highest number first. `cell`: its text for a record of `table_of`."""
 
     title: str
     left: bool = False
@@ -36,13 +40,16 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def times(**spares: int) -> list[Column]:
-    """Columns of times, from the fields of their names with `_ns`, and when each is
-    dropped."""
+    """A column of times for each name: that of the field `{name}_ns`, titled with the
+    name; the value is its `spare`."""
 
-    def cell(name: str) -> Callable[[Any], str]:
+    def duration_of(name: str) -> Callable[[Any], str]:
         return lambda record: duration(getattr(record, f"{name}_ns"))
 
-    return [Column(name, False, spare, cell(name)) for name, spare in spares.items()]
+    return [
+        Column(title=name, spare=spare, cell=duration_of(name))
+        for name, spare in spares.items()
+    ]
 
 
 def table(
@@ -51,34 +58,50 @@ def table(
     most: int | None = None,
     least: int = LEAST,
 ) -> str:
-    """Lines of at most `most` cells: the last column is cut to fit if anybody sees it,
-    the others never are.
+    """The titles and the rows as lines of at most `most` cells. The last column is cut
+    to fit, unless `most` is Unseen; the others never are.
 
-    With None there is no limit. Spare columns are dropped if the last column would get
-    fewer than `least` cells.
+    Spare columns are dropped if the last column would get fewer than `least` cells.
     """
     lines = [[column.title for column in columns], *rows]
-    natural = [max(width(line[n]) for line in lines) for n in range(len(columns))]
+    widths = [
+        max(width(line[number]) for line in lines) for number in range(len(columns))
+    ]
     shown = list(range(len(columns)))
     if most is not None:
-        for number in sorted(shown, key=lambda n: -columns[n].spare):
-            needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(
-                natural[shown[-1]], least
-            )
-            if not columns[number].spare or needed <= most:
-                break
-            shown.remove(number)
+        shown = _fitting_columns(columns, widths, most, least)
         if not isinstance(most, Unseen):
-            rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
-            natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
-    cells = (
-        [
-            pad(clip(line[n], natural[n], CUT), natural[n], columns[n].left)
-            for n in shown
-        ]
-        for line in lines
-    )
-    return "\n".join(GAP.join(line).rstrip() for line in cells)
+            last = shown[-1]
+            widths[last] = min(widths[last], most - _cells_before_last(shown, widths))
+            widths[last] = max(widths[last], 1)
+    texts = []
+    for line in lines:
+        cells = []
+        for number in shown:
+            cell = clip(line[number], widths[number], CUT)
+            cells.append(pad(cell, widths[number], columns[number].left))
+        texts.append(GAP.join(cells).rstrip())
+    return "\n".join(texts)
+
+
+def _fitting_columns(
+    columns: Sequence[Column], widths: Sequence[int], most: int, least: int
+) -> list[int]:
+    """The numbers of the columns that are shown: all but as many spare ones as have to
+    be dropped until the last column gets `least` cells, or all that it needs."""
+    shown = list(range(len(columns)))
+    # sorted() keeps the order of columns that are equally spare
+    for number in sorted(shown, key=lambda n: -columns[n].spare):
+        last_cells = min(widths[shown[-1]], least)
+        fits = _cells_before_last(shown, widths) + last_cells <= most
+        if fits or columns[number].spare == 0:
+            break
+        shown.remove(number)
+    return shown
+
+
+def _cells_before_last(shown: Sequence[int], widths: Sequence[int]) -> int:
+    return sum(widths[number] + len(GAP) for number in shown[:-1])
 
 
 def table_of(
@@ -88,14 +111,12 @@ def table_of(
     least: int = LEAST,
     blank: str | None = None,
 ) -> str:
-    """A table with a row for each record, without columns that are `blank` in every
-    row."""
+    """A `table` with a row for each record, without columns whose cells are `blank` in
+    every row."""
     rows = [[column.cell(record) for column in columns] for record in records]
-    kept = [
-        n
-        for n in range(len(columns))
-        if blank is None or any(row[n] != blank for row in rows)
-    ]
+    kept = list(range(len(columns)))
+    if blank is not None:
+        kept = [n for n in kept if any(row[n] != blank for row in rows)]
     return table(
         [columns[n] for n in kept],
         [[row[n] for n in kept] for row in rows],
@@ -115,11 +136,12 @@ def first_of(
     blank: str | None = None,
     share: str = "",
 ) -> str:
-    """The table of the first `top` records (0: all), and how many are left out, with
-    what share."""
+    """The `table_of` the first `top` records (0: all), and the line of `left_out` for
+    the others, which have this `share`."""
     shown = records[:top] if top else records
-    more = left_out(len(records) - len(shown), noun, hint, share)
-    return "\n".join([table_of(columns, shown, most, least, blank), *more])
+    lines = [table_of(columns, shown, most, least, blank)]
+    lines += left_out(len(records) - len(shown), noun, hint, share)
+    return "\n".join(lines)
 
 
 def folded(text: str, most: int, indent: str = "") -> list[str]:
@@ -133,12 +155,16 @@ def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> st
 
 
 def cut(line: str, most: int) -> str:
-    """A line of at most `most` cells, if anybody sees it."""
+    """A line of at most `most` cells, unless `most` is Unseen."""
     return line if isinstance(most, Unseen) else clip(line, most, CUT)
 
 
 def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
     """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`;
     none for 0."""
-    more = plural(number, f"more {noun}") + (f" with {share}" if share else "")
-    return [f"... and {more} ({hint})"] if number > 0 else []
+    if number <= 0:
+        return []
+    more = plural(number, f"more {noun}")
+    if share:
+        more += f" with {share}"
+    return [f"... and {more} ({hint})"]

@@ -8,39 +8,42 @@ from typing import Any
 
 from fusetui import Error
 
-LARGEST = 1 << 20  # bytes of such a file
+MAX_FILE_BYTES = 1 << 20
 
 
-class WrongFile(Error):  # noqa: N818
+class WrongFileError(Error):
     """One plain sentence: why it cannot be used."""
 
 
 def text_of(path: Path) -> str:
-    """The text of a regular file. Raises FileNotFoundError and WrongFile."""
+    """The text of a regular file of at most 1 MiB, in UTF-8 with or without a mark of
+    the byte order. Raises FileNotFoundError, and WrongFileError for anything else."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise WrongFile(f"{path} is not a file.")
+            raise WrongFileError(f"{path} is not a file.")
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise WrongFile(f"{path} is larger than 1 MiB.")
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise WrongFileError(f"{path} is larger than 1 MiB.")
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongFile(f"{path} cannot be read: {error}.") from None
+        raise WrongFileError(f"{path} cannot be read: {error}.") from None
 
 
 def table_in(text: str, path: object) -> dict[str, Any]:
-    """What a text in TOML says; `path` is its name in the sentence. Raises
-    WrongFile."""
+    """The keys and values of a text in TOML. Raises WrongFileError, whose sentence names
+    `path`."""
     import tomllib  # only where there is a file
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise WrongFile(f"{path} is not valid TOML: {error}.") from None
+        raise WrongFileError(f"{path} is not valid TOML: {error}.") from None
     except RecursionError:
-        raise WrongFile(f"{path} is nested too deeply.") from None
+        raise WrongFileError(f"{path} is nested too deeply.") from None
     except ValueError:  # of int(), which takes 4,300 digits
-        raise WrongFile(f"{path} contains a number with too many digits.") from None
+        raise WrongFileError(
+            f"{path} contains a number with too many digits."
+        ) from None

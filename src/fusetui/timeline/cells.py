@@ -1,5 +1,5 @@
 """What a lane shows in W cells for a window of time: O(W log n), whatever the number of
-slices.
+slices n.
 
 All times are int64: float edges against an int64 column would copy the column on every
 search.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,21 +20,25 @@ from fusetui.trace.layout.nesting import rows_by_depth
 from fusetui.trace.model.arrays import Floats, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.columns import Trace, Track
 
-NONE, MANY = -1, -2
-"""Instead of a row: no slice touches the cell; or the slices of the kind with the most
-time in it are others than the longest one."""
+NO_SLICE = -1
+"""Instead of a row or a kind: no slice touches the cell."""
+SEVERAL = -2
+"""Instead of a row: the longest slice of the cell is not of the kind that most of its
+time is."""
+MIN_SLICE_NS = 1
+"""Length of slices that took no time, so that they are visible."""
 
 
-class Line(msgspec.Struct, frozen=True, eq=False):
+class DepthRow(msgspec.Struct, frozen=True, eq=False):
     """The n > 0 slices of one track at one depth, in time order; they do not overlap.
-    Shape [n]."""
+    Arrays have shape [n], times are ns of the file."""
 
     rows: Int32s
     start: Int64s
-    end: Int64s  # at least 1 ns after the start, so that empty slices are visible
+    end: Int64s  # at least MIN_SLICE_NS after the start
     kind: Kinds
-    before: Int64s  # ns of the slices before each, and of all; shape [n + 1]
-    kinds: tuple[OfKind, ...]  # none when all slices are of one kind
+    ns_before: Int64s  # of the slices before each, and of all; shape [n + 1]
+    kinds: tuple[KindSlices, ...]  # empty if all slices are of one kind
     rank: Int32s  # position of each by duration, and -1 at the end; shape [n + 1]
     by_rank: Int32s  # index of the slice with each rank
 
@@ -41,20 +46,34 @@ class Line(msgspec.Struct, frozen=True, eq=False):
         return self.rows.size
 
 
+class KindSlices(msgspec.Struct, frozen=True, eq=False):
+    """The n slices of a depth row that are of one kind; shape [n]."""
+
+    kind: int
+    place: Int32s  # index of each in the depth row
+    ns_before: Int64s  # of the slices before each, and of all; shape [n + 1]
+
+    def ns_until(self, places: Int32s) -> Int64s:
+        """ns of those before some places of the depth row. `places` is int32, because
+        numpy would copy `place` to search it for int64."""
+        return self.ns_before[self.place.searchsorted(places)]
+
+
 class Cells(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [W]."""
 
-    # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
+    # the longest slice that touches the cell, if it is of the cell's kind; NO_SLICE,
+    # SEVERAL
     row: Int32s
-    # the kind of slices with the most time in the cell, or NONE
+    # the kind of slices with the most time in the cell, or NO_SLICE
     kind: NDArray[np.int16]
     count: Rows  # slices that touch the cell
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
-class Lines:
-    """The lines of some tracks from top to bottom, one per depth; each is built on
-    first access, because a deep track has thousands."""
+class DepthRows:
+    """The depth rows of some tracks from top to bottom. Each is built on first access,
+    because a deep track has thousands."""
 
     def __init__(
         self, trace: Trace, tracks: Sequence[Track], kinds: Kinds | None = None
@@ -62,36 +81,41 @@ class Lines:
         """`kinds`: that of each row of the trace; without it all are of one kind."""
         self._trace = trace
         self._kinds = np.zeros(len(trace), dtype=np.uint8) if kinds is None else kinds
-        self._rows: list[Int32s] = []
-        self._made: dict[int, Line] = {}
-        self._first: dict[int, int] = {}
+        self._rows: list[Int32s] = []  # rows of the trace, of each depth row
+        self._built: list[DepthRow | None] = []
+        self._outermost: dict[int, int] = {}  # by the first row of each track
         for track in tracks:
-            order, bounds = rows_by_depth(trace.depth[track.rows])
-            rows = (order + track.first_row).astype(np.int32)
-            self._first[track.first_row] = len(self._rows)
-            self._rows += [rows[a:b] for a, b in pairwise(bounds)]
+            self._outermost[track.first_row] = len(self._rows)
+            by_depth, bounds = rows_by_depth(trace.depth[track.rows])
+            rows = (by_depth + track.first_row).astype(np.int32)
+            for first, end in pairwise(bounds):
+                self._rows.append(rows[first:end])
+                self._built.append(None)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Line]:
-        return map(self.__getitem__, range(len(self)))
+    def __iter__(self) -> Iterator[DepthRow]:
+        for number in range(len(self)):
+            yield self[number]
 
-    def __getitem__(self, number: int) -> Line:
-        if number not in self._made:
-            self._made[number] = _line(self._trace, self._rows[number], self._kinds)
-        return self._made[number]
+    def __getitem__(self, number: int) -> DepthRow:
+        built = self._built[number]
+        if built is None:
+            built = _depth_row(self._trace, self._rows[number], self._kinds)
+            self._built[number] = built
+        return built
 
     @property
-    def tops(self) -> Iterator[Line]:
-        """The outermost line of each track."""
-        return (self[first] for first in self._first.values())
+    def tops(self) -> Iterator[DepthRow]:
+        """The outermost depth row of each track."""
+        for number in self._outermost.values():
+            yield self[number]
 
     def index_of(self, row: int) -> int:
-        """The line that a row of these tracks lies on."""
-        return self._first[self._trace.track_of(row).first_row] + int(
-            self._trace.depth[row]
-        )
+        """The index of the depth row that a row of these tracks lies on."""
+        track = self._trace.track_of(row)
+        return self._outermost[track.first_row] + int(self._trace.depth[row])
 
 
 @lru_cache(maxsize=8)
@@ -101,180 +125,204 @@ def edges(begin: int, end: int, width: int) -> Int64s:
 
     All lines of a frame share them: they cannot be written to.
     """
-    number = np.arange(width + 1, dtype=np.int64)
-    whole, rest = divmod(end - begin, max(width, 1))
-    found = begin + whole * number + rest * number // max(width, 1)
-    found.flags.writeable = False
-    return found
+    cell = np.arange(width + 1, dtype=np.int64)
+    ns_per_cell, rest_ns = divmod(end - begin, max(width, 1))
+    borders = begin + ns_per_cell * cell + rest_ns * cell // max(width, 1)
+    borders.flags.writeable = False
+    return borders
 
 
-def seen_in(line: Line, begin: int, end: int) -> int:
-    """The row that covers all of a window (ns of the file), NONE where no slice touches
-    it, else MANY: of a window without borders of slices, every division into cells
-    shows the same."""
+def seen_in(line: DepthRow, begin: int, end: int) -> int:
+    """The row that covers all of a window (ns of the file), NO_SLICE where no slice
+    touches it, else SEVERAL. Of a window without borders of slices, every division into
+    cells shows the same."""
     first = int(line.end.searchsorted(begin, side="right"))
     if first == len(line) or line.start[first] >= end:
-        return NONE
-    covers = line.start[first] < begin and line.end[first] >= end
-    return int(line.rows[first]) if covers else MANY
+        return NO_SLICE
+    covers_all = line.start[first] < begin and line.end[first] >= end
+    return int(line.rows[first]) if covers_all else SEVERAL
 
 
-def cells(line: Line, borders: Int64s) -> Cells:
+def cells(line: DepthRow, borders: Int64s) -> Cells:
     """What each cell shows."""
-    after, over, last_kind = _until(line, borders)
-    first = after[:-1] - (over[:-1] > 0)
-    count = after[1:] - first
-    # the only slice of a cell, else the longest
-    shown = np.minimum(first, line.rows.size - 1)
+    at = _at_borders(line, borders)
+    ends_in_cell_or_later = at.over_ns[:-1] > 0  # of the last slice begun before a cell
+    first = at.started[:-1] - ends_in_cell_or_later
+    end = at.started[1:]
+    count = end - first
+    longest = np.minimum(first, len(line) - 1)  # the only one, where there is one
     (several,) = (count > 1).nonzero()
     if several.size:
-        cuts = np.stack((first[several], after[1:][several]), axis=1).ravel()
-        shown[several] = line.by_rank[np.maximum.reduceat(line.rank, cuts)[::2]]
-    row, kind = line.rows[shown], line.kind[shown].astype(np.int16)
+        # reduceat gives what is in [first, end), and in [end, next first)
+        cuts = np.stack((first[several], end[several]), axis=1).ravel()
+        longest[several] = line.by_rank[np.maximum.reduceat(line.rank, cuts)[::2]]
+    row = line.rows[longest]
+    kind = line.kind[longest].astype(np.int16)
     if several.size and line.kinds:
-        most = _most(line.kinds, after, over, last_kind)[several]
-        row[several] = np.where(most == kind[several], row[several], MANY)
-        kind[several] = most
-    empty = count == 0
-    row[empty] = kind[empty] = NONE
-    before = line.before[after] - over
-    return Cells(row, kind, count, before[1:] - before[:-1])
+        kind_with_most = _kind_with_most(line.kinds, at)[several]
+        is_of_kind = kind_with_most == kind[several]
+        row[several] = np.where(is_of_kind, row[several], SEVERAL)
+        kind[several] = kind_with_most
+    is_empty = count == 0
+    row[is_empty] = NO_SLICE
+    kind[is_empty] = NO_SLICE
+    covered_ns_before = line.ns_before[at.started] - at.over_ns
+    covered_ns = covered_ns_before[1:] - covered_ns_before[:-1]
+    return Cells(row=row, kind=kind, count=count, covered=covered_ns)
 
 
-def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
-    """Nanoseconds of each cell that slices of a kind cover; shape [W]."""
-    after, over, last = _until(line, borders)
-    of_kind = next((one for one in line.kinds if one.kind == kind), None)
-    if of_kind is None:  # all slices are of one kind
-        before = line.before[after] - over
-    else:
-        before = of_kind.until(after.astype(np.int32)) - np.where(last == kind, over, 0)
-    return np.diff(before)
+def amounts(line: DepthRow, borders: Int64s, kind: int) -> Int64s:
+    """Nanoseconds of each cell that slices of a kind cover; shape [W]. All slices count
+    where the line has only one kind."""
+    at = _at_borders(line, borders)
+    for slices in line.kinds:
+        if slices.kind == kind:
+            over_ns = np.where(at.kind == kind, at.over_ns, 0)
+            return np.diff(slices.ns_until(at.started.astype(np.int32)) - over_ns)
+    return np.diff(line.ns_before[at.started] - at.over_ns)
 
 
-def spread(line: Line, borders: Int64s, before: Int64s) -> Floats:
+def spread(line: DepthRow, borders: Int64s, before: Int64s) -> Floats:
     """How much of a measure lies in each cell, evenly spread over each slice; shape
     [W]. `before`: the measure of the slices before each of the line, and of all; shape
     [n + 1]."""
-    after, over, _ = _until(line, borders)
-    last = after - 1
-    length = np.maximum(line.before[after] - line.before[last], 1)
-    part = np.where(after > 0, over / length * (before[after] - before[last]), 0.0)
-    return np.diff(before[after] - part)
+    at = _at_borders(line, borders)
+    last = at.started - 1
+    length_ns = np.maximum(line.ns_before[at.started] - line.ns_before[last], 1)
+    of_last = before[at.started] - before[last]
+    beyond_border = np.where(at.started > 0, at.over_ns / length_ns * of_last, 0.0)
+    return np.diff(before[at.started] - beyond_border)
 
 
-def row_in(line: Line, begin: int, end: int) -> int:
+def row_in(line: DepthRow, begin: int, end: int) -> int:
     """The row that a cell stands for: of the kind with the most time in it, the slice
-    with the most time in it; NONE where there is none."""
+    with the most time in it; NO_SLICE where there is none."""
     borders = np.array([begin, end])
     kind = int(cells(line, borders).kind[0])
-    if kind == NONE:
-        return NONE
-    after, over, _ = _until(line, borders)
-    first, last = int(after[0]) - int(over[0] > 0), int(after[1])
-    inside = np.minimum(line.end[first:last], end) - np.maximum(
-        line.start[first:last], begin
-    )
-    inside[line.kind[first:last] != kind] = -1
-    return int(line.rows[first + int(inside.argmax())])
+    if kind == NO_SLICE:
+        return NO_SLICE
+    at = _at_borders(line, borders)
+    first = int(at.started[0]) - int(at.over_ns[0] > 0)
+    touching = slice(first, int(at.started[1]))
+    ends_inside = np.minimum(line.end[touching], end)
+    starts_inside = np.maximum(line.start[touching], begin)
+    inside_ns = ends_inside - starts_inside
+    inside_ns[line.kind[touching] != kind] = -1
+    return int(line.rows[first + int(inside_ns.argmax())])
 
 
-def slice_near(line: Line, time: int) -> int:
-    """The index of the slice at, or nearest to, a time."""
-    after = int(np.searchsorted(line.start, time, side="right"))
-    near = range(max(after - 1, 0), min(after + 1, len(line)))
-    return min(near, key=lambda n: max(line.start[n] - time, time - line.end[n] + 1, 0))
+def slice_near(line: DepthRow, time: int) -> int:
+    """The index of the slice at, or nearest to, a time (ns of the file); the earlier
+    one of two as near."""
+
+    def distance_ns(index: int) -> int:
+        ns_until_start = int(line.start[index]) - time
+        ns_since_end = time - int(line.end[index]) + 1
+        return max(ns_until_start, ns_since_end, 0)
+
+    started = int(np.searchsorted(line.start, time, side="right"))
+    neighbors = range(max(started - 1, 0), min(started + 1, len(line)))
+    return min(neighbors, key=distance_ns)
 
 
-def _line(trace: Trace, rows: Int32s, kinds: Kinds) -> Line:
-    start, length = trace.start[rows], np.maximum(trace.dur[rows], 1)
+def _depth_row(trace: Trace, rows: Int32s, kinds: Kinds) -> DepthRow:
+    """Of rows of one track and depth, in time order."""
+    start = trace.start[rows]
+    length_ns = np.maximum(trace.dur[rows], MIN_SLICE_NS)
     kind = kinds[rows]
     by_rank = np.argsort(trace.dur[rows], kind="stable").astype(np.int32)
     rank = np.full(len(rows) + 1, -1, dtype=np.int32)
     rank[by_rank] = np.arange(len(rows), dtype=np.int32)
-    of_kinds = []
+    slices_of_kinds = []
     for number in np.flatnonzero(np.bincount(kind)).tolist():
         places = np.flatnonzero(kind == number)
-        of_kinds.append(
-            OfKind(number, places.astype(np.int32), _before(length[places]))
+        slices_of_kinds.append(
+            KindSlices(
+                kind=number,
+                place=places.astype(np.int32),
+                ns_before=_sum_before(length_ns[places]),
+            )
         )
-    kinds_ = tuple(of_kinds) if len(of_kinds) > 1 else ()
-    return Line(
-        rows, start, start + length, kind, _before(length), kinds_, rank, by_rank
+    return DepthRow(
+        rows=rows,
+        start=start,
+        end=start + length_ns,
+        kind=kind,
+        ns_before=_sum_before(length_ns),
+        kinds=tuple(slices_of_kinds) if len(slices_of_kinds) > 1 else (),
+        rank=rank,
+        by_rank=by_rank,
     )
 
 
-def _before(length: Int64s) -> Int64s:
-    return np.concatenate(([0], np.cumsum(length)))
+def _sum_before(length_ns: Int64s) -> Int64s:
+    """The sum of the lengths before each, and of all; shape [n + 1]."""
+    return np.concatenate(([0], np.cumsum(length_ns)))
 
 
-def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Kinds]:
-    """Of each border: how many slices start before it, how far the last of them reaches
-    beyond it, and the kind of that one. Slices of a line do not overlap, so no other
-    reaches beyond it."""
-    after = line.start.searchsorted(borders)
-    last = after - 1  # -1, the last of all, where there is none
-    over = line.end[last] - borders
-    np.maximum(over, 0, out=over)
-    if not after[0]:
-        over[after == 0] = 0
-    return after, over, line.kind[last]
+class _AtBorders(NamedTuple):
+    """The slices of a depth row at each border; shape [W + 1]. Slices of a depth row do
+    not overlap, so that only the last one that started can reach beyond a border."""
+
+    started: Rows  # how many slices start before the border
+    over_ns: Int64s  # how far the last of them reaches beyond it; 0 if it has ended
+    kind: Kinds  # of that last one; anything where none started
 
 
-def _most(
-    kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Kinds
-) -> NDArray[np.int16]:
-    """The kind with the most time in each cell; the rest is as `_until` gives it."""
-    places = after.astype(np.int32)
-    before = np.array([one.until(places) for one in kinds])  # ns before each border
-    numbers = np.array([one.kind for one in kinds], dtype=np.int16)
-    before -= (numbers[:, None] == last) * over
-    found: NDArray[np.int16] = numbers[(before[:, 1:] - before[:, :-1]).argmax(axis=0)]
-    return found
+def _at_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
+    started = line.start.searchsorted(borders)
+    last = started - 1  # -1, the last of all, where none started
+    over_ns = line.end[last] - borders
+    np.maximum(over_ns, 0, out=over_ns)
+    if not started[0]:
+        over_ns[started == 0] = 0
+    return _AtBorders(started=started, over_ns=over_ns, kind=line.kind[last])
 
 
-class OfKind(msgspec.Struct, frozen=True, eq=False):
-    """The slices of a line that are of one kind, shape [n]."""
+def _kind_with_most(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np.int16]:
+    """The kind with the most time in each cell; shape [W]."""
+    numbers = np.array([slices.kind for slices in kinds], dtype=np.int16)
+    places = at.started.astype(np.int32)
+    # of each kind before each border; shape [kinds, W + 1]
+    ns_before = np.array([slices.ns_until(places) for slices in kinds])
+    ns_before -= (numbers[:, None] == at.kind) * at.over_ns
+    ns_in_cell = ns_before[:, 1:] - ns_before[:, :-1]
+    kind_with_most: NDArray[np.int16] = numbers[ns_in_cell.argmax(axis=0)]
+    return kind_with_most
 
-    kind: int
-    place: Int32s  # of each on the line
-    before: Int64s  # ns of those before each, and of all; shape [n + 1]
 
-    def until(self, places: Int32s) -> Int64s:
-        """ns of those before some places on the line; were they int64, numpy would copy
-        ours."""
-        return self.before[self.place.searchsorted(places)]
-
-
-ENOUGH = 2
-"""A slice covers enough of a cell with 1 / ENOUGH of it. Slices of a track nest, so at
-most one of each depth does, and it is open in the middle of the cell."""
-MOST = 1000  # levels that are looked at, from the innermost slice on
+MIN_COVERED_SHARE_INVERSE = 2
+"""A slice covers enough of a cell with half of it. Slices of a track nest, so at most
+one of each depth does, and it is open in the middle of the cell."""
+MAX_CLIMBED_LEVELS = 1000  # from the innermost slice outwards
 
 
 def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Int32s:
-    """The row of each cell, or -1; shape [cells] for the cells + 1 borders in ns of the
-    file.
+    """The innermost row that covers half of each cell, or -1; shape [W] for the W + 1
+    borders in ns of the file.
 
     Slices shorter than `least_ns` are passed over for those around them, if there are
     any.
     """
-    begin, end = borders[:-1], borders[1:]
-    middle, size = (begin + end) // 2, np.maximum(end - begin, 1)
-    at = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
-    row = np.where(at >= 0, at + track.first_row, -1).astype(np.int32)
-    cells = np.flatnonzero(row >= 0)  # those whose slice is not found yet
-    for _ in range(MOST):
-        found = row[cells]
-        inside = np.minimum(trace.end[found], end[cells])
-        inside -= np.maximum(trace.start[found], begin[cells])
-        over = trace.parent[found]
-        little = (trace.dur[found] < least_ns) & (over >= 0)
-        little |= ENOUGH * inside < size[cells]
-        cells, over = cells[little], over[little]
-        row[cells] = over
-        cells = cells[over >= 0]
-        if not len(cells):
+    begin = borders[:-1]
+    end = borders[1:]
+    middle = (begin + end) // 2
+    size_ns = np.maximum(end - begin, 1)
+    last_begun = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
+    row = np.where(last_begun >= 0, last_begun + track.first_row, -1).astype(np.int32)
+    undecided = np.flatnonzero(row >= 0)  # cells whose row may not be the answer
+    for _ in range(MAX_CLIMBED_LEVELS):
+        tried = row[undecided]
+        ends_inside = np.minimum(trace.end[tried], end[undecided])
+        starts_inside = np.maximum(trace.start[tried], begin[undecided])
+        covered_ns = ends_inside - starts_inside
+        around = trace.parent[tried]
+        is_short = (trace.dur[tried] < least_ns) & (around >= 0)
+        covers_little = MIN_COVERED_SHARE_INVERSE * covered_ns < size_ns[undecided]
+        climbs = is_short | covers_little
+        row[undecided[climbs]] = around[climbs]
+        undecided = undecided[climbs & (around >= 0)]
+        if not len(undecided):
             return row
-    row[cells] = -1
+    row[undecided] = -1
     return row

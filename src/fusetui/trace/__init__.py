@@ -5,6 +5,13 @@ Free of torch and textual; useful as a library.
 
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 
-__all__ = ["CannotRead", "NotATrace", "Trace", "TraceError", "Track", "open_trace"]
+__all__ = [
+    "CannotReadError",
+    "NotATraceError",
+    "Trace",
+    "TraceError",
+    "Track",
+    "open_trace",
+]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from fusetui.trace.formats import read
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.raw import Raw, origin_of
 from fusetui.trace.model.report import Progress, silent
@@ -32,7 +32,7 @@ def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
     raw = read(path, Callbacks(progress=lambda done, total: progress(done // 2, total)))
     report = raw.report
     if not report.events - report.unreadable:
-        raise NotATrace(
+        raise NotATraceError(
             f"{report.path} contains no readable event, so there is nothing to write."
         )
     save(out, texts(raw, progress))
@@ -48,7 +48,9 @@ def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
             yield _text(raw.elements, stretch)
             progress(size * (count + number) // (2 * count), size)
         if raw.report.changed or raw.elements.text.problem():
-            raise CannotRead(f"{raw.report.path} changed while it was read: try again.")
+            raise CannotReadError(
+                f"{raw.report.path} changed while it was read: try again."
+            )
 
     return document({**raw.keys, **origin_of(raw)}, pieces())
 

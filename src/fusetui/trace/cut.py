@@ -21,7 +21,7 @@ from fusetui.trace.layout.steps import CLIPPED, clipped_before
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.chunks import UNDECODABLE
@@ -143,7 +143,7 @@ def texts_of(
     trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
     """The text of the part, in pieces, with these top-level keys and CLIPPED besides
-    its own. Raises CannotRead where the file cannot be read any more."""
+    its own. Raises CannotReadError where the file cannot be read any more."""
     keys = {**trace.keys, CLIPPED: clipped_annotations(trace, part), **keys}
     return document(keys, _pieces(trace, part, progress))
 
@@ -170,7 +170,7 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
             yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
-        raise CannotRead(f"{problem}.")
+        raise CannotReadError(f"{problem}.")
 
 
 def _of_stretch(
@@ -211,11 +211,11 @@ def _rewritten_each(
 
 
 def _read(text: Text, stretch: Stretch) -> bytearray:
-    """A stretch as a list. Raises CannotRead."""
+    """A stretch as a list. Raises CannotReadError."""
     try:
         return list_text(text, stretch)
     except (OSError, TraceError) as error:
-        raise CannotRead(f"{text.problem() or error}.") from None
+        raise CannotReadError(f"{text.problem() or error}.") from None
 
 
 def _is_inside(time: bytes, part: Excerpt) -> bool:

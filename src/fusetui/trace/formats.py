@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
@@ -46,12 +46,11 @@ and what knows each by the first HEAD bytes of a document."""
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:
-    """Reads a trace of any format. Raises CannotRead or NotATrace with one plain
-    sentence.
+    """Reads a trace of any format. Raises CannotReadError or NotATraceError with one
+    plain sentence.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
-    empty.
-    """
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would
+    be empty."""
     file, process = _of_process(path)
     stored = open_arriving(file)
     try:
@@ -69,7 +68,9 @@ def read(path: str, callbacks: Callbacks) -> Raw:
                 else found
             )
     except OSError as error:
-        raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+        raise CannotReadError(
+            f"{stored.path} cannot be read: {reason(error)}."
+        ) from None
 
 
 def processes_in(path: str) -> list[str]:

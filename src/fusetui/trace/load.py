@@ -20,7 +20,7 @@ from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import lay_out
 from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.raw import Raw, converted_from, with_directions
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
@@ -46,9 +46,8 @@ def open_trace(
     `stop` returns True, the result is the part that was read (see Report.prefix), which
     is not written to the cache. With `cached` False the cache is neither read nor
     written; with `alone` this thread decodes it all, as others are busy with other
-    files. Raises TraceError with one plain sentence, or NothingRead when stopped too
-    early.
-    """
+    files. Raises TraceError with one plain sentence, or NothingReadError when stopped
+    too early."""
     entry = entry_for(path) if cached else None
     known = entry.trace(text_of) if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
@@ -56,7 +55,7 @@ def open_trace(
         asked = Callbacks(progress, stop, look, alone)
         trace = build(read(path, asked)) if known is None else known
     except MemoryError:
-        raise CannotRead(f"{path} needs more memory than there is.") from None
+        raise CannotReadError(f"{path} needs more memory than there is.") from None
     if entry is None or trace.report.prefix is not None or trace.report.changed:
         return trace
     if known is None:

@@ -28,7 +28,7 @@ _SAFELY = (
 )
 
 
-class CannotWrite(TraceError):  # noqa: N818
+class CannotWriteError(TraceError):
     """The file to be written exists, has an unknown ending, or there is no space for
     it."""
 
@@ -38,7 +38,7 @@ def new_file(path: str, *, replace: bool = False) -> Iterator[IO[bytes]]:
     """A file open for writing, which gets its name when the block ends.
 
     With `replace` it takes the place of a regular file of that name. Raises
-    CannotWrite for what the system refuses, also within the block, and leaves
+    CannotWriteError for what the system refuses, also within the block, and leaves
     nothing behind.
     """
     check_new(path, replace=replace)
@@ -51,7 +51,7 @@ def new_file(path: str, *, replace: bool = False) -> Iterator[IO[bytes]]:
             else:
                 _publish(temporary, path)
     except OSError as error:
-        raise CannotWrite(f"{path} cannot be written: {reason(error)}.") from None
+        raise CannotWriteError(f"{path} cannot be written: {reason(error)}.") from None
 
 
 @contextmanager
@@ -87,20 +87,20 @@ def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]
 
 
 def check_new(path: str, *, replace: bool = False) -> None:
-    """Raises CannotWrite unless a file of this name can be created, or replaced: no
-    device is."""
+    """Raises CannotWriteError unless a file of this name can be created, or replaced:
+    no device is."""
     if os.path.lexists(path) and not (replace and os.path.isfile(path)):
-        raise CannotWrite(EXISTS.format(path))
+        raise CannotWriteError(EXISTS.format(path))
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise CannotWrite(f"{path} cannot be written: there is no such folder.")
+        raise CannotWriteError(f"{path} cannot be written: there is no such folder.")
 
 
 def _publish(temporary: Path, path: str) -> None:
-    """Gives a complete file its name. Raises OSError, and CannotWrite if another file
-    has got that name meanwhile."""
+    """Gives a complete file its name. Raises OSError, and CannotWriteError if another
+    file has got that name meanwhile."""
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise CannotWrite(EXISTS.format(path)) from None
+        raise CannotWriteError(EXISTS.format(path)) from None
     except OSError:  # a file system without hard links
         temporary.rename(path)

@@ -19,7 +19,7 @@ import pytest
 
 from fusetui.analysis.graphs import annotation_file
 from fusetui.analysis.graphs.annotation_file import read_annotations
-from fusetui.trace import CannotRead
+from fusetui.trace import CannotReadError
 
 KEY = 11 << 32 | 1
 GOOD: dict[int, Any] = {
@@ -51,7 +51,7 @@ def read(path: Path, data: bytes) -> dict[int, Any]:
 
 def refused(path: Path, data: bytes) -> str:
     """The one sentence about what is no file of annotations."""
-    with pytest.raises(CannotRead) as caught:
+    with pytest.raises(CannotReadError) as caught:
         read(path, data)
     sentence = str(caught.value)
     assert sentence.startswith(f"{path / 'x.pkl'} ")
@@ -166,7 +166,7 @@ def test_mutants_are_read_or_refused(tmp_path: Path) -> None:
             mutant = bytearray(data)
             for _ in range(dice.randint(1, 4)):
                 mutant[dice.randrange(len(mutant))] = dice.randrange(256)
-            with suppress(CannotRead):
+            with suppress(CannotReadError):
                 assert isinstance(read(tmp_path, bytes(mutant)), dict)
 
 
@@ -178,5 +178,5 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CannotRead, match="cannot be read"):
+    with pytest.raises(CannotReadError, match="cannot be read"):
         read_annotations(str(tmp_path / "none.pkl"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.memory.answer import NoMoment
+from fusetui.analysis.memory.answer import NoMomentError
 from fusetui.analysis.memory.of_trace import TracedMemory, memory_of_trace
 from fusetui.trace import Trace, open_trace
 
@@ -218,5 +218,5 @@ def test_addresses_may_be_large(trace_of: Callable[..., Trace]) -> None:
 
 
 def test_where_memory_ran_out_is_not_told(trace_of: Callable[..., Trace]) -> None:
-    with pytest.raises(NoMoment):
+    with pytest.raises(NoMomentError):
         told(trace_of, PLANTED, "oom")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fusetui.analysis.questions import query
 from fusetui.analysis.questions.query import Bound, Pattern, Word, matching, parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
 from fusetui.trace import Trace
 
@@ -74,14 +74,14 @@ def test_terms(text: str, terms: tuple[query.Term, ...]) -> None:
     ],
 )
 def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
-    with pytest.raises(WrongQuery, match=r"[a-z]") as error:
+    with pytest.raises(WrongQueryError, match=r"[a-z]") as error:
         parse(text)
     assert str(error.value).startswith(sentence)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_query_or_wrong(text: str) -> None:
-    with suppress(WrongQuery):
+    with suppress(WrongQueryError):
         assert all(parse(text).terms)
 
 
@@ -220,7 +220,7 @@ def test_what_does_not_contain_a_word_is_not_decoded(
 
 
 def test_a_pattern_that_takes_exponential_time_is_given_up() -> None:
-    with pytest.raises(WrongQuery, match="takes longer than"):
+    with pytest.raises(WrongQueryError, match="takes longer than"):
         matching("(a|aa)+$", ["a" * 60 + "!"], seconds=0.3)
 
 

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.query_text import MAX_WAYS, WrongQuery, written_ways
+from fusetui.analysis.questions.query_text import (
+    MAX_WAYS,
+    WrongQueryError,
+    written_ways,
+)
 
 LETTERS = "abcd"
 
@@ -73,7 +77,7 @@ def test_what_is_looked_for_as_it_stands(text: str, terms: list[str]) -> None:
     ],
 )
 def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
-    with pytest.raises(WrongQuery) as wrong:
+    with pytest.raises(WrongQueryError) as wrong:
         ways(text)
     assert sentence in str(wrong.value)
 

@@ -19,7 +19,7 @@ from tests.ports import free_port
 from fusetui.analysis.ranks import executors
 from fusetui.analysis.ranks.executors import executor_at, summarize
 from fusetui.analysis.ranks.model import RankSummary, encoded
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 
 pytest.importorskip(
     "distributed",
@@ -138,7 +138,7 @@ def as_bytes(found: tuple[object, ...]) -> list[bytes]:
 def test_a_scheduler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "PATIENCE_S", 0.2)
     where = f"dask://127.0.0.1:{free_port()}"
-    with pytest.raises(CannotRead, match="does not answer"), executor_at(where):
+    with pytest.raises(CannotReadError, match="does not answer"), executor_at(where):
         pass
 
 
@@ -147,7 +147,7 @@ def test_without_distributed_there_is_a_sentence(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
-        pytest.raises(CannotRead, match=r"pip install 'fusetui\[dask\]'"),
+        pytest.raises(CannotReadError, match=r"pip install 'fusetui\[dask\]'"),
         executor_at("dask://a:1"),
     ):
         pass

@@ -22,7 +22,7 @@ from fusetui.analysis.ranks.meeting import replayed
 from fusetui.analysis.ranks.rank_graphs import graphs_of
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
-from fusetui.analysis.replay.changes import WrongChange
+from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.report.whatif import job_whatif_text
 
 cases = benchmark("rank_jobs")
@@ -267,5 +267,5 @@ def test_wrong_changes(tmp_path: Path) -> None:
         ("1:comm x0.5", "A collective cannot be changed on some of its ranks alone."),
         ("1:faster", "faster is no change"),
     ):
-        with pytest.raises(WrongChange, match=re.escape(sentence)):
+        with pytest.raises(WrongChangeError, match=re.escape(sentence)):
             job_whatif(facts, [change])

@@ -22,7 +22,7 @@ from tests.places import FRESH, TRACES
 from fusetui.analysis.ranks.meeting import Meetings, replayed
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import WrongChange, parse_change
+from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.path import path
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.whatif import whatif
@@ -231,7 +231,7 @@ def test_what_is_faster_is_not_longer(kind: str, change: str, tmp_path: Path) ->
     graph = graph_of(trace)
     try:
         made, _ = changed(trace, graph, [parse_change(change)])
-    except WrongChange as reason:
+    except WrongChangeError as reason:
         pytest.skip(str(reason))
     for late in (False, True):
         # rounded to whole ns
@@ -248,7 +248,7 @@ def test_no_real_step_is_longer_without_a_reason(file: Path) -> None:
     for change in FASTER:
         try:
             assert_explained(trace, change)
-        except WrongChange:
+        except WrongChangeError:
             continue  # there is no such work
 
 

@@ -11,7 +11,11 @@ from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import NothingLikeIt, WrongChange, parse_change
+from fusetui.analysis.replay.changes import (
+    NoMatchError,
+    WrongChangeError,
+    parse_change,
+)
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.replay import replay
 
@@ -284,7 +288,7 @@ def test_a_loader_beside_the_thread(us: Us) -> None:
 
 
 def test_a_single_batch_tells_nothing_of_a_loader(us: Us) -> None:
-    with pytest.raises(WrongChange, match="Only one batch is loaded"):
+    with pytest.raises(WrongChangeError, match="Only one batch is loaded"):
         us(looped()[: len(looped()) // 3], "loader")
 
 
@@ -301,7 +305,7 @@ def test_a_graph(us: Us) -> None:
 
 def test_a_graph_cannot_wait(us: Us) -> None:
     with pytest.raises(
-        WrongChange, match="cudaStreamSynchronize lies between its launches"
+        WrongChangeError, match="cudaStreamSynchronize lies between its launches"
     ):
         us(synced(), "graph")
 
@@ -319,7 +323,7 @@ def test_a_graph_cannot_wait(us: Us) -> None:
     ],
 )
 def test_what_is_not_there(us: Us, change: str) -> None:
-    with pytest.raises(NothingLikeIt, match=r"\.$"):
+    with pytest.raises(NoMatchError, match=r"\.$"):
         us(gpu_bound(), change)
 
 
@@ -327,7 +331,7 @@ def test_what_is_not_there(us: Us, change: str) -> None:
     "text", ["", "kernel:k", "kernel:k x-1", "loader:workers=0", "op:a 4us"]
 )
 def test_what_is_no_change(text: str) -> None:
-    with pytest.raises(WrongChange):
+    with pytest.raises(WrongChangeError):
         parse_change(text)
 
 

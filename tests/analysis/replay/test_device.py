@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.analysis.replay.events import call, host, kernel
 
-from fusetui.analysis.replay.changes import WrongChange
+from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.analysis.replay.whatif import WhatIf, whatif
 from fusetui.report.whatif import whatif_text
 from fusetui.trace import Trace
@@ -72,7 +72,7 @@ def test_without_a_least_time_on_both_there_is_no_answer(
 ) -> None:
     """A V100 multiplies no bf16 on its tensor cores."""
     with pytest.raises(
-        WrongChange, match="least time of no kernel is known both here and on"
+        WrongChangeError, match="least time of no kernel is known both here and on"
     ):
         moved(device, shapes=shapes)
 

@@ -17,7 +17,7 @@ from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import WrongChange
+from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.predicted import predicted
@@ -112,5 +112,5 @@ def test_any_events(events: list[dict[str, Any]]) -> None:
         found = critical_path(trace)
         assert sum(row.ns for row in found.rows) == found.span_ns
         for change in ("kernel:k x0", "op:aten::mm x0.5", "python x0", "op:item x0"):
-            with suppress(WrongChange):
+            with suppress(WrongChangeError):
                 whatif(trace, [change])

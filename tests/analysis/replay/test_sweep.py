@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.analysis.replay.changes import WrongChange
+from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.analysis.replay.whatif import SweepPoint, knee_of, sweep
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
@@ -36,5 +36,5 @@ def test_no_knee_where_nothing_does() -> None:
     "text", ["python", "python x1", "python x1..1", "python x2..1"]
 )
 def test_no_sweep(text: str) -> None:
-    with pytest.raises(WrongChange, match="is no sweep"):
+    with pytest.raises(WrongChangeError, match="is no sweep"):
         sweep(open_trace(str(lessons.path("mlp-eager"))), text)

@@ -54,7 +54,7 @@ def said(trace: Trace, *each: tuple[Finding, Wanted | None], **keys: Any) -> Why
     """Of these findings."""
     findings, wanted = zip(*each, strict=True)
     return with_worth(
-        trace, replace(why(trace), findings=findings, wanted=wanted), **keys
+        trace, replace(why(trace), findings=findings, _wanted=wanted), **keys
     )
 
 
@@ -452,7 +452,7 @@ def test_the_largest_gain_comes_first(trace_of: TraceOf) -> None:
     found = said(trace, *each)
     rules = ["more", "large", "none", "small", "note"]
     assert [one.rule for one in found.findings] == rules
-    assert [one is None for one in found.wanted] == [True, False, True, False, True]
+    assert [one is None for one in found._wanted] == [True, False, True, False, True]
     assert found.findings[1].worth_ns == 50_000
     assert found.findings[3].worth_ns == 5_000
 
@@ -587,7 +587,7 @@ def test_a_part_has_none(trace_of: TraceOf) -> None:
     trace = trace_of(gpu_bound())
     found = why(trace, Selection(from_ns=0, to_ns=100_000))
     told = with_worth(
-        trace, replace(found, findings=(finding(),), wanted=(shorter(1)(trace),))
+        trace, replace(found, findings=(finding(),), _wanted=(shorter(1)(trace),))
     )
     assert (told.findings[0].worth_ns, told.findings[0].worth_note) == (None, "part")
     assert (
@@ -614,7 +614,7 @@ def test_nothing_costs_time(path: Any) -> None:
     CPU run ahead are worth more than what is at stake."""
     trace = open_trace(str(path))
     found = with_worth(trace, why(trace))
-    for one, wanted in zip(found.findings, found.wanted, strict=True):
+    for one, wanted in zip(found.findings, found._wanted, strict=True):
         # part of it is hidden
         if isinstance(wanted, Shorter) and one.rule != "small-collectives":
             rest = (one.at_stake_ns or 0) - int(wanted.ns.sum())

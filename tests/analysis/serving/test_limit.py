@@ -13,7 +13,7 @@ from tests.places import TRACES
 from fusetui.analysis.graphs.captures import replays
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase
-from fusetui.analysis.serving.config import NoConfig, config_of, read_config
+from fusetui.analysis.serving.config import NoConfigError, config_of, read_config
 from fusetui.analysis.serving.kv_cache import KeysAndValues, cache_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
@@ -224,7 +224,7 @@ def test_attention_of_many_tokens_does_more_than_read(
 def test_what_is_no_configuration(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
-    with pytest.raises(NoConfig, match=r"config\.json"):
+    with pytest.raises(NoConfigError, match=r"config\.json"):
         read_config(str(path))
 
 

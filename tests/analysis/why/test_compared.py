@@ -48,15 +48,15 @@ def side(
         steps_by=None,
         gaps=(),
         gaps_count=0,
-        ends_early=False,
+        _ends_early=False,
         cpu=(),
         cannot_tell=cannot_tell,
         findings=tuple(
             Finding(rule=rule, text="", certainty="certain", at_stake_ns=ns)
             for rule, ns in findings
         ),
-        below=below or {},
-        lacks=lacks or {},
+        _below=below or {},
+        _lacks=lacks or {},
     )
 
 
@@ -103,7 +103,7 @@ def test_what_happens_once_is_not_divided_by_steps() -> None:
 
 def test_rules_about_kernels_may_leave_out_a_slow_first_step() -> None:
     """Three steps with 0.3 ms each, beside a slow one."""
-    a = replace(side([0] * 4, ("no-tensor-cores", 900_000)), left_out=1)
+    a = replace(side([0] * 4, ("no-tensor-cores", 900_000)), _left_out=1)
     assert only(versus(a, side([0] * 4))).a_ns == 300_000
 
 

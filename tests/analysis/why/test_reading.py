@@ -62,7 +62,7 @@ def test_the_answers_are_the_same(
     monkeypatch.setattr(workers, "core_count", lambda: cores)
     found = why(open_trace(str(path), cached=False))
     # arrays are not compared
-    assert replace(found, wanted=()) == replace(expected, wanted=())
+    assert replace(found, _wanted=()) == replace(expected, _wanted=())
 
 
 @pytest.mark.parametrize(

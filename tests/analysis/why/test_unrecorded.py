@@ -118,7 +118,7 @@ def test_where_there_are_gpu_events_no_activity_is_asked_for(
         found = why(trace_of([event("aten::mul"), kernel], **more))
         missing = {one.missing: one.record_with for one in found.cannot_tell}
         assert missing["launch calls"] == ""
-        assert found.lacks["launch configurations"] == ""
+        assert found._lacks["launch configurations"] == ""
         assert "ProfilerActivity" not in not_recorded(found)
         assert "nsys profile -t cuda" not in not_recorded(found)
     without = why(trace_of([event("aten::mul")], **GPU))

@@ -161,7 +161,7 @@ def test_a_trace_without_an_entry_keeps_nothing(path: str, tmp_path: Path) -> No
 def asked(path: str) -> Why:
     """What `why` prints."""
     trace = open_trace(path)
-    return replace(with_worth(trace, why(trace)), wanted=())
+    return replace(with_worth(trace, why(trace)), _wanted=())
 
 
 @pytest.mark.parametrize(

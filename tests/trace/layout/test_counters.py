@@ -12,7 +12,7 @@ import pytest
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.formats import text_of
-from fusetui.trace.layout.counters import MOST, Counter, counters
+from fusetui.trace.layout.counters import MAX_SERIES, Counter, counters
 
 Make = Callable[..., Any]
 
@@ -150,8 +150,8 @@ def test_memory_without_totals_is_no_counter(trace_of: Make) -> None:
 
 
 def test_too_many_series_are_counted(trace_of: Make) -> None:
-    found = counters(trace_of([sample(f"c{n}", 1, v=1) for n in range(MOST + 3)]))
-    assert len(found) == MOST
+    found = counters(trace_of([sample(f"c{n}", 1, v=1) for n in range(MAX_SERIES + 3)]))
+    assert len(found) == MAX_SERIES
     assert found[-1].group == "counters, 3 more not shown"
 
 

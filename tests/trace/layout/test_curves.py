@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.timeline.cells import edges
-from fusetui.trace.layout.counters import AT_ONCE, Counter, Curve, curve_of, values
+from fusetui.trace.layout.counters import (
+    MAX_SCANNED_SAMPLES,
+    Counter,
+    Curve,
+    curve_of,
+    values,
+)
 
 samples = st.lists(
     st.tuples(st.integers(0, 90), st.integers(-9, 9)), min_size=1, max_size=40
@@ -32,17 +38,17 @@ def test_the_largest_value_of_a_cell_else_the_last_before_it() -> None:
     st.integers(-5, 95),
     st.integers(1, 80),
     st.integers(1, 30),
-    st.sampled_from([0, 4, AT_ONCE]),
+    st.sampled_from([0, 4, MAX_SCANNED_SAMPLES]),
 )
 def test_cells(
-    pairs: list[tuple[int, int]], begin: int, dur: int, width: int, at_once: int
+    pairs: list[tuple[int, int]], begin: int, dur: int, width: int, max_scanned: int
 ) -> None:
     shown = curve(pairs)
     borders = edges(begin, begin + dur, width)
     known = list(
         zip(shown.counter.time.tolist(), shown.counter.value.tolist(), strict=True)
     )
-    for n, found in enumerate(values(shown, borders, at_once).tolist()):
+    for n, found in enumerate(values(shown, borders, max_scanned).tolist()):
         inside = [v for t, v in known if borders[n] <= t < borders[n + 1]]
         before = [v for t, v in known if t < borders[n]]
         wanted = max(inside) if inside else before[-1] if before else None

@@ -18,7 +18,7 @@ from fusetui.analysis.why.answer import why
 from fusetui.gpu.roofline.row import describe
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import keep_result, kept_result, memo
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.op_tree import op_tree
@@ -64,6 +64,44 @@ def test_as_many_results_are_kept_as_may_be() -> None:
     assert asked == numbers
 
 
+def test_a_result_that_was_computed_elsewhere_is_returned() -> None:
+    @memo()
+    def answer(owner: Owner) -> str:
+        return "computed here"
+
+    owner = Owner()
+    assert kept_result(owner, answer) is None
+    assert answer(owner) == "computed here"
+    assert kept_result(owner, answer) == "computed here"
+    keep_result(owner, answer, "by another process")
+    assert answer(owner) == "by another process"
+    assert kept_result(Owner(), answer) is None
+
+
+def test_a_result_is_kept_under_any_key() -> None:
+    owner = Owner()
+    assert kept_result(owner, "frames") is None
+    keep_result(owner, "frames", 1)
+    keep_result(owner, "frames", 2)
+    assert kept_result(owner, "frames") == 2
+
+
+def test_what_is_raised_is_not_kept() -> None:
+    attempts: list[int] = []
+
+    @memo()
+    def fail_first(owner: Owner) -> int:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ValueError
+        return len(attempts)
+
+    owner = Owner()
+    with pytest.raises(ValueError, match=r"\A\Z"):
+        fail_first(owner)
+    assert fail_first(owner) == fail_first(owner) == 2
+
+
 def shown(trace: Trace) -> object:
     return details(
         explained(opened(trace)).side, int(trace.gpu_rows[0]), 80, 12, UNICODE
@@ -80,7 +118,8 @@ def shown(trace: Trace) -> object:
         captures,
         wants_capture,
         shown,
-        lambda trace: once(trace, op_tree),
+        op_tree,
+        lambda trace: op_tree(trace),
     ],
 )
 def test_a_closed_trace_is_freed(ask: Callable[[Trace], object]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from tests.trace.nsys.export import MACHINE, call, kernel, process, span, thread, write
 
-from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, Trace, open_trace
 from fusetui.trace.formats import processes_in
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.layout.devices import device_properties
@@ -356,7 +356,7 @@ def test_a_long_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_export_without_events(path: Path) -> None:
-    with pytest.raises(NotATrace, match="without events of Nsight Systems"):
+    with pytest.raises(NotATraceError, match="without events of Nsight Systems"):
         opened(path)
 
 
@@ -374,7 +374,7 @@ def test_a_file_that_is_cut_short_is_read_up_to_there(path: Path, share: float) 
 def test_a_file_that_is_no_database_after_its_first_bytes(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9)])
     path.write_bytes(path.read_bytes()[:100] + b"StringIds" * 100)
-    with pytest.raises(CannotRead, match="damaged SQLite database"):
+    with pytest.raises(CannotReadError, match="damaged SQLite database"):
         open_trace(str(path), cached=False)
 
 
@@ -409,7 +409,7 @@ def test_one_process_of_several(path: Path) -> None:
     assert names(trace, Role.ANNOTATION) == ["its"]
     assert lanes(trace, Layer.STREAM) == [(1, 7)]
     assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1]
-    with pytest.raises(NotATrace, match="no event of a process 9"):
+    with pytest.raises(NotATraceError, match="no event of a process 9"):
         open_trace(f"{path}#9", cached=False)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests import pftraces
 from tests.pftraces import BEGIN, CALL, NOTE, OP, OTHER, THREAD, arg, at, packet, varint
 
-from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, Trace, open_trace
 from fusetui.trace.formats import format_of
 from fusetui.trace.layout.counters import counters
 
@@ -347,7 +347,9 @@ def test_from_the_cache(
 
 def test_a_trace_of_another_writer_has_one_sentence(make: Make) -> None:
     other = packet((8, 1), (6, [(1, [(1, 6), (2, 7)]), (1, [(1, 1), (2, 9)])]))
-    with pytest.raises(NotATrace, match=r"a Perfetto trace \(protobuf\): convert it"):
+    with pytest.raises(
+        NotATraceError, match=r"a Perfetto trace \(protobuf\): convert it"
+    ):
         make(other * 5, head=False)
 
 
@@ -363,5 +365,5 @@ def test_nothing_but_the_tables(make: Make) -> None:
 
 
 def test_durations_of_longer_than_146_years(make: Make) -> None:
-    with pytest.raises((NotATrace, CannotRead), match="146 years"):
+    with pytest.raises((NotATraceError, CannotReadError), match="146 years"):
         make(*[pftraces.stage(-pftraces.BASE, 1 << 60)] * 8)

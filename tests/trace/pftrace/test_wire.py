@@ -11,7 +11,7 @@ from tests.pftraces import message, packet, varint
 from fusetui.trace.pftrace.wire import (
     BYTES,
     FIXED64,
-    MOST_FIELDS,
+    MAX_FIELDS,
     VARINT,
     decoded,
     fields,
@@ -80,11 +80,18 @@ def test_fields_of_many_messages(
 
 
 def test_a_message_with_too_many_fields_is_unreadable_and_others_are_not() -> None:
-    data = message([(1, 1)] * (MOST_FIELDS + 1)) + message([(1, 7)])
+    data = message([(1, 1)] * (MAX_FIELDS + 1)) + message([(1, 7)])
     start, end = np.array([0, len(data) - 2]), np.array([len(data) - 2, len(data)])
     found = fields(words_of(data), start, end, {1: VARINT})
     assert found.whole.tolist() == [False, True]
     assert found.value[1][1] == 7
+
+
+def test_a_message_with_as_many_fields_as_are_read_is_readable() -> None:
+    data = message([(1, n) for n in range(MAX_FIELDS)])
+    found = fields(words_of(data), np.array([0]), np.array([len(data)]), {1: VARINT})
+    assert found.whole.tolist() == [True]
+    assert found.value[1].tolist() == [MAX_FIELDS - 1]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from tests import pftraces
 
 from fusetui.sample_traces import lessons
-from fusetui.trace import CannotRead, NotATrace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, open_trace
 from fusetui.trace.model.errors import TraceError
 
 LESSON = lessons.path("mlp-eager")
@@ -33,7 +33,7 @@ MANY = b'{"traceEvents":[%s]}' % b",".join(
 
 
 def message(path: Path) -> str:
-    with pytest.raises((NotATrace, CannotRead)) as found:
+    with pytest.raises((NotATraceError, CannotReadError)) as found:
         open_trace(str(path), cached=False)
     return str(found.value)
 

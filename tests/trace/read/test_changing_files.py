@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.commands.loading import load, notices
-from fusetui.trace import CannotRead, open_trace
+from fusetui.trace import CannotReadError, open_trace
 from fusetui.trace.read import workers
 from fusetui.trace.read.chunks import Chunk, decode_extent
 
@@ -109,7 +109,7 @@ def test_nothing_is_left_of_it(
 ) -> None:
     path = write(TEXT)
     cells_read_late(path, empty)
-    with pytest.raises(CannotRead, match="changed while it was read"):
+    with pytest.raises(CannotReadError, match="changed while it was read"):
         open_trace(str(path))
 
 
@@ -128,5 +128,5 @@ def test_an_unreadable_disk_is_a_sentence(
 
     path = write(TEXT)
     monkeypatch.setattr("fusetui.trace.read.document.read_at", fail)
-    with pytest.raises(CannotRead, match=r"cannot be read: input/output error\.$"):
+    with pytest.raises(CannotReadError, match=r"cannot be read: input/output error\.$"):
         open_trace(str(path))

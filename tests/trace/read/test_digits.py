@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fusetui.trace.read.chunks import PIECE, decode_list
 from fusetui.trace.read.events import decode_events
-from fusetui.trace.read.times import InexactTimes, by_digits
+from fusetui.trace.read.times import InexactTimesError, by_digits
 
 BASE = "1712195495519689"
 
@@ -49,7 +49,7 @@ def test_they_are_those_of_decimals(values: list[float]) -> None:
     ],
 )
 def test_a_key_that_may_be_another_is_not_believed(text: str) -> None:
-    with pytest.raises(InexactTimes):
+    with pytest.raises(InexactTimesError):
         read(text % {"b": BASE})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace import CannotRead, open_trace
+from fusetui.trace import CannotReadError, open_trace
 from fusetui.trace.read.document import Document, OpenFile
 from fusetui.trace.read.document_text import Filed, text_of
 from fusetui.trace.read.source import open_source, state_of
@@ -57,7 +57,7 @@ def test_a_file_that_was_written_over(tmp_path: Path, packed: bool) -> None:
     text = filed(path)
     path.write_bytes(b"[0]")
     assert text.problem() == f"{path} has changed since it was read"
-    with pytest.raises(CannotRead, match="has changed"):
+    with pytest.raises(CannotReadError, match="has changed"):
         text.part(1, 5)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.trace import CannotRead, open_trace
+from fusetui.trace import CannotReadError, open_trace
 from fusetui.trace.read import assemble, source
 
 EVENT = b'{"ph":"X","name":"a","ts":1}'
@@ -41,7 +41,7 @@ def piped(tmp_path: Path, text: bytes) -> Path:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_device_without_end() -> None:
-    with pytest.raises(CannotRead, match="no trace event in its first 4 MB"):
+    with pytest.raises(CannotReadError, match="no trace event in its first 4 MB"):
         open_trace("/dev/zero")
 
 
@@ -50,7 +50,7 @@ def test_a_device_without_end() -> None:
 def test_a_pipe_without_an_event(tmp_path: Path, packed: bool) -> None:
     text = os.urandom(6 << 20).replace(b'"', b" ")
     path = piped(tmp_path, gzip.compress(text, 0) if packed else text)
-    with pytest.raises(CannotRead, match="no trace event"):
+    with pytest.raises(CannotReadError, match="no trace event"):
         open_trace(str(path))
 
 
@@ -134,5 +134,7 @@ def test_more_slices_than_memory(
     monkeypatch.setattr(assemble, "memory_left", lambda: 1000)
     path = tmp_path / "trace.json"
     path.write_bytes(b"[" + b",".join([EVENT] * 20) + b"]")
-    with pytest.raises(CannotRead, match=r"has 20 slices, which take .* of memory"):
+    with pytest.raises(
+        CannotReadError, match=r"has 20 slices, which take .* of memory"
+    ):
         open_trace(str(path))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.sample_traces import lessons
-from fusetui.trace import CannotRead, NotATrace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, open_trace
 from fusetui.trace.read.foreign import foreign
 
 LESSON = lessons.path("mlp-eager")
@@ -38,7 +38,7 @@ def tar_file() -> bytes:
 
 
 def message(path: Path) -> str:
-    with pytest.raises((NotATrace, CannotRead)) as found:
+    with pytest.raises((NotATraceError, CannotReadError)) as found:
         open_trace(str(path), cached=False)
     return str(found.value)
 

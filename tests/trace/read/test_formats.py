@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.analysis.questions.summary import summary
-from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, Trace, open_trace
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -106,7 +106,7 @@ def test_a_bomb(
     path = write(tmp_path, pack(b"[" + b" " * 30_000_000 + EVENT.encode() + b"]"))
     monkeypatch.setenv("FUSETUI_UNPACK_LIMIT", "0.01")
     with pytest.raises(
-        CannotRead, match=r"unpacks to more than 0.01 GiB.*FUSETUI_UNPACK_LIMIT"
+        CannotReadError, match=r"unpacks to more than 0.01 GiB.*FUSETUI_UNPACK_LIMIT"
     ):
         open_trace(path)
     monkeypatch.setenv("FUSETUI_UNPACK_LIMIT", "0.1")
@@ -153,7 +153,7 @@ def test_viztracer(trace_of: Callable[..., Trace]) -> None:
 
 
 def test_a_list_of_empty_objects(trace_of: Callable[..., Trace]) -> None:
-    with pytest.raises(NotATrace):
+    with pytest.raises(NotATraceError):
         trace_of("[{}, {}]")
 
 

@@ -11,7 +11,7 @@ from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.events import decode_events, decode_exact
 from fusetui.trace.read.gather import Interner, gather
-from fusetui.trace.read.times import InexactTimes
+from fusetui.trace.read.times import InexactTimesError
 
 
 def test_interner() -> None:
@@ -44,7 +44,7 @@ def test_columns() -> None:
 
 def test_absolute_times_need_their_text() -> None:
     text = b'[{"ph":"X","ts":1712195495519689.047,"dur":1.25}]'
-    with pytest.raises(InexactTimes):
+    with pytest.raises(InexactTimesError):
         gather(decode_events(text))
     assert gather(decode_exact(text)).start.tolist() == [1712195495519689047]
 

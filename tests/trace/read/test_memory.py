@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.trace import CannotRead, load, open_trace
+from fusetui.trace import CannotReadError, load, open_trace
 from fusetui.trace.read.memory import UNKNOWN, memory_left
 
 MEMINFO = "MemTotal:       100 kB\nMemAvailable:   50 kB\n"
@@ -61,5 +61,5 @@ def test_a_trace_for_which_memory_does_not_suffice_is_refused_in_one_sentence(
         raise MemoryError
 
     monkeypatch.setattr(load, "lay_out", too_much)
-    with pytest.raises(CannotRead, match=r"needs more memory than there is\.$"):
+    with pytest.raises(CannotReadError, match=r"needs more memory than there is\.$"):
         open_trace(str(write('[{"ph":"X"}]')), cached=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace import CannotReadError, NotATraceError, Trace, open_trace
 
 Write = Callable[[str | bytes], Path]
 EVENT = (
@@ -153,7 +153,7 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
 )
 def test_no_trace(write: Write, text: str | bytes, says: str) -> None:
     path = write(text)
-    with pytest.raises(NotATrace) as caught:
+    with pytest.raises(NotATraceError) as caught:
         opened(path)
     message = str(caught.value)
     assert says in message
@@ -163,17 +163,17 @@ def test_no_trace(write: Write, text: str | bytes, says: str) -> None:
 
 
 def test_empty(write: Write) -> None:
-    with pytest.raises(CannotRead, match="is empty"):
+    with pytest.raises(CannotReadError, match="is empty"):
         opened(write(""))
 
 
 def test_missing(tmp_path: Path) -> None:
-    with pytest.raises(CannotRead, match="no such file"):
+    with pytest.raises(CannotReadError, match="no such file"):
         opened(tmp_path / "nowhere.json")
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(CannotRead, match="cannot be opened"):
+    with pytest.raises(CannotReadError, match="cannot be opened"):
         opened(tmp_path)
 
 

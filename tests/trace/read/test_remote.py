@@ -22,7 +22,7 @@ from tests.ports import free_port, wait_for_port
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace import open_trace
-from fusetui.trace.model.errors import CannotRead, NothingRead
+from fusetui.trace.model.errors import CannotReadError, NothingReadError
 from fusetui.trace.read import remote
 from fusetui.trace.read.remote import is_remote, matching, state_of_url
 
@@ -164,7 +164,7 @@ def test_more_than_fits_into_memory(
     in_memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.trace.read.remote.memory_left", lambda: 0)
-    with pytest.raises(CannotRead, match="needs more memory than there is"):
+    with pytest.raises(CannotReadError, match="needs more memory than there is"):
         open_trace(f"{in_memory}/rank3.json.gz")
 
 
@@ -198,7 +198,7 @@ def test_a_file_is_read_while_it_arrives(
     assert len(open_trace(f"{in_memory}/noise")) == len(EVENTS)
     assert sum(fetched) == len(content)
     fetched.clear()
-    with suppress(NothingRead):
+    with suppress(NothingReadError):
         open_trace(f"{in_memory}/noise", stop=lambda: len(fetched) > 1)
     assert sum(fetched) < len(content)
 
@@ -210,7 +210,7 @@ def test_a_file_that_is_not_as_long_as_its_server_says(
         monkeypatch.setattr(
             "fusetui.trace.read.source.size_of_url", lambda _, size=size: size
         )
-        with pytest.raises(CannotRead, match="is not as long as its server says"):
+        with pytest.raises(CannotReadError, match="is not as long as its server says"):
             open_trace(f"{in_memory}/rank3.json.gz")
 
 
@@ -274,12 +274,12 @@ def test_a_connection_that_always_breaks_ends_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     Files.breaks = range(1000)
-    with pytest.raises(CannotRead, match=r"rank3\.json\.gz cannot be read"):
+    with pytest.raises(CannotReadError, match=r"rank3\.json\.gz cannot be read"):
         open_trace(f"{server}/rank3.json.gz")
 
 
 def test_a_file_that_is_not_there(server: str) -> None:
-    with pytest.raises(CannotRead, match="there is no such file"):
+    with pytest.raises(CannotReadError, match="there is no such file"):
         open_trace(f"{server}/other.json")
 
 
@@ -288,13 +288,13 @@ def test_a_server_that_is_not_there_is_not_a_missing_file(
 ) -> None:
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     with pytest.raises(
-        CannotRead, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"
+        CannotReadError, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"
     ):
         open_trace(f"http://127.0.0.1:{free_port()}/rank3.json.gz")
 
 
 def test_a_driver_that_is_missing_is_named() -> None:
-    with pytest.raises(CannotRead, match="fsspec has no driver for nowhere://"):
+    with pytest.raises(CannotReadError, match="fsspec has no driver for nowhere://"):
         open_trace("nowhere://a/b.json")
 
 
@@ -302,13 +302,15 @@ def test_a_driver_that_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(CannotRead, match=r"needs a driver of fsspec for gs://.*gcsfs"):
+    with pytest.raises(
+        CannotReadError, match=r"needs a driver of fsspec for gs://.*gcsfs"
+    ):
         open_trace("gs://a/b.json")
 
 
 def test_without_fsspec_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(CannotRead, match=r"pip install 'fusetui\[remote\]'"):
+    with pytest.raises(CannotReadError, match=r"pip install 'fusetui\[remote\]'"):
         open_trace("s3://a/b.json")
 
 

@@ -19,7 +19,7 @@ from fusetui.cli import run
 from fusetui.commands.errors import guarded
 from fusetui.text.printable import without_credentials
 from fusetui.trace import open_trace
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read import remote
 
 fsspec = pytest.importorskip(
@@ -121,7 +121,7 @@ def test_an_endless_body_has_a_bound(
 ) -> None:
     monkeypatch.setattr(remote, "ENDLESS", 1 << 20)
     with pytest.raises(
-        CannotRead, match=r"did not end within .* GiB, and its server does not say"
+        CannotReadError, match=r"did not end within .* GiB, and its server does not say"
     ):
         open_trace(f"http://{server('endless')}/trace.json")
 
@@ -132,7 +132,7 @@ def test_a_server_that_says_nothing_is_given_up(
     monkeypatch.setattr(remote, "STALL_S", 0.2)
     monkeypatch.setattr(remote, "_pieces", None)  # it is not asked again
     with pytest.raises(
-        CannotRead, match=r"cannot be read: nothing arrived for 0\.2 s\.$"
+        CannotReadError, match=r"cannot be read: nothing arrived for 0\.2 s\.$"
     ):
         open_trace(f"http://{server('silent')}/trace.json")
 

@@ -14,10 +14,10 @@ import pytest
 from tests.trace.large import EVENTS, TEXT, same_start
 
 from fusetui.commands.loading import notices
-from fusetui.trace import NotATrace, Trace, open_trace
+from fusetui.trace import NotATraceError, Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.formats import text_of
-from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.model.errors import NothingReadError
 
 pytestmark = pytest.mark.usefixtures("small_extents")
 
@@ -112,16 +112,16 @@ def test_what_is_nearly_read_is_read_to_its_end(write: Callable[[bytes], Path]) 
 
 
 def test_stopped_before_anything_was_read(write: Callable[[bytes], Path]) -> None:
-    with pytest.raises(NothingRead):
+    with pytest.raises(NothingReadError):
         open_trace(str(write(TEXT)), stop=lambda: True)
 
 
 def test_a_file_that_is_no_trace_says_so_unless_it_was_stopped(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("no JSON at all")
-    with pytest.raises(NotATrace):
+    with pytest.raises(NotATraceError):
         open_trace(str(path))
-    with pytest.raises(NothingRead):
+    with pytest.raises(NothingReadError):
         open_trace(str(path), stop=lambda: True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import InexactTimesError, exact_nanoseconds, nanoseconds
 
 NEAR = 2**42
 
@@ -37,7 +37,7 @@ def test_floats_below_the_limit(ns: int) -> None:
 
 @pytest.mark.parametrize("value", [float(NEAR), 1712195495519689.047])
 def test_floats_beyond_the_limit(value: float) -> None:
-    with pytest.raises(InexactTimes):
+    with pytest.raises(InexactTimesError):
         nanoseconds([1.5, value])
 
 
@@ -46,7 +46,7 @@ def test_floats_beyond_the_limit(value: float) -> None:
 )
 def test_floats_between_two_nanoseconds(value: float) -> None:
     """Whether they are rounded up or down, only their text can tell."""
-    with pytest.raises(InexactTimes):
+    with pytest.raises(InexactTimesError):
         nanoseconds([value])
 
 
@@ -92,7 +92,7 @@ def test_floats_are_exact(times: list[int]) -> None:
 @given(st.integers(-NEAR * 10**6, NEAR * 10**6))
 def test_floats_of_picoseconds_are_rounded_as_their_text_is(ps: int) -> None:
     text = f"{Decimal(ps) / 10**6:f}"
-    with suppress(InexactTimes):
+    with suppress(InexactTimesError):
         assert nanoseconds([float(text)]).tolist() == [exact_nanoseconds(text)]
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import op_totals
-from fusetui.trace import NotATrace, Trace, open_trace
+from fusetui.trace import NotATraceError, Trace, open_trace
 from fusetui.trace.layout.nesting import arrange
 from fusetui.trace.read import mend
 
@@ -61,7 +61,7 @@ def test_thousands_of_damaged_events(trace_of: Open) -> None:
 def test_a_long_name(trace_of: Open, end: str) -> None:
     text = '[{"ph":"X","ts":1,"name":"' + "a" * 1_000_000 + end
     if not end:
-        with pytest.raises(NotATrace):
+        with pytest.raises(NotATraceError):
             trace_of(text)
         return
     trace = trace_of(text)
@@ -157,7 +157,7 @@ def test_times_in_quotes_and_keys_that_no_event_has(trace_of: Open) -> None:
 
 
 def test_nothing_but_starts_of_events(trace_of: Open) -> None:
-    with pytest.raises(NotATrace, match="not of trace events"):
+    with pytest.raises(NotATraceError, match="not of trace events"):
         trace_of('[{"ph":' * 100_000)
 
 
@@ -238,7 +238,7 @@ def test_times_out_of_range(trace_of: Open, ts: str) -> None:
 
 
 def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
-    with pytest.raises(NotATrace, match="exceed 146 years"):
+    with pytest.raises(NotATraceError, match="exceed 146 years"):
         trace_of([event("k", n, 2.3e15, cat="kernel") for n in range(3)])
 
 

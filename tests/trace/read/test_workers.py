@@ -18,7 +18,7 @@ import pytest
 
 from fusetui.own_process import OwnProcess
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.model.errors import NothingReadError
 from fusetui.trace.read import workers
 from fusetui.trace.read.chunks import Chunk, decode_extent
 
@@ -205,7 +205,7 @@ def test_no_thread_outlives_a_failure(file: Path) -> None:
 @pytest.mark.usefixtures("two_cores")
 def test_no_thread_outlives_a_stop(file: Path) -> None:
     before, had_enough = threading.active_count(), threading.Event()
-    with suppress(NothingRead):
+    with suppress(NothingReadError):
         open_trace(str(file), lambda *_: had_enough.set(), stop=had_enough.is_set)
     assert had_enough.is_set()
     assert threading.active_count() == before
@@ -256,13 +256,13 @@ def test_few_files_to_be_had(file: Path, files: int) -> None:
     """Reading ends with a trace or with a message."""
     script = (
         "import resource, sys\n"
-        "from fusetui.trace import CannotRead, open_trace\n"
+        "from fusetui.trace import CannotReadError, open_trace\n"
         "import fusetui.trace.read.workers\n"
         "fusetui.trace.read.workers.core_count = lambda: 2\n"
         "fusetui.trace.read.workers.FEWEST = 0\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
         "try:\n    print(len(open_trace(sys.argv[1], cached=False)))\n"
-        "except CannotRead as error:\n    print(error)\n"
+        "except CannotReadError as error:\n    print(error)\n"
     )
     run = subprocess.run(
         [sys.executable, "-P", "-c", script, str(file)], capture_output=True, text=True

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace import CannotRead, NotATrace
+from fusetui.trace import CannotReadError, NotATraceError
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
@@ -54,7 +54,7 @@ def read(folder: Path, value: Any, protocol: int = 4) -> Snapshot:
 
 
 def refusal(folder: Path, value: Any) -> str:
-    with pytest.raises((NotATrace, CannotRead)) as found:
+    with pytest.raises((NotATraceError, CannotReadError)) as found:
         read(folder, value)
     return str(found.value)
 

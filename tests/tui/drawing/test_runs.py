@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusetui.timeline.cells import MANY, NONE, Cells
+from fusetui.timeline.cells import NO_SLICE, SEVERAL, Cells
 from fusetui.tui.drawing.lane_lines import slices
 from fusetui.tui.drawing.schemes import ASCII, COLORLESS, UNICODE
 from fusetui.tui.layout.kinds import KINDS, SliceKind, label_of, narrow
@@ -19,8 +19,8 @@ def label(row: int) -> str:
 
 def cells(*rows: int, covered: int = 100) -> Cells:
     row = np.array(rows, dtype=np.int32)
-    used = (row != NONE).astype(np.int32)
-    kind = np.where(row == NONE, NONE, GEMM).astype(np.int16)
+    used = (row != NO_SLICE).astype(np.int32)
+    kind = np.where(row == NO_SLICE, NO_SLICE, GEMM).astype(np.int16)
     return Cells(row, kind, used, used.astype(np.int64) * covered)
 
 
@@ -70,7 +70,7 @@ def test_a_block_beside_another_shows_its_edge() -> None:
 
 
 def test_cells_without_one_slice_are_bars() -> None:
-    assert texts(cells(MANY, MANY, 0, 0, covered=50)) == ["▄▄", "  "]
+    assert texts(cells(SEVERAL, SEVERAL, 0, 0, covered=50)) == ["▄▄", "  "]
 
 
 def test_neighboring_bars_of_one_kind_are_one_run() -> None:

@@ -191,8 +191,8 @@ def test_a_lane_of_another_device_is_seen_where_there_is_no_stream(
     room = lanes_height(body(state), 1)
     in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
     assert Layer.DEVICE in {state.side.lanes[p.lane].layer for p in in_sight if p.line}
-    assert state.side.once(busy_of).label == "device busy"
-    assert {share.of for share in state.side.once(shares)} == {"device"}
+    assert busy_of(state.side.trace).label == "device busy"
+    assert {share.of for share in shares(state.side.trace)} == {"device"}
 
 
 def test_the_stream_with_the_most_time_is_seen(trace_of: Make) -> None:

@@ -85,7 +85,7 @@ def test_ops_from_below(trace: Trace) -> None:
 
 def test_kernels(trace: Trace) -> None:
     """As `fusetui kernels`; in whatever groups, all of them once."""
-    keys = keys_of(trace, None, None)
+    keys = keys_of(trace)
     if not keys:
         return
     table = table_of(trace, keys, KernelView())

@@ -27,7 +27,7 @@ from fusetui.trace.model.report import never
 from fusetui.tui import loading
 from fusetui.tui.background_results import opened
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.helper_client import Beside, NotBeside
+from fusetui.tui.helper_client import Beside, HelperUnavailableError
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.loading import read_memory
 from fusetui.tui.pages.memory import PAGE
@@ -179,7 +179,7 @@ def test_where_no_other_process_can_read_it_the_thread_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(start: str) -> Any:
-        raise NotBeside
+        raise HelperUnavailableError
 
     monkeypatch.setattr(loading, "Beside", refused)
     path = trained(tmp_path)

@@ -15,7 +15,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import keep_result
 from fusetui.trace.model.report import never
 from fusetui.tui.background_results import pieces
 from fusetui.tui.layout.answer import WORTH, Insight
@@ -132,7 +132,7 @@ def test_what_is_not_understood_stands_beside_the_worth(
     state = after(opened(waiting, size=size), explained, *do("why"))
     assert "Not understood" not in drawn(state)
     found = with_worth(waiting, why(waiting))
-    kept_on(waiting)[WORTH] = replace(found, residual_share=0.07)
+    keep_result(waiting, WORTH, replace(found, residual_share=0.07))
     text = " ".join(drawn(state).split())
     assert "Not understood: 7.0 % of the time after a change." in text
     assert "worth" in text.partition("Not understood")[2]

@@ -15,7 +15,7 @@ from tests.tui.driving import screen, settled
 from tests.tui.prepared import after, laid_over, opened
 
 from fusetui.sample_traces import lessons
-from fusetui.text.figures import NS, parse_time
+from fusetui.text.figures import NS_PER_UNIT, parse_time
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import PromptInput
 from fusetui.tui.layout.moves import at_time, over, zoom
@@ -111,9 +111,11 @@ def test_any_line_is_a_command_or_a_printable_sentence(line: str) -> None:
     assert isinstance(outcome, tuple) or outcome.hint.isprintable()
 
 
-@given(st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS)), st.booleans())
+@given(
+    st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS_PER_UNIT)), st.booleans()
+)
 def test_a_time_is_read_to_the_last_digit(ns: int, unit: str, blank: bool) -> None:
-    text = f"{Decimal(ns) / NS[unit]:f}{' ' * blank}{unit}"
+    text = f"{Decimal(ns) / NS_PER_UNIT[unit]:f}{' ' * blank}{unit}"
     assert parse_time(text) == ns
 
 

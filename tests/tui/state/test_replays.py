@@ -15,7 +15,7 @@ from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import keep_result, kept_result
 from fusetui.tui.layout.answer import WORTH
 from fusetui.tui.loading import named
 from fusetui.tui.state import replays
@@ -120,9 +120,10 @@ def test_an_amount_is_about_what_is_selected(lesson: State) -> None:
 
 def test_a_finding_has_its_own_change() -> None:
     state = after(explained(opened(open_trace(PATH))), *do("why"))
-    known = kept_on(state.side.trace)
+    trace = state.side.trace
     for wanted, change in ((None, ""), ("loader", "loader")):
-        known[WORTH] = replace(known[WORTH], wanted=(wanted,))
+        why = replace(kept_result(trace, WORTH), _wanted=(wanted,))
+        keep_result(trace, WORTH, why)
         assert named(state, "x0.5") == change
         assert named(after(state, *do("row-down")), "x0.5") == ""  # a gap
 

@@ -10,7 +10,7 @@ from fusetui import Error
 from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.analysis.serving.passes import interval_of, passes
 from fusetui.text.figures import plural
-from fusetui.trace.layout.steps import MOST, PROFILED, steps_of
+from fusetui.trace.layout.steps import MIN_SHARE_OF_WORK, PROFILED, steps_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -153,7 +153,7 @@ def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
     is_inside = is_early & (windows.index_of(start) >= 0)
     is_last_pass = is_early & (start >= windows.end[-1])
     counted_ns = dur_ns[~is_last_pass].sum()
-    return bool(dur_ns[is_inside].sum() >= MOST * counted_ns)
+    return bool(dur_ns[is_inside].sum() >= MIN_SHARE_OF_WORK * counted_ns)
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:

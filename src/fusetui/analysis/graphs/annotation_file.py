@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.text.figures import size
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read.source import reason
 
 MAX_FILE_BYTES: Final = 32 << 20
@@ -62,17 +62,18 @@ class _RefusedError(Exception):
 def read_annotations(path: str) -> dict[int, Any]:
     """What a file annotates, by (graph id << 32) | node id.
 
-    Raises CannotRead, with one sentence, for a file that cannot be read, is damaged or
-    holds anything else.
-    """
+    Raises CannotReadError, with one sentence, for a file that cannot be read, is
+    damaged or holds anything else."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         return _annotations_in(data)
     except OSError as error:
-        raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
+        raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     except _RefusedError as refused:
-        raise CannotRead(f"{path} holds no annotations of graphs: {refused}.") from None
+        raise CannotReadError(
+            f"{path} holds no annotations of graphs: {refused}."
+        ) from None
     except (
         ValueError,
         TypeError,
@@ -81,7 +82,7 @@ def read_annotations(path: str) -> dict[int, Any]:
         OverflowError,
         MemoryError,
     ):
-        raise CannotRead(
+        raise CannotReadError(
             f"{path} holds no annotations of graphs, or is damaged."
         ) from None
 

@@ -29,7 +29,7 @@ AT = ("peak", "end", "oom")
 """Moments with a name."""
 
 
-class NoMoment(Exception):  # noqa: N818
+class NoMomentError(Exception):
     """What is asked for is not in the snapshot: the end of a sentence."""
 
 
@@ -98,7 +98,7 @@ def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
-    """`at`: one of AT, or a Unix time in us. Raises NoMoment."""
+    """`at`: one of AT, or a Unix time in us. Raises NoMomentError."""
     facts = memory_facts(snapshot)
     events = events_at([device.history for device in facts], at)
     devices = [
@@ -109,7 +109,7 @@ def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
 
 def events_at(histories: Sequence[History], at: str | int) -> list[int]:
     """The event of each device after which the state is meant; `at` as of `memory`.
-    Raises NoMoment."""
+    Raises NoMomentError."""
     if at == "peak":
         return [history.peak_index for history in histories]
     if at == "end":
@@ -117,7 +117,7 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
     if at == "oom":
         return _events_of_failure(histories)
     if all(history.time_us(BEFORE) is None for history in histories):
-        raise NoMoment("its events have no times.")
+        raise NoMomentError("its events have no times.")
     return [_last_event_until(history, int(at)) for history in histories]
 
 
@@ -129,7 +129,7 @@ def _events_of_failure(histories: Sequence[History]) -> list[int]:
         rows = history.failures
         failures.append(int(rows[-1]) if len(rows) else None)
     if all(failure is None for failure in failures):
-        raise NoMoment("it has no event of memory that ran out.")
+        raise NoMomentError("it has no event of memory that ran out.")
     last_time_us: int | None = None
     for history, failure in zip(histories, failures, strict=True):
         time_us = None if failure is None else history.time_us(failure)

@@ -25,7 +25,7 @@ from fusetui.analysis.memory.history import (
     History,
 )
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
 ALLOCATION_UNIT_BYTES = 512
@@ -199,7 +199,7 @@ def _rests(
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     """Those of the end, with what events did to them undone, by address; or those of a
     later moment that was looked at before."""
-    log = once(history, segment_log)
+    log = segment_log(history)
     count = int(np.searchsorted(log.events, event, side="right"))
     nearest = min(known for known in log.segments_after if known >= count)
     segments = SegmentMap(log.segments_after[nearest])
@@ -223,6 +223,7 @@ class SegmentLog(NamedTuple):
     segments_after: dict[int, tuple[Segment, ...]]
 
 
+@memo()
 def segment_log(history: History) -> SegmentLog:
     """The log of a device, with the segments of the end."""
     columns = history.snapshot.segments

@@ -30,7 +30,7 @@ from fusetui.analysis.memory.layout import (
 )
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
@@ -339,7 +339,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
 def placed(moments: Moments, event: int) -> PlacedBlocks:
     """What lies where after an event."""
     history = moments.history
-    changes = once(history, segment_log).events
+    changes = segment_log(history).events
     happened = int(np.searchsorted(changes, event, side="right"))
     last_change = int(changes[happened - 1]) if happened else BEFORE
     placement = layout(history, event, _segments(moments, last_change))

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
+from fusetui.analysis.memory.answer import NoMomentError, Totals, events_at, totals
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.history import BEFORE, History, allocations_of, blank
 from fusetui.analysis.memory.moments import Moments, prepared_moments
-from fusetui.trace.layout.counters import DEVICES
+from fusetui.trace.layout.counters import DEVICE_TYPES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Layer
@@ -92,9 +92,9 @@ class TracedMemory(Totals, frozen=True):
 
 def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory, ...]:
     """Every device that events name with addresses and totals, GPUs first; reads the
-    file again. `at` and NoMoment are as of `answer.memory`."""
+    file again. `at` and NoMomentError are as of `answer.memory`."""
     if at == "oom":
-        raise NoMoment(
+        raise NoMomentError(
             "its memory events do not tell where memory ran out, as a snapshot does."
         )
     samples = _samples(trace)
@@ -158,7 +158,7 @@ def _name(trace: Trace, number: int) -> str:
 
 def _kind(device: TracedDevice) -> str:
     """`GPU`, `CPU`, ..."""
-    return DEVICES.get(device.kind, f"device type {device.kind}")
+    return DEVICE_TYPES.get(device.kind, f"device type {device.kind}")
 
 
 def _traced_memory(

@@ -33,7 +33,7 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 
 KEPT_AS = "transfers"
 _COMMS_OP = late(r"record_param_comms\Z")
@@ -131,6 +131,7 @@ class _IssuedKernels(NamedTuple):
     all_ops: Rows  # all ops that communicate, of another shape
 
 
+@memo()
 def _issued_kernels(trace: Trace) -> _IssuedKernels:
     communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = communicating[trace.role[communicating] == Role.KERNEL]
@@ -154,14 +155,14 @@ def _issued_kernels(trace: Trace) -> _IssuedKernels:
 
 def args_asked(trace: Trace) -> ArgsQuestion:
     """What `collectives_on_gpu` reads: indices in traceEvents, and names of args."""
-    kernels = once(trace, _issued_kernels)
+    kernels = _issued_kernels(trace)
     rows = np.concatenate((kernels.rows, kernels.ops, kernels.annotations))
     return trace.order[rows[rows >= 0]], _ARGS
 
 
 def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     """The kernels that communicate, in the order of the trace."""
-    kernels = once(trace, _issued_kernels)
+    kernels = _issued_kernels(trace)
     args_of_rows, args_of_ops, args_of_annotations = _args(
         trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
     )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.layout.counters import DEVICES, TOTALS, finite
+from fusetui.trace.layout.counters import DEVICE_TYPES, SERIES_OF_TOTAL, finite
 from fusetui.trace.model.arrays import Floats, distinct
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
@@ -18,7 +18,7 @@ from fusetui.trace.model.ids import LARGEST
 from fusetui.trace.read.samples import PLACE, totals_in
 
 KEPT_AS: Final = "memory"
-_GPU_KINDS: Final = [kind for kind, name in DEVICES.items() if name == "GPU"]
+_GPU_KINDS: Final = [kind for kind, name in DEVICE_TYPES.items() if name == "GPU"]
 # columns of what `totals_in` gives
 _KIND: Final = 0
 _DEVICE: Final = 1
@@ -124,9 +124,11 @@ def _one_by_one(events: Events, number: int) -> Floats:
         if not sample.is_memory:
             continue
         place = [_whole_number(sample.args.get(name)) for name in PLACE]
-        totals = [finite(sample.args.get(name)) for name in TOTALS]
+        totals = [finite(sample.args.get(name)) for name in SERIES_OF_TOTAL]
         rows.append([*place, *totals])
-    return np.array(rows, dtype=np.float64).reshape(-1, len(PLACE) + len(TOTALS))
+    return np.array(rows, dtype=np.float64).reshape(
+        -1, len(PLACE) + len(SERIES_OF_TOTAL)
+    )
 
 
 def _whole_number(value: object) -> int | None:

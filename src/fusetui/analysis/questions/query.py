@@ -22,7 +22,7 @@ from fusetui.analysis.questions.query_text import (
     FIELD,
     SIGN,
     Written,
-    WrongQuery,
+    WrongQueryError,
     written_ways,
 )
 from fusetui.text.figures import parse_time
@@ -153,7 +153,8 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Query:
-    """The query that a text says; nothing holds for a blank one. Raises WrongQuery.
+    """The query that a text says; nothing holds for a blank one. Raises
+    WrongQueryError.
 
     >>> parse("family:gemm and dur > 50us").terms[1]
     Bound(field='dur', above=True, value=50000, excluded=False)
@@ -183,20 +184,22 @@ def _term(part: Written) -> Term:
 
 
 def _time_ns(part: Written) -> int:
-    """The time that a field is compared with. Raises WrongQuery if it is not."""
+    """The time that a field is compared with. Raises WrongQueryError if it is not."""
     if part.sign not in COMPARED:
-        raise WrongQuery(
+        raise WrongQueryError(
             f"{part.field} is compared: {part.field}>50us or {part.field}<2ms"
         )
     ns = parse_time(part.value)
     if ns is None or ns < 0:
         beginning = f"{part.field}{part.sign}"
-        raise WrongQuery(f"{beginning} takes a time with its unit: {beginning}50us")
+        raise WrongQueryError(
+            f"{beginning} takes a time with its unit: {beginning}50us"
+        )
     return ns
 
 
 def pattern_of(part: Written) -> Pattern | None:
-    """What stands between slashes. Raises WrongQuery for what is no regular
+    """What stands between slashes. Raises WrongQueryError for what is no regular
     expression."""
     is_pattern = len(part.text) > 2 and part.text[0] == part.text[-1] == "/"
     if not is_pattern:
@@ -229,13 +232,13 @@ def word_of(part: Written, value: str) -> Word:
 
 
 def _value(field: str, text: str) -> str:
-    """The text after `field:`. Raises WrongQuery when no slice can have it."""
+    """The text after `field:`. Raises WrongQueryError when no slice can have it."""
     if not text:
-        raise WrongQuery(f"{field}: is followed by {FIELDS[field]}")
+        raise WrongQueryError(f"{field}: is followed by {FIELDS[field]}")
     if field == "kind" and text.lower() not in KINDS:
-        raise WrongQuery(f"kind: is followed by one of {OF_ROWS['kind']}")
+        raise WrongQueryError(f"kind: is followed by one of {OF_ROWS['kind']}")
     if field == "step" and not text.isdecimal():
-        raise WrongQuery("step: is followed by the number of a step: step:2")
+        raise WrongQueryError("step: is followed by the number of a step: step:2")
     return text
 
 
@@ -259,7 +262,7 @@ def misread(query: Query) -> str:
 
 
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """The pattern; lower case finds upper case too. Raises WrongQuery for what is
+    """The pattern; lower case finds upper case too. Raises WrongQueryError for what is
     none."""
     import regex  # only a pattern needs it
 
@@ -267,14 +270,16 @@ def compiled(pattern: str) -> regex.Pattern[str]:
     try:
         return regex.compile(pattern, flags)
     except (regex.error, RecursionError, OverflowError) as error:
-        raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
+        raise WrongQueryError(
+            f"/{pattern}/ is no regular expression: {error}"
+        ) from None
 
 
 def matching(
     pattern: str, names: Sequence[str], seconds: float = MAX_PATTERN_SECONDS
 ) -> NDArray[np.bool_]:
-    """Which names some part of matches. Raises WrongQuery for a wrong pattern, and for
-    one that takes longer than `seconds`."""
+    """Which names some part of matches. Raises WrongQueryError for a wrong pattern, and
+    for one that takes longer than `seconds`."""
     search = compiled(pattern).search
     deadline = time.monotonic() + seconds
     matches = np.zeros(len(names), dtype=np.bool_)
@@ -286,7 +291,7 @@ def matching(
             match = search(name, timeout=seconds_left, concurrent=True)
             matches[place] = match is not None
     except TimeoutError:
-        raise WrongQuery(
+        raise WrongQueryError(
             f"/{pattern}/ takes longer than {seconds:g} s: make it simpler"
         ) from None
     return matches

@@ -3,7 +3,7 @@
     query  = all (or all)*
     all    = one ([and] one)*
     one    = not one | [-] ( query ) | term
-    term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
+term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
 
 What a query says is written out as alternatives, of each of which all terms hold.
 """
@@ -32,7 +32,7 @@ _NOT_OPEN: Final = "-("
 _CLOSE: Final = ")"
 
 
-class WrongQuery(Error):  # noqa: N818
+class WrongQueryError(Error):
     """One plain sentence about what is wrong with a query."""
 
 
@@ -57,9 +57,9 @@ IsSign = Callable[[str, str], bool]
 def written_ways(text: str, is_sign: IsSign) -> list[Way]:
     """What a query says; `is_sign` says whether a sign other than `:` compares a field
     of this name, or is only a part of a word. No way where the text is blank. Raises
-    WrongQuery."""
+    WrongQueryError."""
     if len(text) > MAX_CHARACTERS:
-        raise WrongQuery(f"a search has at most {MAX_CHARACTERS} characters")
+        raise WrongQueryError(f"a search has at most {MAX_CHARACTERS} characters")
     tokens = _tokens(text, is_sign)
     return _Reader(tokens).either(negated=False, depth=0) if tokens else []
 
@@ -69,8 +69,8 @@ Token = Written | str
 
 
 def _tokens(text: str, is_sign: IsSign) -> list[Token]:
-    """The terms and parentheses of a text. Raises WrongQuery for a parenthesis that is
-    not closed; one that closes none is looked for."""
+    """The terms and parentheses of a text. Raises WrongQueryError for a parenthesis
+    that is not closed; one that closes none is looked for."""
     tokens: list[Token] = []
     at = 0
     depth = 0
@@ -94,7 +94,7 @@ def _tokens(text: str, is_sign: IsSign) -> list[Token]:
             tokens.append(_written(match))
             at = match.end()
     if depth:
-        raise WrongQuery('a ( is not closed: "(" in quotes looks for one')
+        raise WrongQueryError('a ( is not closed: "(" in quotes looks for one')
     return tokens
 
 
@@ -150,7 +150,7 @@ class _Reader:
         """What follows, up to the end of its parentheses: alternatives joined by
         `or`."""
         if depth > MAX_DEPTH:
-            raise WrongQuery(
+            raise WrongQueryError(
                 f"a search has at most {MAX_DEPTH} parentheses in one another"
             )
         parts = [self._all(negated, depth)]
@@ -177,7 +177,7 @@ class _Reader:
         if isinstance(token, Written):
             return [(token._replace(excluded=token.excluded ^ negated),)]
         if not self._follows():
-            raise WrongQuery("nothing stands between ( and )")
+            raise WrongQueryError("nothing stands between ( and )")
         ways = self.either(negated ^ (token == _NOT_OPEN), depth + 1)
         self._at += 1  # the parenthesis that closes
         return ways
@@ -214,7 +214,7 @@ def _all_of(parts: Sequence[list[Way]]) -> list[Way]:
 
 def _limited(ways: list[Way]) -> list[Way]:
     if len(ways) > MAX_WAYS:
-        raise WrongQuery(
+        raise WrongQueryError(
             f"this says more than {MAX_WAYS} alternatives: make it simpler"
         )
     return ways

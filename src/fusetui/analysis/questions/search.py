@@ -32,6 +32,7 @@ from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import arguments
+from fusetui.trace.model.memo import memo
 
 Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
@@ -82,8 +83,9 @@ NameTexts = dict[tuple[str, bool], list[str]]
 `trace.names`."""
 
 
+@memo()
 def texts_of(trace: Trace) -> NameTexts:
-    """Made once per trace: every kernel name is decoded."""
+    """Decodes every kernel name."""
     is_of_gpu = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_gpu[trace.name[trace.gpu_rows]] = True
     kernels = [
@@ -103,7 +105,7 @@ def texts_of(trace: Trace) -> NameTexts:
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
     """The rows for which the query holds but for terms about args, in time order.
-    Raises WrongQuery when a pattern takes too long."""
+    Raises WrongQueryError when a pattern takes too long."""
     return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
 
 
@@ -156,7 +158,7 @@ def by_words(
 ) -> Iterator[Hits]:
     """Rows that are not `named`: of which names do not say all words of the query, but
     args do, as by_args finds them. Python frames are left out: they have no args of
-    interest. Raises WrongQuery when a pattern takes too long."""
+    interest. Raises WrongQueryError when a pattern takes too long."""
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
@@ -176,7 +178,7 @@ def by_words(
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     """The rows for which the terms about args hold too, as the file is read. Raises
-    WrongQuery when a pattern takes too long."""
+    WrongQueryError when a pattern takes too long."""
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
         rows = _in_order(trace, _rows_of(trace, texts, way))

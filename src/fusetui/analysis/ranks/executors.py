@@ -17,7 +17,7 @@ from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import known_summary, summary_of
 from fusetui.own_process import calls
 from fusetui.trace.cache import tidy
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.remote import is_remote
@@ -69,20 +69,21 @@ def summarize(
 
 @contextmanager
 def executor_at(where: str) -> Iterator[Executor]:
-    """The executor of a running scheduler: `dask://HOST:PORT`. Raises CannotRead."""
+    """The executor of a running scheduler: `dask://HOST:PORT`. Raises
+    CannotReadError."""
     if not where.startswith(DASK) or ":" not in where.removeprefix(DASK):
-        raise CannotRead(f"{where} is no place to run: use dask://HOST:PORT.")
+        raise CannotReadError(f"{where} is no place to run: use dask://HOST:PORT.")
     try:
         from distributed import Client
     except ImportError:
-        raise CannotRead(
+        raise CannotReadError(
             f"{where} needs distributed: pip install 'fusetui[dask]'."
         ) from None
     address = where.removeprefix(DASK)
     try:
         client = Client(f"tcp://{address}", timeout=PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise CannotRead(
+        raise CannotReadError(
             f"{where} does not answer: {str(error) or 'timeout'}."
         ) from None
     with client:

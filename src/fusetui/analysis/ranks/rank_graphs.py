@@ -15,7 +15,7 @@ from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.meeting import Meetings
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import LATE_NS, graph_of
-from fusetui.analysis.replay.changes import Change, NothingLikeIt, WrongChange
+from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.times import StepEnds, step_ends
@@ -23,7 +23,6 @@ from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import once
 
 Why = Literal[
     "",
@@ -46,7 +45,7 @@ NOTES_OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
 """Notes that do not hold where all ranks are replayed."""
 
 
-class Abstain(Exception):  # noqa: N818
+class NoAnswerError(Exception):
     """Why there is no answer."""
 
     def __init__(self, why: Why) -> None:
@@ -102,8 +101,8 @@ class _Changed(msgspec.Struct, frozen=True, eq=False):
 def graphs_of(
     facts: JobFacts, changes: Sequence[RankChange], *, cached: bool = False
 ) -> JobGraphs:
-    """Reads the trace of each rank, one after the other. Raises Abstain, and WrongChange
-    for a change that changes nothing on any rank."""
+    """Reads the trace of each rank, one after the other. Raises NoAnswerError, and
+    WrongChangeError for a change that changes nothing on any rank."""
     matched = facts.matched
     waits = facts.waits
     first_ns = int(waits.start.min())
@@ -114,17 +113,17 @@ def graphs_of(
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
-    missing: dict[str, NothingLikeIt] = {}
+    missing: dict[str, NoMatchError] = {}
     for index, summary in enumerate(matched.ranks):
         trace = open_trace(summary.path, cached=cached)
-        recorded = once(trace, graph_of)
+        recorded = graph_of(trace)
         rows = np.flatnonzero(matched.rank == index)
         nodes = _nodes_of_collectives(trace, recorded, matched.row[rows])
         node[rows] = nodes
         shift[rows] += recorded.origin_ns + trace.epoch_ns - first_ns
         common_start = recorded.began[nodes] + shift[rows]
         if (common_start != waits.start[rows] - first_ns).any():
-            raise Abstain("not_replayed")  # the file is another one now
+            raise NoAnswerError("not_replayed")  # the file is another one now
 
         dur = recorded.dur.copy()
         dur[nodes] = np.maximum(transfer[rows], 0)
@@ -153,28 +152,28 @@ def graphs_of(
 
 
 def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
-    """Raises Abstain where it is not recorded what waits for the collectives of a rank,
-    or where other work of their stream begins before they end."""
+    """Raises NoAnswerError where it is not recorded what waits for the collectives of a
+    rank, or where other work of their stream begins before they end."""
     loose_ns = _loose_ns(graph, collectives)
     if loose_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
-        raise Abstain("not_linked")
+        raise NoAnswerError("not_linked")
     unchanged, _ = changed(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
-        raise Abstain("overlaps")
+        raise NoAnswerError("overlaps")
 
 
 def _changed(
     trace: Trace,
     graph: Graph,
     changes: Sequence[RankChange],
-    missing: dict[str, NothingLikeIt],
+    missing: dict[str, NoMatchError],
 ) -> _Changed:
     """Adds to `missing` by their texts the changes that have nothing to change."""
     applied: list[RankChange] = []
     for one in changes:
         try:
             changed(trace, graph, [one.change])
-        except NothingLikeIt as reason:
+        except NoMatchError as reason:
             missing[one.text] = reason
         else:
             applied.append(one)
@@ -201,11 +200,11 @@ def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph
 
 
 def _nodes_of_collectives(trace: Trace, graph: Graph, places: Rows) -> Rows:
-    """The nodes of the collectives of a rank at these places. Raises Abstain."""
+    """The nodes of the collectives of a rank at these places. Raises NoAnswerError."""
     rows = collectives_of(trace).rows[places]
     nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
     if not nodes.all():
-        raise Abstain("on_cpu")
+        raise NoAnswerError("on_cpu")
     return nodes
 
 
@@ -224,8 +223,8 @@ def _loose_ns(graph: Graph, collectives: Rows) -> int:
 
 
 def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetings:
-    """The meetings that changes do not take out. Raises WrongChange for a change of a
-    collective on some of its ranks. `has_changes_of_one`: some changes are of one
+    """The meetings that changes do not take out. Raises WrongChangeError for a change
+    of a collective on some of its ranks. `has_changes_of_one`: some changes are of one
     rank."""
     meetings = graphs.meetings
     is_gone = np.zeros(len(meetings.node), dtype=np.bool_)
@@ -243,7 +242,9 @@ def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetin
     partly_gone = (gone_somewhere & ~is_gone).any()
     partly_changed = (changed_somewhere & is_kept).any()
     if partly_gone or (has_changes_of_one and partly_changed):
-        raise WrongChange("A collective cannot be changed on some of its ranks alone.")
+        raise WrongChangeError(
+            "A collective cannot be changed on some of its ranks alone."
+        )
     return meetings.take(~is_gone)
 
 

@@ -22,8 +22,8 @@ from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.meeting import Meetings, replayed
 from fusetui.analysis.ranks.rank_graphs import (
-    Abstain,
     JobGraphs,
+    NoAnswerError,
     RankChange,
     Why,
     graphs_of,
@@ -31,9 +31,9 @@ from fusetui.analysis.ranks.rank_graphs import (
 )
 from fusetui.analysis.replay.apply import is_range
 from fusetui.analysis.replay.changes import (
-    NothingLikeIt,
+    NoMatchError,
     Unsynced,
-    WrongChange,
+    WrongChangeError,
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
@@ -92,8 +92,8 @@ class _Arrivals(msgspec.Struct, frozen=True, eq=False):
 def job_whatif(
     facts: JobFacts, texts: Sequence[str], *, cached: bool = True
 ) -> JobWhatIf:
-    """What changes are worth. Raises WrongChange, and TraceError for a rank that is
-    gone."""
+    """What changes are worth. Raises WrongChangeError, and TraceError for a rank that
+    is gone."""
     summaries = facts.matched.ranks
     changes = changes_of(texts, tuple(summary.rank for summary in summaries))
     has_steps = any(summary.steps for summary in summaries)
@@ -115,12 +115,12 @@ def job_whatif(
     try:
         _check(facts)
         return _answer(facts, changes, no_answer, cached)
-    except Abstain as reason:
+    except NoAnswerError as reason:
         return msgspec.structs.replace(no_answer, why_not=reason.why)
 
 
 def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
-    """`2:loader` is of rank 2 alone. Raises WrongChange."""
+    """`2:loader` is of rank 2 alone. Raises WrongChangeError."""
     changes: list[RankChange] = []
     for text in texts:
         of_rank = CHANGE_OF_RANK.fullmatch(text)
@@ -130,41 +130,41 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
             rank = int(of_rank["rank"])
             change_text = of_rank["change"]
         if rank is not None and rank not in ranks:
-            raise NothingLikeIt(f"There is no rank {rank}.")
+            raise NoMatchError(f"There is no rank {rank}.")
         change = parse_change(change_text)
         changes.append(RankChange(rank=rank, text=text, change=change))
     if is_range([one.change for one in changes]):
         untold = "What another device would be worth to a job is not told"
-        raise WrongChange(f"{untold}: it is a range.")
+        raise WrongChangeError(f"{untold}: it is a range.")
     return tuple(changes)
 
 
 def _check(facts: JobFacts) -> None:
-    """Raises Abstain where what summaries say does not settle it."""
+    """Raises NoAnswerError where what summaries say does not settle it."""
     job = facts.job
     matched = facts.matched
     clocks = facts.clocks
     is_damaged = any(summary.damage for summary in matched.ranks)
     if not job.is_whole:
-        raise Abstain("not_whole")
+        raise NoAnswerError("not_whole")
     if is_damaged or matched.unmatched.any():
-        raise Abstain("unmatched")
+        raise NoAnswerError("unmatched")
     if not len(matched):
-        raise Abstain("no_collectives")
+        raise NoAnswerError("no_collectives")
     if matched.no_group or not matched.whole.all():
-        raise Abstain("unmatched")
+        raise NoAnswerError("unmatched")
     if not matched.named(ALL_WAIT).all():
-        raise Abstain("not_all_wait")
+        raise NoAnswerError("not_all_wait")
     if clocks.refused:
-        raise Abstain("clocks")
+        raise NoAnswerError("clocks")
     keys = [step_keys(summary) for summary in matched.ranks]
     if any(keys_of_rank != keys[0] for keys_of_rank in keys):
-        raise Abstain("steps")
+        raise NoAnswerError("steps")
     has_several_hosts = len(clocks.hosts.names) > 1
     if has_several_hosts and not np.isfinite(clocks.half).all():
-        raise Abstain("uncertain")
+        raise NoAnswerError("uncertain")
     if _uncertainty_ns(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
-        raise Abstain("uncertain")
+        raise NoAnswerError("uncertain")
 
 
 def _uncertainty_ns(facts: JobFacts) -> float:
@@ -177,18 +177,18 @@ def _uncertainty_ns(facts: JobFacts) -> float:
 def _answer(
     facts: JobFacts, changes: Sequence[RankChange], no_answer: JobWhatIf, cached: bool
 ) -> JobWhatIf:
-    """Raises Abstain and WrongChange."""
+    """Raises NoAnswerError and WrongChangeError."""
     graphs = graphs_of(facts, changes, cached=cached)
     meetings = graphs.meetings
     recorded = [graph.recorded for graph in graphs.graphs]
     before = replayed(graphs.graphs, meetings)
     if before is None or not all(map(np.array_equal, before.times, recorded)):
-        raise Abstain("not_replayed")
+        raise NoAnswerError("not_replayed")
     has_changes_of_one = any(one.rank is not None for one in changes)
     remaining = remaining_meetings(graphs, has_changes_of_one=has_changes_of_one)
     after = replayed(graphs.changed_graphs, remaining)
     if after is None:
-        raise Abstain("not_replayed")
+        raise NoAnswerError("not_replayed")
 
     residual_share = max(
         *(rank.residual_share for rank in graphs.ranks),

@@ -9,6 +9,6 @@ a change.
     replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
                                          a change this is the recording, to the nanosecond
 
-`once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a
+`graph_of(trace)` keeps the graph with its trace. Times are in ns; those of a
 graph and of its Times count from `Graph.origin_ns`.
 """

@@ -16,12 +16,12 @@ from fusetui.analysis.replay.changes import (
     FusedKernels,
     Graphed,
     Loaded,
-    NothingLikeIt,
+    NoMatchError,
     OnDevice,
     Overlapped,
     Scaled,
     Unsynced,
-    WrongChange,
+    WrongChangeError,
 )
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import (
@@ -50,7 +50,7 @@ def changed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> tuple[Graph, tuple[str, ...]]:
     """The graph of a trace with changes, one after the other, and what has to be said
-    about them: keys of NOTES. Raises WrongChange. `latest`: of changes that give a
+    about them: keys of NOTES. Raises WrongChangeError. `latest`: of changes that give a
     range (see is_range) the later end."""
     draft = Draft(trace, graph, latest)
     for change in changes:
@@ -112,7 +112,7 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
     bound_ns = bound_of_row[draft.graph.row[items]]
     is_known = bound_ns > UNKNOWN_BOUND
     if not is_known.any():
-        raise WrongChange(f"The least time of no kernel like {pattern} is known.")
+        raise WrongChangeError(f"The least time of no kernel like {pattern} is known.")
     if not is_known.all():
         draft.notes.append("some_bounds_unknown")
     known_bound_ns = bound_ns[is_known].astype(np.float64)
@@ -140,7 +140,7 @@ def _fuse(change: FusedKernels, draft: Draft) -> None:
         chosen = np.flatnonzero((runs.begin <= place) & (place < runs.end))
     if not len(chosen):
         which = "" if change.place is None else f" with event {change.place}"
-        raise NothingLikeIt(f"The trace has no fusable run of kernels{which}.")
+        raise NoMatchError(f"The trace has no fusable run of kernels{which}.")
 
     share_of_time = runs.moved[chosen]
     is_unknown = np.isnan(share_of_time)
@@ -193,7 +193,7 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         cover = Cover(np.array([since - origin_ns]), np.array([until - origin_ns]))
         draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
     if not graphs:
-        raise NothingLikeIt("The trace has no such range with several launches.")
+        raise NoMatchError("The trace has no such range with several launches.")
 
 
 def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
@@ -209,7 +209,7 @@ def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
 
 
 def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
-    """Raises WrongChange if one of these calls waits between two times (ns of the
+    """Raises WrongChangeError if one of these calls waits between two times (ns of the
     file)."""
     trace = draft.trace
     row = draft.graph.row[calls]
@@ -218,7 +218,7 @@ def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
     if len(waits):
         name = trace.name_of(int(waits[0]))
         reason = f"{name} lies between its launches"
-        raise WrongChange(f"A graph cannot wait for the device: {reason}.")
+        raise WrongChangeError(f"A graph cannot wait for the device: {reason}.")
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
@@ -242,7 +242,7 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     waits = called[graph.kind[called] == Node.WAIT]
     waits = waits[graph.lag[ACROSS, waits] != NEVER]
     if not len(waits):
-        raise NothingLikeIt(
+        raise NoMatchError(
             f"No call like {change.pattern} is known to wait for the device."
         )
     draft.return_at_once(waits)
@@ -255,7 +255,7 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
     graph = draft.graph
     loading = select.covers(trace, graph, loader_rows(trace))
     if not loading:
-        raise NothingLikeIt("No thread that launches work loads data.")
+        raise NoMatchError("No thread that launches work loads data.")
     with_workers = select.covers(trace, graph, worker_rows(trace))
     if with_workers:
         draft.batches = NO_BATCHES
@@ -265,7 +265,7 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
             return
     if all(len(cover.start) < 2 for cover in loading.values()):
         reason = "when a worker would have begun it is not known"
-        raise WrongChange(f"Only one batch is loaded: {reason}.")
+        raise WrongChangeError(f"Only one batch is loaded: {reason}.")
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
     for chain, cover in loading.items():
@@ -300,11 +300,11 @@ def _without(covers: Covers, others: Covers) -> Covers:
 
 
 def _communication(draft: Draft) -> Rows:
-    """The items that communicate between devices. Raises NothingLikeIt."""
+    """The items that communicate between devices. Raises NoMatchError."""
     items = draft.items
     communication = items[communicates(draft.trace, draft.graph.row[items])]
     if not len(communication):
-        raise NothingLikeIt("The trace has no communication between devices.")
+        raise NoMatchError("The trace has no communication between devices.")
     return communication
 
 
@@ -364,14 +364,14 @@ class Scalable(NamedTuple):
 
 
 def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
-    """What another device would scale. Raises WrongChange."""
+    """What another device would scale. Raises WrongChangeError."""
     items = graph.nodes(Node.ITEM)
     ratio_and_least = np.full((2, len(trace)), np.nan)
     ratio_and_least[:, trace.gpu_rows] = select.on_device(kernels_of(trace), device)
     ratio, least_ns = ratio_and_least[:, graph.row[items]]
     is_known = ~np.isnan(ratio)
     if not is_known.any():
-        raise WrongChange(
+        raise WrongChangeError(
             f"The least time of no kernel is known both here and on {device}."
         )
     return Scalable(
@@ -406,4 +406,4 @@ EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {
     Overlapped: _overlap,
     OnDevice: _move_to_device,
 }
-"""What each kind of change does to a draft; may raise WrongChange."""
+"""What each kind of change does to a draft; may raise WrongChangeError."""

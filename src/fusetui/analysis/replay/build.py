@@ -40,6 +40,7 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import upper_median
 
 LATE_NS = 5_000
@@ -136,6 +137,7 @@ class GraphDraft:
         return late_ns
 
 
+@memo()
 def graph_of(trace: Trace) -> Graph:
     """The graph of all threads that launch work, of those that run backward for them,
     and of all GPU work; without a GPU, of the busiest thread."""

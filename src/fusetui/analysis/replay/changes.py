@@ -15,12 +15,12 @@ from fusetui.text.patterns import late
 Named = Literal["kernel", "family", "op", "module", "python", "comm"]
 
 
-class WrongChange(Error):  # noqa: N818
+class WrongChangeError(Error):
     """One plain sentence about what is wrong with a change, or why there is none like
     it."""
 
 
-class NothingLikeIt(WrongChange):
+class NoMatchError(WrongChangeError):
     """What a change is about is not in the trace."""
 
 
@@ -94,7 +94,7 @@ MOST_WORKERS = 1 << 10
 
 
 def parse_change(text: str) -> Change:
-    """The change that a text says. Raises WrongChange.
+    """The change that a text says. Raises WrongChangeError.
 
     >>> parse_change("family:gemm x0.8")
     Scaled(what='family', pattern='gemm', factor=0.8, ns=None)
@@ -106,22 +106,24 @@ def parse_change(text: str) -> Change:
         what, bandwidth, number = found.groups()
         factor = float(number)
         if bandwidth and (what == "python" or not factor):
-            raise WrongChange(f"{text} is no change: comm bandwidth=x2 is one.")
+            raise WrongChangeError(f"{text} is no change: comm bandwidth=x2 is one.")
         return Scaled(what, "", 1 / factor if bandwidth else factor)  # type: ignore[arg-type]
     found = OTHERS.fullmatch(text)
     change = _other(found[1], found[2] or "") if found else None
     if change is None:
-        raise WrongChange(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
+        raise WrongChangeError(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
     return change
 
 
 def _scaled(found: re.Match[str]) -> Scaled:
     what, pattern, factor, time, _ = found.groups()
     if what in ("op", "module", "python") and factor is None:
-        raise WrongChange(f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5")
+        raise WrongChangeError(
+            f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5"
+        )
     ns = parse_time(time) if time else None
     if time and ns is None:
-        raise WrongChange(f"{time} is no time: 40us is one.")
+        raise WrongChangeError(f"{time} is no time: 40us is one.")
     return Scaled(what, pattern, None if factor is None else float(factor), ns)  # type: ignore[arg-type]
 
 

@@ -20,7 +20,6 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, fi
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
-from fusetui.trace.model.memo import once
 from fusetui.trace.program.backward import dependencies
 
 OF_DEVICE = late(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
@@ -302,7 +301,7 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitP
         both = (before >= 0) & (after >= 0)
         yield WaitPairs(after[both], before[both])
     if graph_calls(trace).any() and len(items.streams) > 1:
-        in_graphs = once(trace, dependencies)
+        in_graphs = dependencies(trace)
         item_of_row = np.full(len(trace), NONE)
         item_of_row[items.rows] = np.arange(len(items.rows))
         before = item_of_row[in_graphs.before]

@@ -10,11 +10,11 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import host_parts
 from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
-from fusetui.timeline.cells import Line
+from fusetui.timeline.cells import DepthRow
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 
 UNKNOWN = -1
 MAX_KEPT_LANES = 500
@@ -35,14 +35,14 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
     residual_share: float
 
     @memo(MAX_KEPT_LANES)
-    def before(self, line: Line) -> Int64s:
+    def before(self, line: DepthRow) -> Int64s:
         """How much of the slices before each of a line, and of all, is on the path."""
         return np.concatenate(([0], np.cumsum(self.ns[line.rows])))
 
 
 def marks_of(trace: Trace) -> Marks:
     """The critical path as recorded, in each slice of the trace."""
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     route = route_to(graph, graph.recorded)
     route_ns = route.ns
     slack_ns = np.maximum(slack_of(graph, graph.recorded), 0)

@@ -26,7 +26,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.model.intervals import Cover, pieces, without
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 
 Kind = Literal["host", "launch", "kernel", "copy", "communication", "wait", "residual"]
 MAX_ROWS = 12
@@ -79,7 +79,7 @@ class Path(msgspec.Struct, frozen=True):
 @memo()
 def path(trace: Trace) -> Path:
     """The critical path of a trace as recorded."""
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     route = route_to(graph, graph.recorded)
     devices = residuals_of(trace)
     is_too_large = len(graph) > MAX_REPLAYED_NODES
@@ -97,7 +97,7 @@ def path(trace: Trace) -> Path:
 @memo()
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
     """What the replay does not understand of each device."""
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
         DeviceResidual(exact_id(device), residual_share(graph, graph.recorded, device))

@@ -18,7 +18,6 @@ from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.memo import once
 
 KEPT_WHOLE = ("report", "keys", "names", "categories", "elements")
 """Of a trace, what a predicted one shares."""
@@ -76,8 +75,8 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
 
 
 def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
-    """The trace with some changes. Raises WrongChange."""
-    graph = once(trace, graph_of)
+    """The trace with some changes. Raises WrongChangeError."""
+    graph = graph_of(trace)
     parsed = [parse_change(text) for text in changes]
     changed_graph, _ = changed(trace, graph, parsed)
     times = replay(changed_graph)

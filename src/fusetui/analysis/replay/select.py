@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
-from fusetui.analysis.replay.changes import Named, NothingLikeIt, WrongChange
+from fusetui.analysis.replay.changes import Named, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
@@ -26,7 +26,6 @@ from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
-from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import origins
 
 # by the number of a thread's chain, stretches of time as in a Graph
@@ -48,7 +47,7 @@ NOTHING = {
 
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
     """Slices with exactly this name, else those that a search finds. Raises
-    WrongChange."""
+    WrongChangeError."""
     rows = trace.rows_of(*roles)
     exact = trace.names.index(pattern) if pattern in trace.names else -1
     named: Rows = rows[trace.name[rows] == exact]
@@ -56,30 +55,32 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
         return named
     try:
         query = parse(pattern)
-        found = search(trace, once(trace, texts_of), query)
-    except WrongQuery as error:
-        raise WrongChange(f"{error}.".replace("..", ".")) from None
+        found = search(trace, texts_of(trace), query)
+    except WrongQueryError as error:
+        raise WrongChangeError(f"{error}.".replace("..", ".")) from None
     if query.reads_args:
-        raise WrongChange(f"{pattern} asks for args, by which no change is chosen.")
+        raise WrongChangeError(
+            f"{pattern} asks for args, by which no change is chosen."
+        )
     return np.intersect1d(rows, found)
 
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
-    """The nodes of kernels, copies and sets. Raises WrongChange."""
+    """The nodes of kernels, copies and sets. Raises WrongChangeError."""
     if what == "family":
         rows = rows_like(trace, f'family:"{pattern}"', GPU_ROLES[0])
     else:
         rows = rows_like(trace, pattern, *GPU_ROLES)
     found = graph.nodes(Node.ITEM, rows=rows)
     if not len(found):
-        raise NothingLikeIt(f"No kernel matches {what}:{pattern}.")
+        raise NoMatchError(f"No kernel matches {what}:{pattern}.")
     return found
 
 
 def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
     """Slices of threads of the graph: ops, else calls; frames of Python; modules and
     annotations with what runs backward for them; what may contain a wait. Raises
-    WrongChange."""
+    WrongChangeError."""
     for roles in INSIDE[what]:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
@@ -93,7 +94,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         rows = rows[_chain_of_track(trace, graph)[trace.track[rows]] >= 0]
         if len(rows):
             return rows
-    raise NothingLikeIt(
+    raise NoMatchError(
         f"{NOTHING[what]} on a thread that is replayed matches {pattern}."
     )
 
@@ -169,7 +170,7 @@ def ranges_of(
 ) -> Iterator[tuple[int, int, Rows]]:
     """Begin and end (ns of the file), and the chains of the thread and of those that
     run backward for it, of each step, of one, or of the outermost slices like a
-    pattern; without steps, of all that a process launches. Raises WrongChange."""
+    pattern; without steps, of all that a process launches. Raises WrongChangeError."""
     steps, process_of = steps_of(trace), np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     process_of[trace.thread_of_track] = trace.process_of_track
     threads = np.array(
@@ -186,7 +187,7 @@ def ranges_of(
     if pattern.isdecimal():
         place = steps.place(int(pattern))
         if place < 0:
-            raise NothingLikeIt(f"There is no step {pattern}, but {steps.known}.")
+            raise NoMatchError(f"There is no step {pattern}, but {steps.known}.")
         steps = steps.only(np.array([place]))
     elif pattern:
         rows = slices_like(trace, graph, "wait", pattern)
@@ -209,10 +210,10 @@ def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:
     """How many times as long the least time of each kernel is on another device, and
     how much of its time that is here (ns; 0 where its data may come from the cache):
     nan where the least time on one of them is not known, as without a rate of its
-    arithmetic. Raises WrongChange."""
+    arithmetic. Raises WrongChangeError."""
     new, old = _peak(name), kernels.peak
     if old is None:
-        raise WrongChange("The limits of the device of this trace are not known.")
+        raise WrongChangeError("The limits of the device of this trace are not known.")
 
     def ratio(job: KernelJob) -> float | None:
         limits, bytes_per_s = job.limits, (old.bytes_per_s, new.bytes_per_s)
@@ -237,9 +238,9 @@ def _peak(name: str) -> Peak:
     found = [peak for peak in PEAKS if re.search(peak.pattern, name)]
     found = found[:1] or [one for one in PEAKS if name.lower() in _plain(one).lower()]
     if not found:
-        raise NothingLikeIt(f"The limits of {name} are not known.")
+        raise NoMatchError(f"The limits of {name} are not known.")
     if len(found) > 1:
-        raise WrongChange(
+        raise WrongChangeError(
             f"{name} may be {', '.join(map(_plain, found))}: name one of them."
         )
     return found[0]

@@ -15,10 +15,10 @@ from fusetui.analysis.replay.apply import changed, is_range, scalable
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import (
     Change,
-    NothingLikeIt,
+    NoMatchError,
     OnDevice,
     Unsynced,
-    WrongChange,
+    WrongChangeError,
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
@@ -33,7 +33,6 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
-from fusetui.trace.model.memo import once
 from fusetui.trace.model.quantiles import lower_median
 
 UNKNOWN = 0.20
@@ -128,14 +127,14 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
     """What some changes together are worth; of one step only if it is given, by its
-    number. Raises WrongChange."""
+    number. Raises WrongChangeError."""
     parsed = [parse_change(text) for text in changes]
     steps = steps_of(trace)
     if step is None:
         places = told_steps(trace)
     else:
         places = np.array([_place_of(trace, step)])
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     replayed = _replayed(trace, graph, parsed)
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
     before = np.diff(recorded_bounds)
@@ -226,7 +225,7 @@ class _Replayed(NamedTuple):
 def _replayed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> _Replayed:
-    """`latest`: see changed. Raises WrongChange."""
+    """`latest`: see changed. Raises WrongChangeError."""
     changed_graph, notes = changed(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
@@ -242,11 +241,11 @@ def _replayed(
 
 
 def _place_of(trace: Trace, step: int) -> int:
-    """Among the steps. Raises NothingLikeIt."""
+    """Among the steps. Raises NoMatchError."""
     steps = steps_of(trace)
     place = steps.place(step)
     if place < 0:
-        raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
+        raise NoMatchError(f"There is no step {step}, but {steps.known}.")
     return place
 
 
@@ -346,7 +345,7 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
     `unknown_shares`: of their critical paths, that are not."""
     if leaves_waits_out(trace) or events_unknown(trace):
         return False
-    return not once(trace, graph_of).inferred_waits and not any(unknown_shares)
+    return not graph_of(trace).inferred_waits and not any(unknown_shares)
 
 
 def events_unknown(trace: Trace) -> bool:
@@ -400,10 +399,10 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
-    """`kernel:attn x0.1..1` at ten factors. Raises WrongChange."""
+    """`kernel:attn x0.1..1` at ten factors. Raises WrongChangeError."""
     parts = RANGE.fullmatch(text.strip())
     if parts is None or not float(parts["low"]) < float(parts["high"]):
-        raise WrongChange(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
+        raise WrongChangeError(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
     change = parts["head"]
     low = float(parts["low"])
     high = float(parts["high"])

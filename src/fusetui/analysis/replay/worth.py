@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.loaders import worker_rows
 from fusetui.analysis.replay.apply import EDITS
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import WrongChange, parse_change
+from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import ACROSS, NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
@@ -48,7 +48,6 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
-from fusetui.trace.model.memo import once
 from fusetui.trace.model.quantiles import lower_median
 
 MAX_REPLAYED_NODES = 6_000_000
@@ -75,16 +74,16 @@ def with_worth(
     """The findings with their gains, by which they are sorted; and what the first
     `together` gain at once. `by`: see steps_of. `asked`: however long it takes."""
     reason = _why_not_replayed(trace, why, asked)
-    notes = list(map(_note, why.findings, why.wanted))
-    if reason or all(change is None for change in why.wanted):
+    notes = list(map(_note, why.findings, why._wanted))
+    if reason or all(change is None for change in why._wanted):
         return replace(why, findings=_unreplayed(why, notes, reason))
 
-    graph = once(trace, graph_of)
+    graph = graph_of(trace)
     before = _result(trace, graph, graph.recorded, graph.recorded, by)
     has_workers = len(worker_rows(trace)) > 0
     findings: list[Finding] = []
     unknown_shares = [residuals.residual_share for residuals in residuals_of(trace)]
-    for finding, change, note in zip(why.findings, why.wanted, notes, strict=True):
+    for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
         if change is None:
             findings.append(replace(finding, worth_note=note))
             continue
@@ -108,7 +107,7 @@ def with_worth(
         for finding in findings
     ]
     order = sorted(range(len(findings)), key=ranks.__getitem__)
-    replayed = [why.wanted[n] for n in order if _is_replayed(findings[n])]
+    replayed = [why._wanted[n] for n in order if _is_replayed(findings[n])]
     combined = None
     if first := replayed[:together]:
         after = _replayed(trace, graph, first, by)
@@ -118,7 +117,7 @@ def with_worth(
     return replace(
         why,
         findings=tuple(findings[n] for n in order),
-        wanted=tuple(why.wanted[n] for n in order),
+        _wanted=tuple(why._wanted[n] for n in order),
         worth_of="step" if steps else "span",
         worth_before_ns=usual_ns,
         residuals=residuals_of(trace),
@@ -133,7 +132,7 @@ def _unreplayed(
     """The findings, each with its note; those whose change could be replayed with the
     reason why none is."""
     findings = []
-    for finding, change, note in zip(why.findings, why.wanted, notes, strict=True):
+    for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
         findings.append(
             replace(finding, worth_note=reason if change and reason else note)
         )
@@ -312,7 +311,7 @@ def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
         return "part"
     if leaves_waits_out(trace):
         return "no_waits"
-    changes = sum(change is not None for change in why.wanted)
+    changes = sum(change is not None for change in why._wanted)
     nodes = NODES_OF_GPU_EVENT * len(trace.gpu_rows) * (RUNS_OF_GRAPH + changes)
     if nodes > MAX_REPLAYED_NODES and not asked:
         return "large"
@@ -331,7 +330,7 @@ def _replayed(
         change: Any = parse_change(wanted) if isinstance(wanted, str) else wanted
         try:
             _EDITS[type(change)](change, draft)
-        except WrongChange:
+        except WrongChangeError:
             return "not_found"
     changed = draft.finished()
     times = replay(changed)
@@ -345,7 +344,7 @@ def _shorten(wanted: Shorter, draft: Draft) -> None:
     items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
     calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
     if not len(items) and not len(calls):
-        raise WrongChange("Nothing to shorten.")
+        raise WrongChangeError("Nothing to shorten.")
     saved_ns = saved_of_row[draft.graph.row[items]]
     draft.scale_items(items, lambda current_ns: np.maximum(current_ns - saved_ns, 0))
     saved_by_calls_ns = saved_of_row[draft.graph.row[calls]]
@@ -370,7 +369,7 @@ def _make_calls_asynchronous(wanted: Unawaited, draft: Draft) -> None:
     copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
     copies = graph.nodes(Node.ITEM, rows=copy_rows)
     if not does_wait.any() and not len(copies):
-        raise WrongChange("Nothing is known to wait.")
+        raise WrongChangeError("Nothing is known to wait.")
     draft.scale_items(copies, np.zeros_like)
     launching_rows = trace.launch[trace.gpu_rows]
     does_launch = np.isin(graph.row[calls], launching_rows)

@@ -47,7 +47,7 @@ PRODUCTS_OF_LAYER = (4, 5, 6, 7)
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 
-class NoConfig(Error):  # noqa: N818
+class NoConfigError(Error):
     """The configuration cannot be used; the message is one plain sentence."""
 
 
@@ -74,29 +74,31 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
 def read_config(path: str) -> ModelConfig:
     """The configuration of a model; that of the text model, if it has several. Raises
-    NoConfig."""
+    NoConfigError."""
     document = _json_of(path)
     text_model = document
     if isinstance(document, dict):
         text_model = document.get("text_config", document)
     if not isinstance(text_model, dict) or not config_of(text_model).layers:
-        raise NoConfig(
+        raise NoConfigError(
             f"{path} has no num_hidden_layers: it is not the config.json of a model."
         )
     return config_of({**document, **text_model})
 
 
 def _json_of(path: str) -> Any:
-    """The document in a file. Raises NoConfig."""
+    """The document in a file. Raises NoConfigError."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_CONFIG_BYTES:
-            raise NoConfig(f"{path} is too large to be the configuration of a model.")
+            raise NoConfigError(
+                f"{path} is too large to be the configuration of a model."
+            )
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise NoConfig(f"{path} cannot be read: {error.strerror}.") from None
+        raise NoConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
-        raise NoConfig(f"{path} is not JSON.") from None
+        raise NoConfigError(f"{path} is not JSON.") from None
 
 
 def config_of(keys: Mapping[str, Any]) -> ModelConfig:

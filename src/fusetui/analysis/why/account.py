@@ -23,7 +23,7 @@ from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 
 
 class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -130,10 +130,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(lines)
 
 
+@memo()
+def accounts_of(trace: Trace) -> Accounts:
+    return Accounts(trace)
+
+
 def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
     """The line of a thread, if it has one; how much farther its places are than times
     of the file."""
-    for line in once(trace, Accounts).threads:
+    for line in accounts_of(trace).threads:
         tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
         if len(tracks):
             begin = line.on_line(tracks[:1], np.array([trace.begin_ns]))

@@ -45,7 +45,7 @@ from fusetui.trace.read.threads import in_threads
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises
-    NotThere."""
+    NoSuchSelectionError."""
     return explained(asked(Accounts(trace), selection))[0]
 
 
@@ -61,20 +61,20 @@ def explained(question: Question) -> tuple[Why, Facts]:
     answers = msgspec.structs.replace(
         found,
         findings=findings,
-        wanted=wanted,
+        _wanted=wanted,
         cannot_tell=on_this_device(
             facts.trace,
             (*found.cannot_tell, *_without_ceiling(facts.kernels, lacks), *unknown),
         ),
         ceiling=facts.kernels.ceiling if found.devices else None,
         modules=modules.modules if modules else None,
-        module_times=modules,
-        breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
+        _module_times=modules,
+        _breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
         cpu_work=None if found.devices else _cpu_work(facts),
-        families=facts.kernels.family_ns,
-        below=below,
-        left_out=int(facts.steady is not facts),
-        lacks=lacks,
+        _families=facts.kernels.family_ns,
+        _below=below,
+        _left_out=int(facts.steady is not facts),
+        _lacks=lacks,
     )
     return answers, facts
 

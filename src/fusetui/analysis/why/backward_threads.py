@@ -14,7 +14,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, ranges, union
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.backward import NODE
 
 RUNS_BACKWARD = late(r"<built-in method run_backward\b")
@@ -37,24 +37,17 @@ class Lent(NamedTuple):
     track: NDArray[np.integer]  # one of the waiting thread
 
 
+@memo()
 def outermost_work(trace: Trace) -> Work:
-    """Worked out once for each trace."""
-    return once(trace, _outermost_work)
-
-
-def _outermost_work(trace: Trace) -> Work:
     rows = np.flatnonzero(
         np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0)
     )
     return Work(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
 
 
+@memo()
 def engines_of(trace: Trace) -> Rows:
-    """The threads whose ops mostly run backward; worked out once for each trace."""
-    return once(trace, _engines_of)
-
-
-def _engines_of(trace: Trace) -> Rows:
+    """The threads whose ops mostly run backward."""
     ops, thread = outermost_work(trace)
     own = trace.role[ops] == Role.OP
     back = own & trace.matching(ops, NODE.match)
@@ -90,13 +83,9 @@ class Pair(NamedTuple):
     outermost: Rows  # the ops and calls of the engine during which the other one waits
 
 
+@memo()
 def pairs_of(trace: Trace) -> tuple[Pair, ...]:
-    """None where a thread works while its engine does; worked out once for each
-    trace."""
-    return once(trace, _pairs_of)
-
-
-def _pairs_of(trace: Trace) -> tuple[Pair, ...]:
+    """None where a thread works while its engine does."""
     every = asking_threads(trace)
     threads = list(every.values())
     found: list[Pair] = []

@@ -121,7 +121,7 @@ def findings_of(facts: Facts) -> Answers:
         asked = facts.steady if rule.of_kernels else facts
         claims, lack = claims_of(asked, rule)
         if lack is not None:
-            unknown.append(Unknown(rule.id, *lack.args))
+            unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
         for claim in claims:
             if claim.at_stake_ns is None or is_finding(asked, rule, claim):
                 finding = _finding(rule, claim, asked, tags)

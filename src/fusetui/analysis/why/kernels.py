@@ -39,7 +39,6 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.intervals import Cover, union
-from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 
@@ -303,7 +302,7 @@ class Kernels:
     def tried(self) -> Flags:
         """Which a search for algorithms ran to measure them: the program runs, of all
         these, the fastest one from then on."""
-        tries = once(self.trace, tried_launches)
+        tries = tried_launches(self.trace)
         if not len(tries):
             return np.zeros(len(self.rows), dtype=np.bool_)
         are_tried: Flags = np.isin(self.trace.launch[self.rows], tries)

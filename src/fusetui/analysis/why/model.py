@@ -295,22 +295,27 @@ replay/worth.py); a text is a change of `fusetui whatif`, such as `fuse` or `loa
 
 
 class Why(WhyDocument, frozen=True, kw_only=True):
-    """All answers, and what else is told or compared of them."""
+    """All answers about a trace, or about a part of it. Its public fields are those of
+    the document; the private ones are what sentences, comparisons and replays need
+    beside them."""
 
-    # of each gap's next event and launch, -1 for none
-    gap_rows: tuple[tuple[int, int], ...] = ()
-    ends_early: bool  # the file: what was not recorded may be in the rest of it
-    module_times: Modules | None = None  # with what belongs to no module
-    breakdown: Breakdown | None = None
-    accelerator: tuple[str, int] = ("", 0)  # see other_accelerator
+    # of each gap: the rows of the event that ends it and of its launch, -1 for none
+    _gap_rows: tuple[tuple[int, int], ...] = ()
+    # the file ends early: what was not recorded may be in the rest of it
+    _ends_early: bool
+    _module_times: Modules | None = None  # with what belongs to no module
+    _breakdown: Breakdown | None = None
+    # of a device that is no GPU: its name and number of events; see other_accelerator
+    _accelerator: tuple[str, int] = ("", 0)
     # effective ns of kernels by family, "" for unknown names
-    families: dict[str, int] = {}
-    below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
-    # of each finding, what would be done about it
-    wanted: tuple[Wanted | None, ...] = ()
-    left_out: int = 0  # first steps of which rules about kernels do not speak
+    _families: dict[str, int] = {}
+    # by rule: ns of upper bounds that are too small for a finding
+    _below: dict[str, int] = {}
+    # of each finding: the change whose gain is estimated, None if there is none
+    _wanted: tuple[Wanted | None, ...] = ()
+    _left_out: int = 0  # first steps that rules about kernels leave out
     # what was not recorded, and what records it: see needs.py
-    lacks: dict[str, str] = {}
+    _lacks: dict[str, str] = {}
 
 
 def considerable(why: Why) -> tuple[Finding, ...]:

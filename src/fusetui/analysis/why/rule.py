@@ -22,8 +22,17 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 
 
-class CannotTell(Exception):  # noqa: N818
-    """A rule lacks what it needs: what was not recorded, and what records it."""
+class CannotTellError(Exception):
+    """A rule needs what was not recorded.
+
+    `missing` names it. `record_with` is the option of the profiler that records it, or
+    NOTHING_RECORDS.
+    """
+
+    def __init__(self, missing: str, record_with: str) -> None:
+        super().__init__(missing)
+        self.missing = missing
+        self.record_with = record_with
 
 
 NOTHING_RECORDS: Final = ""
@@ -75,7 +84,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     once: bool = False  # about what happens once, however many steps are recorded
     without_gpu: bool = False  # needs no GPU events
     reads: bool = False  # what only the file has; those of kernels may read args
-    find: Callable[[Facts], Iterable[Claim]] = lambda _: ()  # raises CannotTell
+    find: Callable[[Facts], Iterable[Claim]] = lambda _: ()  # raises CannotTellError
 
     def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
         """With the function that answers it, whose name is its id."""
@@ -86,17 +95,17 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 @memo(MAX_RULES)
-def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]:
+def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
     """What a rule says, which other rules may ask too, and what it lacks."""
     claims: list[Claim] = []
     try:
         if not (rule.without_gpu or len(facts.gpu_rows)):
-            raise CannotTell("GPU events", "ProfilerActivity.CUDA")
+            raise CannotTellError("GPU events", "ProfilerActivity.CUDA")
         if rule.by_launches and not facts.has_launches:
-            raise CannotTell("launch calls", NOTHING_RECORDS)
+            raise CannotTellError("launch calls", NOTHING_RECORDS)
         for claim in rule.find(facts):
             claims.append(claim)
-    except CannotTell as lack:
+    except CannotTellError as lack:
         return claims, lack
     return claims, None
 

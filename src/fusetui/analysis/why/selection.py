@@ -38,7 +38,7 @@ class Selection(msgspec.Struct, frozen=True):
     all_gaps: bool = False
 
 
-class NotThere(Error):  # noqa: N818
+class NoSuchSelectionError(Error):
     """What was asked for is not in the trace; the message is one plain sentence."""
 
 
@@ -54,22 +54,24 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 
 
 def accounted(trace: Trace, selection: Selection | None = None) -> Why:
-    """The account and the longest gaps alone. Raises NotThere."""
+    """The account and the longest gaps alone. Raises NoSuchSelectionError."""
     return account_of(asked(Accounts(trace), selection))
 
 
 def asked(found: Accounts, selection: Selection | None = None) -> Question:
-    """Raises NotThere."""
+    """Raises NoSuchSelectionError."""
     chosen, trace = selection or Selection(), found.trace
     spans = steps_of(trace, chosen.step_by)
     if chosen.step_by is not None and not len(spans):
-        raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
+        raise NoSuchSelectionError(
+            f"{trace.report.file} has no annotation like {chosen.step_by}."
+        )
     about, window, spans = _window(trace, spans, chosen)
     lines = found.lines_of(chosen.device)
     if chosen.device is not None and not lines:
         known = ", ".join(str(device.pid) for device in found.devices) or "none"
         no_device = f"{trace.report.file} has no device {chosen.device} with GPU events"
-        raise NotThere(f"{no_device}: it has {known}.")
+        raise NoSuchSelectionError(f"{no_device}: it has {known}.")
     return Question(
         accounts=found,
         lines=lines,
@@ -102,12 +104,12 @@ def account_of(question: Question) -> Why:
         steps=tuple(StepAccount(*one, accounts) for one, accounts in steps),
         steps_by=spans.by or None,
         gaps=longest.gaps,
-        gap_rows=longest.rows,
+        _gap_rows=longest.rows,
         gaps_count=longest.count,
-        ends_early=not trace.report.complete,
+        _ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=on_this_device(trace, _unknown(trace)),
-        accelerator=other_accelerator(trace),
+        _accelerator=other_accelerator(trace),
     )
 
 
@@ -119,9 +121,13 @@ def _window(
     if chosen.step is not None:
         file, at = trace.report.file, spans.place(chosen.step) if len(spans) else -1
         if not len(spans):
-            raise NotThere(f"{file} has no steps: name them with --step-by.")
+            raise NoSuchSelectionError(
+                f"{file} has no steps: name them with --step-by."
+            )
         if at < 0:
-            raise NotThere(f"{file} has no step {chosen.step}: it has {spans.known}.")
+            raise NoSuchSelectionError(
+                f"{file} has no step {chosen.step}: it has {spans.known}."
+            )
         name = f"step {spans.names[at]}" if spans.are_iterations else spans.names[at]
         return (
             name,
@@ -138,12 +144,12 @@ def _window(
         and chosen.to_ns is not None
         and chosen.from_ns >= chosen.to_ns
     ):
-        raise NotThere(
+        raise NoSuchSelectionError(
             "There is nothing between these times: the second is not after the first."
         )
     if begin >= end:
         whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
-        raise NotThere(f"There is nothing between these times: {whole}.")
+        raise NoSuchSelectionError(f"There is nothing between these times: {whole}.")
     about = (
         f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
     )

@@ -102,7 +102,7 @@ def versus(a: Why, b: Why) -> Versus:
         change_of="median step" if by_step else "span",
         change=tuple(Change(name, before[name], after[name]) for name in names),
         modules=_moved(_module_ns(a), _module_ns(b), count_a, count_b),
-        families=_moved(a.families, b.families, count_a, count_b),
+        families=_moved(a._families, b._families, count_a, count_b),
         findings=compared(a, b, (steps_a, steps_b)),
         is_sure=max(len(steps_a), len(steps_b)) >= FEWEST,
     )
@@ -193,10 +193,10 @@ def _side(
     rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None
 ) -> RuleSide:
     """`steps`: how many are compared."""
-    parts = max(1, steps - why.left_out * rule.of_kernels)
+    parts = max(1, steps - why._left_out * rule.of_kernels)
     findings = [each for each in why.findings if each.rule == rule.id]
     at_stake_ns = sum(each.at_stake_ns or 0 for each in findings)
-    ns = at_stake_ns + why.below.get(rule.id, 0)
+    ns = at_stake_ns + why._below.get(rule.id, 0)
     lack = None if findings else _lack(rule, why, other)
     is_note = bool(findings) and not at_stake_ns
     noise_ns = None
@@ -228,8 +228,8 @@ def _lack(rule: Rule, why: Why, other: Why) -> Lack | None:
         if unknown.rule == rule.id:
             return Lack(unknown.missing, unknown.record_with)
     for what in rule.needs:
-        if what in why.lacks and what not in other.lacks:
-            return Lack(what, why.lacks[what])
+        if what in why._lacks and what not in other._lacks:
+            return Lack(what, why._lacks[what])
     return None
 
 

@@ -26,7 +26,7 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
-from fusetui.trace.model.memo import once
+from fusetui.trace.model.memo import memo
 
 SETS_UP: Final = late(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
@@ -252,7 +252,7 @@ def _one_time_slices(
 ) -> Iterator[OneTimeSlices]:
     """All kinds, in the order in which they claim time."""
     yield captures(trace)
-    searches = once(trace, algorithm_searches)
+    searches = algorithm_searches(trace)
     searches = searches[~_recurring_searches(trace, spans, searches)]
     yield msgspec.structs.replace(
         _slices(trace, "the search for algorithms of convolutions", searches),
@@ -288,6 +288,7 @@ MIN_TRIES: Final = 3
 """Algorithms that are measured, and different kernels that they launch."""
 
 
+@memo()
 def algorithm_searches(trace: Trace) -> Rows:
     """Convolutions in which the library measures algorithms
     (torch.backends.cudnn.benchmark): its thread waits for an event MIN_TRIES times or
@@ -343,10 +344,11 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
         return places
 
 
+@memo()
 def tried_launches(trace: Trace) -> Rows:
     """The calls that launch what a search for algorithms measures: those of its op up
     to the last wait for an event. What the op launches after that is its own work."""
-    searches = once(trace, algorithm_searches)
+    searches = algorithm_searches(trace)
     if not len(searches):
         return searches
     waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)

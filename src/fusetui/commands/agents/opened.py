@@ -33,7 +33,7 @@ from fusetui.sample_traces import lessons
 from fusetui.text.figures import several
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead, NothingRead
+from fusetui.trace.model.errors import CannotReadError, NothingReadError
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.document import OpenFile, read_at
 from fusetui.trace.read.remote import is_remote
@@ -66,14 +66,14 @@ class OpenTrace(msgspec.Struct, frozen=True, eq=False):
 
 @contextmanager
 def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
-    """Within the block the lock is held. Raises CannotRead once `stop` says so
+    """Within the block the lock is held. Raises CannotReadError once `stop` says so
     before."""
     while not lock.acquire(timeout=LOOK_S):
         if stop():
-            raise CannotRead(CANCELLED)
+            raise CannotReadError(CANCELLED)
     try:
         if stop():
-            raise CannotRead(CANCELLED)
+            raise CannotReadError(CANCELLED)
         yield
     finally:
         lock.release()
@@ -100,7 +100,7 @@ class Recent:
 
     def get(self, key: Hashable, make: Callable[[], Any], stop: Stop = never) -> Any:
         """The one of this key, made if it is not there. Raises what `make` does, and
-        CannotRead if `stop` says so while another thread makes it."""
+        CannotReadError if `stop` says so while another thread makes it."""
         found = self.kept(key)
         if found is not None:
             return found
@@ -165,7 +165,7 @@ class Opener:
         self._names.of[place] = name
         yield place
         if place == path and not _is_still(path, os.fstat(file.number)):
-            raise CannotRead(f"{name} was replaced while it was read: ask again.")
+            raise CannotReadError(f"{name} was replaced while it was read: ask again.")
 
     @contextmanager
     def lent_job(self, names: Sequence[str]) -> Iterator[list[str]]:
@@ -183,7 +183,9 @@ class Opener:
         for path, before in found.items():
             if not _is_still(path, before):
                 name = self._names.of[path]
-                raise CannotRead(f"{name} was replaced while it was read: ask again.")
+                raise CannotReadError(
+                    f"{name} was replaced while it was read: ask again."
+                )
 
     def states_of(self, asked: Any) -> tuple[State, ...]:
         """Of all files that a call names, which are not opened. Raises Error."""
@@ -195,7 +197,9 @@ class Opener:
             try:
                 found = os.stat(path)
             except OSError as error:
-                raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
+                raise CannotReadError(
+                    f"{path} cannot be opened: {reason(error)}."
+                ) from None
             states.append((path, found.st_size, found.st_mtime_ns, found.st_ino))
         return tuple(states)
 
@@ -228,7 +232,9 @@ class Opener:
         try:
             return _shipped(path) if is_shipped(name) else self.folders.opened(path)
         except OSError as error:
-            raise CannotRead(f"{name} cannot be opened: {reason(error)}.") from None
+            raise CannotReadError(
+                f"{name} cannot be opened: {reason(error)}."
+            ) from None
 
     def told(self, sentence: str) -> str:
         """A sentence with the names of traces, where it has the places that they were
@@ -258,9 +264,9 @@ class Opener:
         try:
             trace = open_trace(place, stop=stop)
             if trace.report.prefix is not None:
-                raise NothingRead
-        except NothingRead:
-            raise CannotRead(
+                raise NothingReadError
+        except NothingReadError:
+            raise CannotReadError(
                 f"{name} was not read: the request was cancelled."
             ) from None
         with suppress(OSError):
@@ -271,7 +277,7 @@ class Opener:
                 return replace(
                     trace, report=replace(trace.report, path=path, named=name)
                 )
-        raise CannotRead(f"{name} was replaced while it was read: ask again.")
+        raise CannotReadError(f"{name} was replaced while it was read: ask again.")
 
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
         """With captures that are found beside it, unless a link there leads out of the
@@ -288,7 +294,9 @@ class Opener:
             try:
                 files.append(_shipped(path) if ships else self.folders.opened(path))
             except OSError as error:
-                raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
+                raise CannotReadError(
+                    f"{path} cannot be opened: {reason(error)}."
+                ) from None
             return self._trace(path, path, files[-1], stop)
 
         trace, joins = with_captures(trace, (), opened)

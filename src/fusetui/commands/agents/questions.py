@@ -14,7 +14,7 @@ from fusetui.commands.agents.opened import CANCELLED, Opener, OpenTrace
 from fusetui.commands.agents.tools import FEW, LISTS, ROWS_OF
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.report import Stop
 
 MOST_SLACK = 20  # kernels and ops whose slack is given
@@ -204,7 +204,7 @@ def _serving(asked: Any, opener: Opener, stop: Stop) -> Answer:
 
 
 def _memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
-    from fusetui.analysis.memory.answer import NoMoment, memory
+    from fusetui.analysis.memory.answer import NoMomentError, memory
     from fusetui.commands.memory import is_trace, moment
     from fusetui.report.memory import memory_document, rows_of
     from fusetui.report.memory_words import no_events
@@ -221,7 +221,7 @@ def _memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
             traced = memory_of_trace(
                 opened.trace, moment(asked.at, start_us(opened.trace))
             )
-        except NoMoment as missing:
+        except NoMomentError as missing:
             raise CommandError(f"{asked.trace}: {missing}") from None
         if not traced:
             raise CommandError(f"{asked.trace} has {no_events(opened.trace)}.")
@@ -231,7 +231,7 @@ def _memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
         firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
         try:
             found = memory(snapshot, moment(asked.at, min(firsts, default=-1)))
-        except NoMoment as missing:
+        except NoMomentError as missing:
             raise CommandError(f"{asked.trace}: {missing}") from None
         notes = ()
         devices = msgspec.to_builtins(memory_document(found).devices)
@@ -251,7 +251,7 @@ def _ranks(asked: Any, opener: Opener, stop: Stop) -> Answer:
 
     def progress(*_: int) -> None:
         if stop():
-            raise CannotRead(CANCELLED)
+            raise CannotReadError(CANCELLED)
 
     with opener.lent_job(asked.traces) as paths:
         summaries = summarize(paths, progress=progress)

@@ -44,7 +44,7 @@ from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.tables.sources import made
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, signed_duration, tick
-from fusetui.timeline.cells import Line, cells, edges
+from fusetui.timeline.cells import DepthRow, cells, edges
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -292,7 +292,9 @@ def _is_drawn(place: Place, idle: dict[Id, IdleTime]) -> bool:
     return place.curve is None and not place.where and place.lane >= 0
 
 
-def _slices(side: Side, line: Line, y: int, named: int, width: int) -> Iterator[str]:
+def _slices(
+    side: Side, line: DepthRow, y: int, named: int, width: int
+) -> Iterator[str]:
     """What most cells show as one path for each kind, and the longest slices by
     themselves."""
     trace, scale = side.trace, width / max(1, side.end - side.begin)

@@ -22,7 +22,7 @@ from fusetui.trace.flight.columns import (
     Unread,
 )
 from fusetui.trace.model.arrays import Int32s
-from fusetui.trace.snapshot.tables import Wrong
+from fusetui.trace.snapshot.tables import MalformedError
 
 ALL_RANKS = GroupName("0", "default_pg")
 """The group of all ranks, as init_process_group names it (distributed_c10d.py)."""
@@ -74,10 +74,10 @@ class DumpTables:
         self._tensors_of_lists: dict[tuple[int, int], int] = {}
 
     def add(self, value: Any, *, rank: int, path: str) -> None:
-        """Adds the dump of a rank. Raises Wrong, with the end of a sentence, for what
-        torch does not write; then nothing of it was added."""
+        """Adds the dump of a rank. Raises MalformedError, with the end of a sentence,
+        for what torch does not write; then nothing of it was added."""
         if not isinstance(value, dict) or not is_dump(value):
-            raise Wrong("it has neither entries nor groups")
+            raise MalformedError("it has neither entries nor groups")
         self._stack_of_list.clear()  # ids are those of the lists of one value
         self._tensors_of_lists.clear()
         rows = [self._row(entry) for entry in _list(value, "entries")]
@@ -118,7 +118,7 @@ class DumpTables:
 
     def _row(self, entry: Any) -> dict[str, int]:
         if not isinstance(entry, dict):
-            raise Wrong("an entry is not a table of values")
+            raise MalformedError("an entry is not a table of values")
         is_p2p = entry.get("is_p2p") is True
         return {
             "dump": UNKNOWN,
@@ -156,7 +156,9 @@ class DumpTables:
         if known is not None:
             return known
         if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
-            raise Wrong("the frames of an entry are not a list of at most 1,024 frames")
+            raise MalformedError(
+                "the frames of an entry are not a list of at most 1,024 frames"
+            )
         stack = _index(self._stacks, tuple(map(_frame, frames)))
         self._stack_of_list[id(frames)] = stack
         return stack
@@ -182,19 +184,19 @@ def _index(table: dict[Key, int], key: Key) -> int:
 
 
 def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
-    """A list, empty where there is none. Raises Wrong for anything else."""
+    """A list, empty where there is none. Raises MalformedError for anything else."""
     items = fields.get(key)
     if items is None:
         return []
     if not isinstance(items, list):
-        raise Wrong(f"its {key} are not a list")
+        raise MalformedError(f"its {key} are not a list")
     return items
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
     text = fields.get(key)
     if not isinstance(text, str):
-        raise Wrong(f"the {key} of an entry is not a text")
+        raise MalformedError(f"the {key} of an entry is not a text")
     return text
 
 
@@ -204,7 +206,7 @@ def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> 
     if number is None and missing is not None:
         return missing
     if type(number) is not int or not -1 <= number <= LARGEST:
-        raise Wrong(f"the {key} of an entry is not a whole number from 0 on")
+        raise MalformedError(f"the {key} of an entry is not a whole number from 0 on")
     return number
 
 
@@ -224,27 +226,29 @@ def _group(entry: Mapping[str, Any]) -> GroupName:
             return GroupName(name, description)
     if names is None and type(entry.get("pg_id")) is int:  # versions before 1.5
         return GroupName(str(entry["pg_id"]), "")
-    raise Wrong("the process_group of an entry is not a name and a description")
+    raise MalformedError(
+        "the process_group of an entry is not a name and a description"
+    )
 
 
 def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
     sizes = []
     for dimensions in _list(entry, f"{side}_sizes"):
         if not isinstance(dimensions, list | tuple):
-            raise Wrong("the sizes of an entry are not lists of numbers")
+            raise MalformedError("the sizes of an entry are not lists of numbers")
         for dimension in dimensions:
             if type(dimension) is not int or not 0 <= dimension <= LARGEST:
-                raise Wrong("the sizes of an entry are not lists of numbers")
+                raise MalformedError("the sizes of an entry are not lists of numbers")
         sizes.append(tuple(dimensions))
     dtypes = _list(entry, f"{side}_dtypes")
     if not set(map(type, dtypes)) <= {str}:
-        raise Wrong("the dtypes of an entry are not texts")
+        raise MalformedError("the dtypes of an entry are not texts")
     return Tensors(tuple(sizes), tuple(dtypes))
 
 
 def _frame(fields: Any) -> Frame:
     if not isinstance(fields, dict):
-        raise Wrong("a frame is not a table of values")
+        raise MalformedError("a frame is not a table of values")
     line = fields.get("line")
     return Frame(
         function=str(fields.get("name", "")),
@@ -306,8 +310,8 @@ def _reported(fields: Mapping[str, Any], key: str) -> int:
 
 
 def joined(parts: Sequence[FlightDumps]) -> FlightDumps:
-    """The dumps of several parts as one, in their order; each part has its own ranks, and
-    tables of its own."""
+    """The dumps of several parts as one, in their order; each part has its own ranks,
+    and tables of its own."""
     groups: dict[GroupName, int] = {}
     operations: dict[str, int] = {}
     tensors: dict[Tensors, int] = {}

@@ -15,7 +15,7 @@ from fusetui.trace.snapshot.opcodes import (
     UINT32,
     Machine,
 )
-from fusetui.trace.snapshot.tables import SnapshotTables, Wrong
+from fusetui.trace.snapshot.tables import MalformedError, SnapshotTables
 
 MARK = ord("(")
 BINGET, LONG_BINGET, BINPUT = ord("h"), ord("j"), ord("q")
@@ -81,7 +81,7 @@ class PlainMachine(Machine):
                     values = self._since_mark()
                     items = stack[-1]
                     if type(items) is not list:
-                        raise Wrong("its opcodes do not fit together")
+                        raise MalformedError("its opcodes do not fit together")
                     items += values
                     if at in awaited:
                         known[awaited.pop(at)] = items
@@ -100,19 +100,19 @@ class PlainMachine(Machine):
                     at = steps[code](at)
                     self.memo.check(PLACE * (len(stack) + len(marks)))
             if len(stack) != 1 or marks:
-                raise Wrong("it does not end with one value")
+                raise MalformedError("it does not end with one value")
             return stack[0]
         except (IndexError, struct.error):
             if at >= len(data) - 9:
-                raise Wrong("it is cut short") from None
-            raise Wrong("its opcodes do not fit together") from None
+                raise MalformedError("it is cut short") from None
+            raise MalformedError("its opcodes do not fit together") from None
 
     def _long_get(self, at: int) -> int:
         return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
 
     def _put(self, number: int, at: int) -> int:
         if number != len(self._things):
-            raise Wrong("its parts are not numbered as torch and Python do")
+            raise MalformedError("its parts are not numbered as torch and Python do")
         self._things.append(self.stack[-1])
         self.memo.take(PLACE)
         return at
@@ -120,7 +120,7 @@ class PlainMachine(Machine):
     def _append(self, values: list[Any], at: int) -> int:
         items = self.stack[-1]
         if type(items) is not list:
-            raise Wrong("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         items += values
         self.memo.take(PLACE)
         return at
@@ -129,15 +129,16 @@ class PlainMachine(Machine):
         fields = self.stack[-1]
         keys = pairs[::2]
         if type(fields) is not dict or len(pairs) % 2:
-            raise Wrong("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= TEXTS_ONLY:
-            raise Wrong("a key is no text")
+            raise MalformedError("a key is no text")
         fields.update(zip(keys, pairs[1::2], strict=True))
         self.memo.take(TABLE)
         return at
 
 
 def plain_value(data: bytes) -> Any:
-    """The value that a pickle holds. Raises Wrong with the end of a sentence."""
+    """The value that a pickle holds. Raises MalformedError with the end of a
+    sentence."""
     return PlainMachine(data).run()

@@ -15,12 +15,12 @@ from fusetui.text.patterns import late
 from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, Unread
 from fusetui.trace.flight.entries import MOST_RANKS, DumpTables, is_dump, joined
 from fusetui.trace.flight.pickles import plain_value
-from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.foreign import is_pickle
 from fusetui.trace.read.source import open_stored, reason, unpacked
 from fusetui.trace.read.workers import core_count
-from fusetui.trace.snapshot.tables import Wrong
+from fusetui.trace.snapshot.tables import MalformedError
 
 RANK_IN_NAME = late(r"rank[_-]?([0-9]{1,7})(?![0-9])")
 """`rank_3`, `nccl_trace_rank_3`, `node1-rank3.pickle`: the last one counts."""
@@ -70,7 +70,7 @@ def read_part(planned: Sequence[PlannedDump]) -> FlightDumps:
         for dump in planned:
             try:
                 tables.add(_value(dump.path), rank=dump.rank, path=dump.path)
-            except (TraceError, Wrong) as error:
+            except (TraceError, MalformedError) as error:
                 why = _sentence(dump.path, error)
                 unread.append(Unread(dump.path, dump.rank, why))
     return tables.dumps(unread, ranks_from_order=False)
@@ -134,34 +134,35 @@ def rank_in_name(path: str) -> int:
 
 
 def _value(path: str) -> Any:
-    """The value that a file holds. Raises CannotRead, NotATrace or Wrong."""
+    """The value that a file holds. Raises CannotReadError, NotATraceError or
+    MalformedError."""
     data = _document(path)
     if is_pickle(data[:2]):
         return plain_value(data)
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
-        raise Wrong("it is neither a pickle nor JSON") from None
+        raise MalformedError("it is neither a pickle nor JSON") from None
     if not isinstance(value, dict) or not is_dump(value):
-        raise Wrong("it has neither entries nor groups")
+        raise MalformedError("it has neither entries nor groups")
     return value
 
 
 def _document(path: str) -> bytes:
-    """The bytes of a file, unpacked. Raises CannotRead, also if it is empty."""
+    """The bytes of a file, unpacked. Raises CannotReadError, also if it is empty."""
     stored = open_stored(path)
     try:
         with closing(stored.file), closing(stored.room()) as room:
             source = unpacked(stored, room, is_meant=lambda head: True)
             data = source.document[:]
     except OSError as error:
-        raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
+        raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
-        raise CannotRead(f"{path} cannot be read to its end: {source.cut}.")
+        raise CannotReadError(f"{path} cannot be read to its end: {source.cut}.")
     return bytes(data)
 
 
-def _sentence(path: str, error: TraceError | Wrong) -> str:
-    if isinstance(error, Wrong):
+def _sentence(path: str, error: TraceError | MalformedError) -> str:
+    if isinstance(error, MalformedError):
         return f"{path} is not a readable flight-recorder dump: {error}."
     return str(error)

@@ -14,27 +14,34 @@ import math
 from array import array
 from collections import Counter as Counts
 from collections.abc import Iterator
-from contextlib import suppress
 from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s
+from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import keep_result, kept_result
 from fusetui.trace.model.report import Stop, never
 
-# the most series of counters, and of memory, that are kept; others are only counted
-MOST = 64
-MOST_COUNTED = 10_000
+MAX_SERIES = 64
+"""Series of counters, and of memory, that are kept; others are only counted."""
+MAX_COUNTED_SERIES = 10_000
 
-TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
-# c10::DeviceType; 6 is HIP
-DEVICES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 19: "MTIA"}
+SERIES_OF_TOTAL = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
+"""The args of a [memory] event that are shown, and what their series are called."""
+DEVICE_TYPES = {
+    0: "CPU",
+    1: "GPU",
+    6: "GPU",  # HIP
+    12: "XPU",
+    19: "MTIA",
+}
+"""c10::DeviceType."""
+CPU_TYPE = "0"
 
 
 class Counter(msgspec.Struct, frozen=True, eq=False):
@@ -53,42 +60,63 @@ class Key(NamedTuple):
     """What distinguishes a series from others."""
 
     pid: Id
-    name: str
-    id: str
-    series: str
+    name: str  # of the counter, or of the device
+    id: str  # of the counter, or the type of the device
+    series: str  # the arg
 
 
-class Series:
-    """The values of each key in file order."""
+class Samples(NamedTuple):
+    """The samples of one series, in file order."""
+
+    times: array[int]  # ns as in the file
+    values: array[float]
+
+
+class SeriesGroup:
+    """The samples of several series; those of MAX_SERIES at most are kept."""
 
     def __init__(self) -> None:
-        self.columns: dict[Key, tuple[array[int], array[float]]] = {}
-        self._others: set[Key] = set()
+        self.samples: dict[Key, Samples] = {}
+        self._left_out: set[Key] = set()
 
     def add(self, key: Key, time: int, value: object) -> None:
         """Adds a value, unless it is not a finite number."""
-        if (number := finite(value)) is None:
+        number = finite(value)
+        if number is None:
             return
-        if key not in self.columns and len(self.columns) == MOST:
-            if len(self._others) < MOST_COUNTED:
-                self._others.add(key)
+        if key not in self.samples and len(self.samples) == MAX_SERIES:
+            if len(self._left_out) < MAX_COUNTED_SERIES:
+                self._left_out.add(key)
             return
-        times, values = self.columns.setdefault(key, (array("q"), array("d")))
-        times.append(time)
-        values.append(number)
+        samples = self.samples.setdefault(key, Samples(array("q"), array("d")))
+        samples.times.append(time)
+        samples.values.append(number)
 
     def counters(
         self, group: str, unit: str, labels: dict[Key, str]
     ) -> Iterator[Counter]:
         """Those with a label, which names the process too where two have the same."""
-        used, count = Counts(labels.values()), len(self._others)
-        more = f"{count:,}" if count < MOST_COUNTED else f"{count:,} or"
-        group += f", {more} more not shown" if count else ""
+        series_of_label = Counts(labels.values())
         for key, label in labels.items():
-            time, value = map(np.array, self.columns[key])
+            time = np.array(self.samples[key].times)
+            value = np.array(self.samples[key].values)
             order = np.argsort(time, kind="stable")
-            label = f"{label} of {key.pid}" if used[label] > 1 else label
-            yield Counter(group, label, unit, key.pid, time[order], value[order])
+            is_unique = series_of_label[label] == 1
+            yield Counter(
+                group=group + self._left_out_text(),
+                label=label if is_unique else f"{label} of {key.pid}",
+                unit=unit,
+                pid=key.pid,
+                time=time[order],
+                value=value[order],
+            )
+
+    def _left_out_text(self) -> str:
+        count = len(self._left_out)
+        if not count:
+            return ""
+        or_more = " or" if count == MAX_COUNTED_SERIES else ""
+        return f", {count:,}{or_more} more not shown"
 
 
 def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
@@ -97,121 +125,153 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
     Reads the relevant parts of the file again, leaving out what cannot be read any
     more. Ends early with what was found once `stop` returns True.
     """
-    if known := kept_on(trace).get(counters):
-        return known  # type: ignore[no-any-return]
-    memory, plain = Series(), Series()
+    known: tuple[Counter, ...] | None = kept_result(trace, counters)
+    if known:
+        return known
+    of_memory = SeriesGroup()
+    of_counters = SeriesGroup()
     for number, stretch in enumerate(trace.elements.stretches):
         if stop():
             break
-        if stretch.samples:
-            for sample, time in trace.elements.samples(number):
-                if sample.is_memory:
-                    _add_memory(memory, sample, time)
-                    continue
-                for name, value in sample.args.items():
-                    plain.add(
-                        Key(sample.pid, sample.name, sample.id, name), time, value
-                    )
-    found = (*_of_memory(memory), *_of_counters(plain))
-    if not stop():
-        kept_on(trace)[counters] = found
-    return found
+        if not stretch.samples:
+            continue
+        for sample, time in trace.elements.samples(number):
+            if sample.is_memory:
+                _add_memory(of_memory, sample, time)
+            else:
+                _add_values(of_counters, sample, time)
+    read = (*_memory_counters(of_memory), *_plain_counters(of_counters))
+    if not stop():  # not interrupted
+        keep_result(trace, counters, read)
+    return read
 
 
-def _add_memory(series: Series, sample: Sample, time: int) -> None:
+def _add_values(of_counters: SeriesGroup, sample: Sample, time: int) -> None:
+    """All values of a sample of a counter."""
+    for arg, value in sample.args.items():
+        key = Key(pid=sample.pid, name=sample.name, id=sample.id, series=arg)
+        of_counters.add(key, time, value)
+
+
+def _add_memory(of_memory: SeriesGroup, sample: Sample, time: int) -> None:
     """Both totals of the device, which traces from 2021 do not have."""
-    kind, device = sample.args.get("Device Type"), sample.args.get("Device Id")
-    if type(kind) is not int or type(device) is not int:
+    device_type = sample.args.get("Device Type")
+    device_id = sample.args.get("Device Id")
+    if type(device_type) is not int or type(device_id) is not int:
         return
-    name = DEVICES.get(kind, f"device type {kind}") + (
-        f" {device}" if device >= 0 else ""
-    )
-    for arg, total in TOTALS.items():
-        series.add(Key(sample.pid, name, str(kind), total), time, sample.args.get(arg))
+    name = DEVICE_TYPES.get(device_type, f"device type {device_type}")
+    if device_id >= 0:
+        name += f" {device_id}"
+    for arg, series in SERIES_OF_TOTAL.items():
+        key = Key(pid=sample.pid, name=name, id=str(device_type), series=series)
+        of_memory.add(key, time, sample.args.get(arg))
 
 
 def finite(value: object) -> float | None:
-    """None for what is not a finite number."""
+    """The number; None for what is not a finite number."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
-    with suppress(OverflowError):
-        return number if math.isfinite(number := float(value)) else None
-    return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
-def _of_memory(series: Series) -> Iterator[Counter]:
-    """Without series that are always zero: the CPU's allocator has no reserved
-    memory."""
-    used = [key for key, (_, values) in series.columns.items() if any(values)]
-    used.sort(key=lambda key: (key.id == "0", key.id, len(key.name), key.name))
-    return series.counters(
-        "memory", "bytes", {key: f"{key.name} {key.series}" for key in used}
-    )
+def _memory_counters(of_memory: SeriesGroup) -> Iterator[Counter]:
+    """The CPU last; without series that are always zero, as the CPU's allocator has no
+    reserved memory."""
+    used = [key for key, samples in of_memory.samples.items() if any(samples.values)]
+    used.sort(key=lambda key: (key.id == CPU_TYPE, key.id, len(key.name), key.name))
+    labels = {key: f"{key.name} {key.series}" for key in used}
+    return of_memory.counters("memory", "bytes", labels)
 
 
-def _of_counters(series: Series) -> Iterator[Counter]:
-    several = Counts(key._replace(series="") for key in series.columns)
+def _plain_counters(of_counters: SeriesGroup) -> Iterator[Counter]:
+    """Labels name the series where a counter has several."""
+    series_of_counter = Counts(key._replace(series="") for key in of_counters.samples)
     labels: dict[Key, str] = {}
-    for key in series.columns:
-        plain = several[key._replace(series="")] == 1 or key.series == key.name
-        parts = (key.name, key.id, "" if plain else key.series)
-        labels[key] = " ".join(part for part in parts if part) or "counter"
-    return series.counters("counters", "", labels)
+    for key in of_counters.samples:
+        is_only_series = series_of_counter[key._replace(series="")] == 1
+        words = [key.name, key.id]
+        if not is_only_series and key.series != key.name:
+            words.append(key.series)
+        labels[key] = " ".join(word for word in words if word) or "counter"
+    return of_counters.counters("counters", "", labels)
 
 
-# number of samples that are searched linearly, which takes a few microseconds
-AT_ONCE = 1 << 14
+MAX_SCANNED_SAMPLES = 1 << 14
+"""So many samples are searched one by one, which takes a few microseconds."""
 
 
 class Curve(msgspec.Struct, frozen=True, eq=False):
     """A counter, and the largest of every two, four, eight, ... neighboring values."""
 
     counter: Counter
-    levels: tuple[Floats, ...]  # shapes [n], [n // 2], [n // 4], ...
+    # level k has the largest of each 2**k neighbors: shapes [n], [n // 2], [n // 4], ...
+    levels: tuple[Floats, ...]
     largest: float  # of all values
 
 
 def curve_of(counter: Counter) -> Curve:
-    """Computed once per counter."""
+    """The levels of a counter."""
     levels = [counter.value]
     while len(levels[-1]) > 1:
-        below = levels[-1][: len(levels[-1]) // 2 * 2]
+        even_length = len(levels[-1]) // 2 * 2
+        below = levels[-1][:even_length]
         levels.append(np.maximum(below[::2], below[1::2]))
-    return Curve(counter, tuple(levels), float(counter.value.max()))
+    return Curve(
+        counter=counter, levels=tuple(levels), largest=float(counter.value.max())
+    )
 
 
-def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Floats:
+def values(
+    curve: Curve, borders: Int64s, max_scanned: int = MAX_SCANNED_SAMPLES
+) -> Floats:
     """The largest value in each cell, else the last one before it; nan before the
     first.
 
-    `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has
-    shape [W]. The samples of a cell are halved until at most `at_once` are left.
+    `borders` are the W + 1 edges of the cells in ns of the file (see cells.edges); the
+    result has shape [W]. Levels are climbed until at most `max_scanned` values are left
+    between the first and the last border.
     """
-    time, value = curve.counter.time, curve.counter.value
-    at = np.searchsorted(time, borders, side="left")
-    first, last = at[:-1], at[1:]
-    held = np.where(first > 0, value[np.maximum(first - 1, 0)], np.nan)
-    return np.where(last > first, _largest(curve.levels, first, last, at_once), held)
+    value = curve.counter.value
+    sample_at_border = np.searchsorted(curve.counter.time, borders, side="left")
+    first = sample_at_border[:-1]
+    end = sample_at_border[1:]
+    has_samples = end > first
+    last_before = np.where(first > 0, value[np.maximum(first - 1, 0)], np.nan)
+    largest = _largest_in_ranges(curve.levels, first, end, max_scanned)
+    return np.where(has_samples, largest, last_before)
 
 
-def _largest(
-    levels: tuple[Floats, ...], first: Int64s, last: Int64s, at_once: int
+def _largest_in_ranges(
+    levels: tuple[Floats, ...], first: Int64s, end: Int64s, max_scanned: int
 ) -> Floats:
-    """The largest value in each [first, last); -inf if that is empty.
+    """The largest value in each [first, end) of level 0; -inf if that is empty.
 
-    The lower levels are used only at both ends of a range.
+    `first` and `end` ascend. Of each level only the two ends of a range are looked at,
+    where half a pair of the next level lies in it; the rest is left to the levels
+    above, until few enough values are left to look at each.
     """
-    found = np.full(len(first), -np.inf)
+    largest = np.full(len(first), -np.inf)
     for level in levels:
-        if last[-1] - first[0] <= at_once:
-            cells = np.flatnonzero(first < last)
-            if len(cells):
-                cuts = np.stack([first[cells], last[cells]], axis=1).ravel()
-                largest = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
-                found[cells] = np.maximum(found[cells], largest)
+        if end[-1] - first[0] <= max_scanned:
+            ranges = np.flatnonzero(first < end)
+            if len(ranges):
+                # reduceat gives what is in [first, end), and in [end, next first)
+                cuts = np.stack([first[ranges], end[ranges]], axis=1).ravel()
+                in_ranges = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
+                largest[ranges] = np.maximum(largest[ranges], in_ranges)
             break
-        for odd, at in ((first % 2 == 1, first), (last % 2 == 1, last - 1)):
-            cells = np.flatnonzero((first < last) & odd)
-            found[cells] = np.maximum(found[cells], level[at[cells]])
-        first, last = (first + 1) // 2, last // 2
-    return found
+        _include(largest, level, first, (first < end) & (first % 2 == 1))
+        _include(largest, level, end - 1, (first < end) & (end % 2 == 1))
+        first = (first + 1) // 2
+        end = end // 2
+    return largest
+
+
+def _include(largest: Floats, level: Floats, index: Int64s, which: Flags) -> None:
+    """Raises `largest` to the value of a level at `index`, where `which` is set."""
+    ranges = np.flatnonzero(which)
+    largest[ranges] = np.maximum(largest[ranges], level[index[ranges]])

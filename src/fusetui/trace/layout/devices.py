@@ -11,14 +11,15 @@ import numpy as np
 from fusetui.text.patterns import late
 from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 
-CUDA, XPU = late(r"cuda|hip", re.IGNORECASE), late(r"xpu", re.IGNORECASE)
-"""How their categories begin."""
+CUDA = late(r"cuda|hip", re.IGNORECASE)
+XPU = late(r"xpu", re.IGNORECASE)
+"""How the categories of these devices begin."""
 
 WORK = (Layer.STREAM, Layer.DEVICE)
+"""The layers of GPU work."""
 
 
 def device_numbers(
@@ -32,19 +33,30 @@ def device_numbers(
     two pids name the same device: those are ranks in one file, each of which counts
     from 0.
     """
-    both = zip(layers, lanes, strict=True)
-    work = {(pid, device) for layer, (pid, _, device) in both if layer in WORK}
-    named = by_key((one for one in work if one[1] is not None), lambda one: one[0])
-    only: dict[Id, Id] = {
-        pid: those[0][1] for pid, those in named.items() if len(those) == 1
-    }
+    work_lanes: set[tuple[Id, int | None]] = set()
+    named_devices: dict[Id, set[int]] = {}  # by the pid of the work that names them
+    for layer, (pid, _, device) in zip(layers, lanes, strict=True):
+        if layer not in WORK:
+            continue
+        work_lanes.add((pid, device))
+        if device is not None:
+            named_devices.setdefault(pid, set()).add(device)
+    only_device: dict[Id, Id] = {}
+    for pid, devices in named_devices.items():
+        if len(devices) == 1:
+            (only_device[pid],) = devices
 
     def number(pid: Id, device: int | None) -> Id:
-        return only.get(pid, pid) if device is None else device
+        if device is not None:
+            return device
+        return only_device.get(pid, pid)
 
-    distinct = {(pid, number(pid, device)) for pid, device in work}
-    ambiguous = len({device for _, device in distinct}) < len(distinct)
-    return (lambda pid, device: pid) if ambiguous else number
+    def number_by_pid(pid: Id, device: int | None) -> Id:
+        return pid
+
+    numbered = {(pid, number(pid, device)) for pid, device in work_lanes}
+    two_pids_share_a_number = len({device for _, device in numbered}) < len(numbered)
+    return number_by_pid if two_pids_share_a_number else number
 
 
 @memo()
@@ -55,14 +67,20 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     device is 0, as agent 0 is a CPU. An unknown id is resolved only if all listed
     devices are of the same model.
     """
-    listed = [
-        d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)
-    ]
-    by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
-    alike = listed[0] if len({str(d.get("name")) for d in listed}) == 1 else {}
+    listed: list[dict[str, Any]] = []
+    for properties in _list(trace.keys.get("deviceProperties")):
+        if isinstance(properties, dict):
+            listed.append(properties)
+    models = {str(properties.get("name")) for properties in listed}
+    of_unknown_id = listed[0] if len(models) == 1 else {}
     used = device_ids(trace)
-    agents = is_rocm(trace) and 0 not in used
-    return {number: alike if agents else by_id.get(number, alike) for number in used}
+    if is_rocm(trace) and 0 not in used:  # the numbers are those of agents
+        return dict.fromkeys(used, of_unknown_id)
+    by_id: dict[Id, dict[str, Any]] = {}
+    for properties in listed:
+        if isinstance(properties.get("id"), int | str):
+            by_id[properties["id"]] = properties
+    return {device: by_id.get(device, of_unknown_id) for device in used}
 
 
 def is_rocm(trace: Trace) -> bool:
@@ -72,37 +90,42 @@ def is_rocm(trace: Trace) -> bool:
 
 def device_ids(trace: Trace) -> list[Id]:
     """The numbers of devices with work, in lane order."""
-    lanes = [
-        t for t in trace.tracks if t.layer in GPU_LAYERS and t.layer is not Layer.SYNC
-    ]
-    return list(dict.fromkeys(t.pid for t in lanes))
+    ids: dict[Id, None] = {}  # an ordered set
+    for track in trace.tracks:
+        if track.layer in GPU_LAYERS and track.layer is not Layer.SYNC:
+            ids[track.pid] = None
+    return list(ids)
 
 
 def device_names(trace: Trace) -> list[str]:
     """One name per device used, in order; devices without a name in the file are left
     out."""
-    found = (d.get("name") for d in device_properties(trace).values())
-    return [name for name in found if isinstance(name, str) and name]
+    names = []
+    for properties in device_properties(trace).values():
+        name = properties.get("name")
+        if isinstance(name, str) and name:
+            names.append(name)
+    return names
 
 
 def other_accelerator(trace: Trace) -> tuple[str, int]:
-    """What an accelerator that is no GPU is called, "" if none was used, and the number
-    of its events. The ranges of CUPTI's counters are of a GPU: of them there is only
-    the number."""
+    """What an accelerator that is no GPU is called, and the number of its events.
+
+    `("", n)` if none was used: the n device events are then the ranges of CUPTI's
+    counters, which are of a GPU.
+    """
     rows = trace.rows_of(Role.DEVICE)
-    of_gpu = np.array(
-        [bool(CUDA.match(name)) for name in trace.categories], dtype=np.bool_
-    )
-    other = rows[~of_gpu[trace.cat[rows]]]
-    if not len(other):
+    is_cuda = [bool(CUDA.match(category)) for category in trace.categories]
+    is_category_of_gpu = np.array(is_cuda, dtype=np.bool_)
+    rows_of_others = rows[~is_category_of_gpu[trace.cat[rows]]]
+    if not len(rows_of_others):
         return "", len(rows)
-    name = (
-        device_properties(trace).get(trace.track_of(int(other[0])).pid, {}).get("name")
-    )
-    known = name if isinstance(name, str) else ""
-    return known or trace.category_of(int(other[0])).partition("_")[0].upper(), len(
-        other
-    )
+    row = int(rows_of_others[0])
+    properties = device_properties(trace).get(trace.track_of(row).pid, {})
+    name = properties.get("name")
+    if not isinstance(name, str) or not name:
+        name = trace.category_of(row).partition("_")[0].upper()  # mtia_ccp_events: MTIA
+    return name, len(rows_of_others)
 
 
 def gpu_activity(trace: Trace) -> str:
@@ -110,12 +133,12 @@ def gpu_activity(trace: Trace) -> str:
     GPU."""
     if any(XPU.match(name) for name in trace.categories):
         return "ProfilerActivity.XPU"
-    listed = (
-        bool(_list(trace.keys.get("deviceProperties")))
-        and not other_accelerator(trace)[0]
-    )
-    used = len(trace.gpu_rows) or any(CUDA.match(name) for name in trace.categories)
-    return "ProfilerActivity.CUDA" if listed or used else ""
+    if len(trace.gpu_rows) or any(CUDA.match(name) for name in trace.categories):
+        return "ProfilerActivity.CUDA"
+    other_name, _ = other_accelerator(trace)
+    if _list(trace.keys.get("deviceProperties")) and not other_name:
+        return "ProfilerActivity.CUDA"
+    return ""
 
 
 def _list(value: object) -> list[Any]:

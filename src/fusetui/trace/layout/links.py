@@ -18,9 +18,9 @@ from fusetui.trace.model.arrays import Int32s, Int64s, Kinds, Rows, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Track
 
-TELLTALE = 0.9
-"""If at least this share of GPU events has External id == correlation, External ids are
-ignored."""
+MAX_EQUAL_SHARE = 0.9
+"""If more than this share of GPU events has External id == correlation, External ids
+are ignored."""
 
 
 def launch_calls(role: Kinds, correlation: Int64s, start: Int64s) -> Int32s:
@@ -31,68 +31,82 @@ def launch_calls(role: Kinds, correlation: Int64s, start: Int64s) -> Int32s:
     that starts before the GPU event is taken, or else the first.
     """
     launch = np.full(len(role), -1, dtype=np.int32)
-    # it wraps at 32 bits: negative is possible
-    known = (correlation != 0) & (correlation != -1)
-    calls = np.flatnonzero((role == Role.CALL) & known)
-    events = np.flatnonzero(np.isin(role, GPU_ROLES) & known)
+    # 0 and -1 mean none; it wraps at 32 bits, so other negative numbers are possible
+    is_known = (correlation != 0) & (correlation != -1)
+    calls = np.flatnonzero((role == Role.CALL) & is_known)
+    events = np.flatnonzero(np.isin(role, GPU_ROLES) & is_known)
     if not len(calls) or not len(events):
         return launch
     calls = calls[np.lexsort((start[calls], correlation[calls]))]
-    keys = correlation[calls]
-    first = np.searchsorted(keys, correlation[events], side="left")
-    last = np.searchsorted(keys, correlation[events], side="right") - 1
-    found = last >= first
+    # the calls of each event: calls[first : last + 1]
+    first = np.searchsorted(correlation[calls], correlation[events], side="left")
+    last = np.searchsorted(correlation[calls], correlation[events], side="right") - 1
     several = np.flatnonzero(last > first)
     last[several] = last_before(
         start[calls], first[several], last[several], start[events[several]]
     )
-    launch[events[found]] = calls[last[found]]
+    has_call = last >= first
+    launch[events[has_call]] = calls[last[has_call]]
     return launch
 
 
 def last_before(begins: Int64s, low: Rows, high: Rows, until: Int64s) -> Rows:
-    """The last index in each sorted begins[low:high + 1] that is not after `until`,
-    else `low`."""
+    """For each of several ranges, low <= index <= high, the last index at which
+    `begins` is not after `until`; `low` if it is after it everywhere.
+
+    `begins` is sorted within each range. `low`, `high`, `until` and the result have the
+    shape [ranges].
+    """
     while (low < high).any():
         middle = (low + high + 1) // 2
-        early = begins[middle] <= until
-        low, high = np.where(early, middle, low), np.where(early, high, middle - 1)
+        is_early = begins[middle] <= until
+        low = np.where(is_early, middle, low)
+        high = np.where(is_early, high, middle - 1)
     return low
 
 
 def enclosing_ops(role: Kinds, track: Int32s, parent: Int32s, depth: Int32s) -> Int32s:
     """The innermost CPU op that is, or contains, each row on its own track; -1 for
-    none."""
+    none. All arrays have shape [slices], sorted by track."""
     is_op = role == Role.OP
     op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
-    has_ops = (
-        np.bincount(track[is_op], minlength=int(track[-1]) + 1 if len(track) else 0) > 0
-    )
-    rest = np.flatnonzero(~is_op & (parent >= 0) & has_ops[track])
-    by_depth, bounds = rows_by_depth(depth[rest])
-    rest = rest[by_depth]
-    for first, last in pairwise(bounds):
-        here = rest[first:last]
-        op[here] = op[parent[here]]
+    tracks = int(track[-1]) + 1 if len(track) else 0
+    has_ops = np.bincount(track[is_op], minlength=tracks) > 0
+    inner = np.flatnonzero(~is_op & (parent >= 0) & has_ops[track])
+    by_depth, bounds = rows_by_depth(depth[inner])
+    inner = inner[by_depth]
+    for first, end in pairwise(bounds):  # outer rows first
+        rows = inner[first:end]
+        op[rows] = op[parent[rows]]
     return op
 
 
 def gpu_ops(
     role: Kinds, launch: Int32s, op: Int32s, correlation: Int64s, external_id: Int64s
 ) -> Int32s:
-    """`op` with the GPU rows filled in: from the launch call, or else from External
-    id."""
+    """`op` with the GPU rows filled in: the op around the launch call, or else the one
+    with the same External id. All arrays have shape [slices]."""
     filled = op.copy()
     events = np.flatnonzero(np.isin(role, GPU_ROLES))
     launched = events[launch[events] >= 0]
     filled[launched] = op[launch[launched]]
-    rest = events[filled[events] < 0]
-    known = events[external_id[events] > 0]
-    same = correlation[known] == external_id[known]
-    if len(rest) and not (len(known) and float(np.mean(same)) > TELLTALE):
-        ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
-        filled[rest] = first_with(external_id[ops], ops, external_id[rest])
+    without_op = events[filled[events] < 0]
+    if not len(without_op) or _ids_are_correlations(events, correlation, external_id):
+        return filled
+    ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
+    filled[without_op] = first_with(external_id[ops], ops, external_id[without_op])
     return filled
+
+
+def _ids_are_correlations(
+    events: Rows, correlation: Int64s, external_id: Int64s
+) -> bool:
+    """Whether the file writes the correlation of GPU events into their External id."""
+    with_id = events[external_id[events] > 0]
+    if not len(with_id):
+        return False
+    are_equal = correlation[with_id] == external_id[with_id]
+    return float(np.mean(are_equal)) > MAX_EQUAL_SHARE
 
 
 def enclosing_rows(
@@ -108,12 +122,12 @@ def enclosing_rows(
     `start`, `end` and `parent` are the columns of the whole trace; the result has the
     shape of `begins`.
     """
-    found = np.searchsorted(start[track.rows], begins, side="right") - 1
-    rows = np.where(found >= 0, found + track.first_row, -1).astype(np.int32)
-    outside = (rows >= 0) & (end[rows] < ends)
-    while outside.any():
-        rows[outside] = parent[rows[outside]]
-        outside = (rows >= 0) & (end[rows] < ends)
+    last_begun = np.searchsorted(start[track.rows], begins, side="right") - 1
+    rows = np.where(last_begun >= 0, last_begun + track.first_row, -1).astype(np.int32)
+    ends_early = (rows >= 0) & (end[rows] < ends)
+    while ends_early.any():
+        rows[ends_early] = parent[rows[ends_early]]
+        ends_early = (rows >= 0) & (end[rows] < ends)
     return rows
 
 
@@ -121,13 +135,21 @@ def adopt_overlapping(
     tracks: Sequence[Track], start: Int64s, end: Int64s, parent: Int32s, op: Int32s
 ) -> None:
     """Fills in `op` for slices on a sub-row of an ops layer: the op around them in
-    time."""
-    main = {(t.pid, t.tid): t for t in tracks if t.layer is Layer.OPS and t.subrow == 0}
-    for track in tracks:
-        if track.layer is not Layer.OPS or track.subrow == 0:
+    time on sub-row 0 of their thread. The columns are those of the whole trace."""
+    of_ops = [track for track in tracks if track.layer is Layer.OPS]
+    first_subrow = {
+        (track.pid, track.tid): track for track in of_ops if track.subrow == 0
+    }
+    for track in of_ops:
+        if track.subrow == 0:
             continue
-        rows = np.arange(track.first_row, track.end_row)[op[track.rows] < 0]
-        over = enclosing_rows(
-            main[track.pid, track.tid], start, end, parent, start[rows], end[rows]
+        without_op = track.first_row + np.flatnonzero(op[track.rows] < 0)
+        around = enclosing_rows(
+            first_subrow[track.pid, track.tid],
+            start,
+            end,
+            parent,
+            begins=start[without_op],
+            ends=end[without_op],
         )
-        op[rows] = np.where(over >= 0, op[over], -1)
+        op[without_op] = np.where(around >= 0, op[around], -1)

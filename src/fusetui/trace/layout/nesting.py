@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,71 +34,99 @@ class Nesting(msgspec.Struct, frozen=True, eq=False):
 
 
 def nest(start: Int64s, end: Int64s) -> Nesting:
-    """Rows sorted by (start, -duration) that nest perfectly -> their tree."""
+    """The tree of the slices of one track, which nest perfectly and are sorted by
+    (start, -duration)."""
     if nested is not None:
-        return _compiled(np.array([0, len(start)]), start, end)[0]
+        return _compiled(np.array([0, len(start)]), start, end).tree
     rows = np.arange(len(start))
-    ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
-    # open before each
-    depth = rows - np.cumsum(np.bincount(ends, minlength=len(start) + 1))[:-1]
-    return Nesting(depth.astype(np.int32), _parents(depth), ends.astype(np.int32))
+    end_row = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
+    ending_at_row = np.bincount(end_row, minlength=len(start) + 1)
+    ended_by_row = np.cumsum(ending_at_row)[:-1]
+    depth = rows - ended_by_row  # the slices before that are still open
+    return Nesting(
+        depth=depth.astype(np.int32),
+        parent=_parents(depth),
+        end_row=end_row.astype(np.int32),
+    )
 
 
 def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
     """The trees of all tracks; rows count from the first row of the trace.
 
-    Track n has those from bounds[n] on; sorted by (start, -duration), they nest
-    perfectly.
+    Track n has the rows from bounds[n] up to bounds[n + 1]. They nest perfectly and are
+    sorted by (start, -duration).
     """
     if nested is not None:
-        return _compiled(bounds, start, end)[0]
+        return _compiled(bounds, start, end).tree
+    depth = np.zeros(len(start), dtype=np.int32)
     parent = np.full(len(start), -1, dtype=np.int32)
     end_row = np.arange(1, len(start) + 1, dtype=np.int32)
-    depth = np.zeros(len(start), dtype=np.int32)
-
-    def put(rows: slice | Rows, first: Any, tree: Nesting, parents: Any) -> None:
-        parent[rows] = np.where(tree.parent >= 0, parents, -1)
-        end_row[rows] = tree.end_row + first
-        depth[rows] = tree.depth
-
-    tangled = overlapping(bounds, start, end)
-    small = small_ones(bounds, tangled)
+    nesting_tracks = overlapping(bounds, start, end)
+    small = small_ones(bounds, nesting_tracks)
     if len(small):
         rows, begins = rows_of(bounds, small)
         tree = nest(*as_one(begins, start[rows], end[rows]))
-        first = rows - np.arange(len(rows))
-        put(rows, first, tree, rows[tree.parent])
-    for track in np.setdiff1d(tangled, small, assume_unique=True).tolist():
-        here = slice(int(bounds[track]), int(bounds[track + 1]))
+        depth[rows] = tree.depth
+        parent[rows] = np.where(tree.parent >= 0, rows[tree.parent], -1)
+        # rows of one track are neighbors in both numberings
+        end_row[rows] = tree.end_row + (rows - np.arange(len(rows)))
+    for track in np.setdiff1d(nesting_tracks, small, assume_unique=True).tolist():
+        first_row = int(bounds[track])
+        here = slice(first_row, int(bounds[track + 1]))
         tree = nest(start[here], end[here])
-        put(here, here.start, tree, tree.parent + here.start)
-    return Nesting(depth, parent, end_row)
+        depth[here] = tree.depth
+        parent[here] = np.where(tree.parent >= 0, tree.parent + first_row, -1)
+        end_row[here] = tree.end_row + first_row
+    return Nesting(depth=depth, parent=parent, end_row=end_row)
+
+
+class _CompiledNesting(NamedTuple):
+    tree: Nesting  # rows count from the first of all
+    crossing: Rows  # rows that are not inside their parent
 
 
 def _compiled(
     bounds: Int64s, start: Int64s, end: Int64s, call: Flags | None = None
-) -> tuple[Nesting, Rows]:
-    """The trees of all tracks, by nested.c, and the rows that are not inside their
-    parent."""
-    calls = np.zeros(len(start), dtype=np.bool_) if call is None else call
-    tree = Nesting(*(np.empty(len(start), dtype=np.int32) for _ in range(3)))
-    crossing = np.empty(len(start), dtype=np.bool_)
-    flat = np.ascontiguousarray
-    given = flat(bounds), flat(start), flat(end), flat(calls)
-    nested.trees(*given, tree.depth, tree.parent, tree.end_row, crossing)
-    return tree, np.flatnonzero(crossing)
+) -> _CompiledNesting:
+    """The trees of all tracks, by nested.c. `bounds` are those of nest_tracks, `call`
+    that of arrange."""
+    rows = len(start)
+    if call is None:
+        call = np.zeros(rows, dtype=np.bool_)
+    tree = Nesting(
+        depth=np.empty(rows, dtype=np.int32),
+        parent=np.empty(rows, dtype=np.int32),
+        end_row=np.empty(rows, dtype=np.int32),
+    )
+    is_crossing = np.empty(rows, dtype=np.bool_)
+    nested.trees(
+        np.ascontiguousarray(bounds),
+        np.ascontiguousarray(start),
+        np.ascontiguousarray(end),
+        np.ascontiguousarray(call),
+        tree.depth,
+        tree.parent,
+        tree.end_row,
+        is_crossing,
+    )
+    return _CompiledNesting(tree=tree, crossing=np.flatnonzero(is_crossing))
 
 
-def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
-    """Rows in a stable order of depth; the rows of depth d are [bounds[d], bounds[d +
-    1])."""
+class RowsByDepth(NamedTuple):
+    """Rows in order of depth, and of equal depth in their own order."""
+
+    rows: Rows
+    bounds: list[int]  # the rows of depth d are rows[bounds[d] : bounds[d + 1]]
+
+
+def rows_by_depth(depth: Int32s | Int64s) -> RowsByDepth:
+    """The indices of `depth`, in a stable order of its values."""
     deepest = int(depth.max(initial=-1))
-    # sorts in linear time
-    small = depth.astype(np.int16) if deepest < 1 << 15 else depth
-    order = np.argsort(small, kind="stable")
-    return order, np.searchsorted(
-        small[order], np.arange(deepest + 2, dtype=small.dtype)
-    ).tolist()
+    fits_16_bits = deepest < 1 << 15
+    keys = depth.astype(np.int16) if fits_16_bits else depth  # sorts in linear time
+    order = np.argsort(keys, kind="stable")
+    depths = np.arange(deepest + 2, dtype=keys.dtype)
+    return RowsByDepth(rows=order, bounds=keys[order].searchsorted(depths).tolist())
 
 
 def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
@@ -109,29 +137,16 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
     marks runtime calls: two with equal times are neighbors, not parent and child.
     """
     subrow = np.zeros(len(start), dtype=np.int32)
-    if flat:  # rows that begin before an earlier one has ended
-        crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
-    elif nested is not None:
-        _, crossing = _compiled(np.array([0, len(start)]), start, end, call)
-    else:  # rows that are not inside their parent
-        tree = nest(start, end)
-        inside = np.flatnonzero(tree.parent >= 0)
-        over = tree.parent[inside]
-        same = (start[inside] == start[over]) & (end[inside] == end[over])
-        crossing = inside[
-            (end[inside] > end[over]) | (call[inside] & call[over] & same)
-        ]
+    crossing = _crossing_rows(start, end, call, flat)
     if not len(crossing):
         return subrow
-    # Runs of rows that overlap each other, of which one crosses.
-    latest = np.maximum.accumulate(end)
-    firsts = np.concatenate(
-        ([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)])
-    )
-    hit = np.flatnonzero(
-        np.bincount(np.searchsorted(firsts, crossing, side="right") - 1)
-    )
-    for rows in map(slice, firsts[hit].tolist(), firsts[hit + 1].tolist()):
+    latest_end = np.maximum.accumulate(end)
+    first_rows = np.flatnonzero(start[1:] >= latest_end[:-1]) + 1
+    # a cluster: consecutive rows that overlap each other, directly or through others
+    bounds = np.concatenate(([0], first_rows, [len(start)]))
+    cluster_of_crossing = np.searchsorted(bounds, crossing, side="right") - 1
+    for cluster in np.flatnonzero(np.bincount(cluster_of_crossing)).tolist():
+        rows = slice(int(bounds[cluster]), int(bounds[cluster + 1]))
         slices = map(
             Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist()
         )
@@ -139,19 +154,37 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
     return subrow
 
 
+def _crossing_rows(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Rows:
+    """The rows that cannot be where they are if all rows are on one sub-row; see
+    `arrange`."""
+    if flat:  # those that begin before an earlier one has ended
+        latest_end = np.maximum.accumulate(end)
+        return np.flatnonzero(start[1:] < latest_end[:-1]) + 1
+    if nested is not None:
+        return _compiled(np.array([0, len(start)]), start, end, call).crossing
+    tree = nest(start, end)
+    inner = np.flatnonzero(tree.parent >= 0)
+    outer = tree.parent[inner]
+    ends_later = end[inner] > end[outer]
+    same_times = (start[inner] == start[outer]) & (end[inner] == end[outer])
+    are_equal_calls = call[inner] & call[outer] & same_times
+    return inner[ends_later | are_equal_calls]
+
+
 def _parents(depth: Int64s) -> Int32s:
-    """The last earlier row one level up, or -1."""
+    """For each row the last earlier row that is one level less deep, or -1."""
     parent = np.full(len(depth), -1, dtype=np.int32)
-    order, bounds = rows_by_depth(depth)
-    keys = depth[order] * len(depth) + order  # sorted
-    inner = slice(bounds[1] if len(bounds) > 1 else 0, None)
-    found = np.searchsorted(keys, keys[inner] - len(depth)) - 1
-    parent[order[inner]] = order[np.maximum(found, 0)]
+    rows, bounds = rows_by_depth(depth)
+    keys = depth[rows] * len(depth) + rows  # sorted, because the rows are by depth
+    not_outermost = slice(bounds[1] if len(bounds) > 1 else 0, None)
+    keys_one_level_up = keys[not_outermost] - len(depth)
+    before = np.searchsorted(keys, keys_one_level_up) - 1
+    parent[rows[not_outermost]] = rows[np.maximum(before, 0)]
     return parent
 
 
-EMPTY = 1 << 65  # more room than any slice needs
-FULL = -EMPTY
+UNLIMITED_ROOM = 1 << 65  # more room than any slice needs
+NO_ROOM = -UNLIMITED_ROOM
 
 
 class Slice(NamedTuple):
@@ -161,72 +194,84 @@ class Slice(NamedTuple):
 
 
 def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
-    """Sub-rows of slices sorted by (start, -duration). See nesting.arrange for what
-    fits.
+    """The sub-row of each slice: the first one that it fits in. Slices are sorted by
+    (start, -duration); see `arrange` for what fits.
 
-    The room of a sub-row is twice the end of its innermost slice, and one more, unless
-    an equal call may not lie in it.
+    The room of a sub-row is twice the end of its innermost open slice, and one more,
+    unless that is a call that starts now. A slice needs twice its end, a call one more.
+    So a slice fits if it ends no later, and a call with equal times does not.
     """
-    rooms = Rooms()
-    open_: dict[int, list[Slice]] = {}
-    ends: list[tuple[int, int]] = []
-    fresh: list[int] = []  # sub-rows whose innermost slice is a call that starts now
-    found: list[int] = []
-    now = FULL
+    rooms = FirstFit()
+    open_slices: dict[int, list[Slice]] = {}  # of each sub-row, outer ones first
+    ends: list[tuple[int, int]] = []  # a heap of (end of a slice, its sub-row)
+    with_fresh_call: list[
+        int
+    ] = []  # sub-rows whose innermost is a call that starts now
+    subrows: list[int] = []
+    now = NO_ROOM
     for slice_ in slices:
         if slice_.start != now:
             now = slice_.start
-            while fresh:
-                number = fresh.pop()
-                rooms.set(number, _room(open_[number], now, flat))
+            while with_fresh_call:
+                subrow = with_fresh_call.pop()
+                rooms.set(subrow, _room(open_slices[subrow], now, flat))
         while ends and ends[0][0] <= now:
-            _, number = heappop(ends)
-            while open_[number] and open_[number][-1].end <= now:
-                open_[number].pop()
-            rooms.set(number, _room(open_[number], now, flat))
-        number = rooms.first(2 * slice_.end + slice_.call)
-        inner = open_.setdefault(number, [])
-        inner.append(slice_)
-        heappush(ends, (slice_.end, number))
-        rooms.set(number, _room(inner, now, flat))
+            _, subrow = heappop(ends)
+            inside = open_slices[subrow]
+            while inside and inside[-1].end <= now:
+                inside.pop()
+            rooms.set(subrow, _room(inside, now, flat))
+        subrow = rooms.first(2 * slice_.end + slice_.call)
+        inside = open_slices.setdefault(subrow, [])
+        inside.append(slice_)
+        heappush(ends, (slice_.end, subrow))
+        rooms.set(subrow, _room(inside, now, flat))
         if slice_.call:
-            fresh.append(number)
-        found.append(number)
-    return found
+            with_fresh_call.append(subrow)
+        subrows.append(subrow)
+    return subrows
 
 
-def _room(inner: list[Slice], now: int, flat: bool) -> int:
-    if not inner:
-        return EMPTY
-    top = inner[-1]
-    return FULL if flat else 2 * top.end + (not (top.call and top.start == now))
+def _room(open_slices: list[Slice], now: int, flat: bool) -> int:
+    """The room of a sub-row; see `first_fit`."""
+    if not open_slices:
+        return UNLIMITED_ROOM
+    if flat:
+        return NO_ROOM
+    innermost = open_slices[-1]
+    is_fresh_call = innermost.call and innermost.start == now
+    return 2 * innermost.end + (not is_fresh_call)
 
 
-class Rooms:
-    """Numbers, all EMPTY at first, with a fast search for the first one that is large
-    enough.
+class FirstFit:
+    """The rooms of sub-rows, all UNLIMITED_ROOM at first, with a fast search for the
+    first one that is large enough.
 
     A binary tree in a list: node n has the children 2n and 2n + 1 and holds the larger
-    of them.
+    of them. The leaves are the rooms.
     """
 
     def __init__(self) -> None:
         self._leaves = 4
-        self._tree = [EMPTY] * (2 * self._leaves)
+        self._tree = [UNLIMITED_ROOM] * (2 * self._leaves)
 
     def first(self, need: int) -> int:
-        """The smallest index whose number is at least `need`."""
-        if self._tree[1] < need:  # twice the leaves
-            leaves = self._tree[self._leaves :] + [EMPTY] * self._leaves
-            self._leaves *= 2
-            self._tree = [EMPTY] * self._leaves + leaves
-            for node in range(self._leaves - 1, 0, -1):
-                self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
+        """The smallest index whose room is at least `need`."""
+        if self._tree[1] < need:
+            self._double()
         node = 1
         while node < self._leaves:
-            node *= 2
-            node += self._tree[node] < need
+            left = 2 * node
+            node = left if self._tree[left] >= need else left + 1
         return node - self._leaves
+
+    def _double(self) -> None:
+        """Twice the leaves; the new ones are UNLIMITED_ROOM."""
+        leaves = self._tree[self._leaves :] + [UNLIMITED_ROOM] * self._leaves
+        self._leaves *= 2
+        self._tree = [UNLIMITED_ROOM] * self._leaves + leaves
+        for node in range(self._leaves - 1, 0, -1):
+            self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
 
     def set(self, index: int, room: int) -> None:
         tree = self._tree

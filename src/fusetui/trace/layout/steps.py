@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,7 +18,8 @@ from fusetui.trace.model.intervals import Cover
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import is_compiler
 
-MOST = 0.8  # annotations are steps if they contain at least this share of the work
+MIN_SHARE_OF_WORK = 0.8
+"""Annotations are steps if they contain at least this share of the work."""
 
 SERVER = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
 """How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a
@@ -38,11 +40,12 @@ CLIPPED = "clipped_annotations"
 """The top-level key of a part of a trace: begin and end (ns of the file, as texts) of
 annotations that go on beyond it. What is left of them is no step."""
 
-MANY = 50  # kinds of annotations that are considered, those with the most time
-LONGEST_STEM = 1000  # characters
+MAX_GROUPS = 50  # of annotations that recur: those with the most time are considered
+MAX_STEM_CHARS = 1000
+MAX_NUMBER_DIGITS = 18  # more do not fit into 64 bits
 DIGITS = "0123456789"
-# by which times are off at most that were rounded to whole microseconds
 ROUNDING_NS = 1000
+"""By how much times are off at most that were rounded to whole microseconds."""
 
 
 class Steps(msgspec.Struct, frozen=True, eq=False):
@@ -77,9 +80,12 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def known(self) -> str:
-        """The numbers that there are, in words: `the steps 6 to 8`; "no steps"."""
-        if len(self) < 2:
-            return f"only step {self.numbers[0]}" if len(self) else "no steps"
+        """The numbers that there are, in words: `the steps 6 to 8`; `only step 6`; "no
+        steps"."""
+        if not self.numbers:
+            return "no steps"
+        if len(self.numbers) == 1:
+            return f"only step {self.numbers[0]}"
         return f"the steps {min(self.numbers)} to {max(self.numbers)}"
 
     def place(self, number: int) -> int:
@@ -87,25 +93,28 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
         return self.numbers.index(number) if number in self.numbers else -1
 
     def only(self, places: Rows) -> Steps:
-        arrays = {
-            name: getattr(self, name)[places] for name in ("rows", "start", "end")
-        }
-        names, numbers = (
-            tuple(all_[n] for n in places) for all_ in (self.names, self.numbers)
+        """The steps with these indices, in the order of the indices."""
+        return msgspec.structs.replace(
+            self,
+            rows=self.rows[places],
+            names=tuple(self.names[place] for place in places),
+            start=self.start[places],
+            end=self.end[places],
+            numbers=tuple(self.numbers[place] for place in places),
         )
-        return msgspec.structs.replace(self, names=names, numbers=numbers, **arrays)
 
     def at(self, times: Int64s) -> Rows:
         """The index of the step during which each time lies, -1 for none."""
         return Cover(self.start, self.end).place_of(times)
 
     def slices_of(self, times: Int64s) -> tuple[slice, ...]:
-        """The places of the sorted times that lie in each step."""
-        first, last = np.searchsorted(times, (self.start, self.end))
-        return tuple(map(slice, first.tolist(), last.tolist()))
+        """For each step the slice of these sorted times (ns) that lie in it."""
+        first = np.searchsorted(times, self.start).tolist()
+        end = np.searchsorted(times, self.end).tolist()
+        return tuple(slice(a, b) for a, b in zip(first, end, strict=True))
 
 
-@memo(most=4)
+@memo(max_results=4)
 def steps_of(trace: Trace, by: str | None = None) -> Steps:
     """The steps of a trace: those of the profiler, else of a server, else annotations
     that recur around most of the work, else iterations, each up to the end of an
@@ -116,20 +125,20 @@ def steps_of(trace: Trace, by: str | None = None) -> Steps:
     """
     if by is not None:
         return _annotated(trace, _outermost(trace, _like(by)), f"annotations like {by}")
-    profiled = _outermost(trace, lambda name: name.startswith(STEP_PREFIX))
-    if len(profiled):
-        return _annotated(trace, profiled, PROFILED)
-    around = _around_the_work(trace)
-    if len(around):
-        return _annotated(trace, around, trace.name_of(int(around[0])))
+    steps_of_profiler = _outermost(trace, lambda name: name.startswith(STEP_PREFIX))
+    if len(steps_of_profiler):
+        return _annotated(trace, steps_of_profiler, PROFILED)
+    around_work = _around_the_work(trace)
+    if len(around_work):
+        return _annotated(trace, around_work, trace.name_of(int(around_work[0])))
     return _iterations(trace)
 
 
 @memo()
 def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
     """The GPU rows that each step launched, in order of their launch calls."""
-    rows, called = by_launch_time(trace)
-    return tuple(rows[own] for own in steps_of(trace).slices_of(called))
+    rows, launched_ns = by_launch_time(trace)
+    return tuple(rows[places] for places in steps_of(trace).slices_of(launched_ns))
 
 
 def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
@@ -140,38 +149,40 @@ def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
         return ()
     (stem,) = stems
     texts = [name[len(stem) :] for name in names]
-    if not all(0 < len(text) < 19 for text in texts):
+    if not all(0 < len(text) <= MAX_NUMBER_DIGITS for text in texts):
         return ()
-    numbers = tuple(map(int, texts))
-    grows = len(names) > 1 and all(a < b for a, b in pairwise(numbers))
-    return numbers if stem == STEP_PREFIX or (grows and not is_of_server(stem)) else ()
+    numbers = tuple(int(text) for text in texts)
+    if stem == STEP_PREFIX:
+        return numbers
+    grows = len(numbers) > 1 and all(a < b for a, b in pairwise(numbers))
+    return numbers if grows and not is_of_server(stem) else ()
 
 
 def labels_of(names: Sequence[str]) -> Sequence[str]:
     """The names of all steps of a trace, after `#k` where they do not number them."""
-    return (
-        names
-        if numbers_in(names)
-        else [f"#{k} {name}" for k, name in enumerate(names, 1)]
-    )
+    if numbers_in(names):
+        return names
+    return [f"#{k} {name}" for k, name in enumerate(names, 1)]
 
 
 def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
     """The linked GPU rows in order of their launch calls, and the starts of those calls
-    (ns)."""
+    (ns); both of shape [linked GPU rows]."""
     rows = trace.gpu_rows
     rows = rows[trace.launch[rows] >= 0]
-    called = trace.start[trace.launch[rows]]
-    order = np.lexsort((trace.start[rows], called))
-    return rows[order], called[order]
+    launched_ns = trace.start[trace.launch[rows]]
+    order = np.lexsort((trace.start[rows], launched_ns))
+    return rows[order], launched_ns[order]
 
 
 def main_thread(trace: Trace, rows: Rows) -> Rows:
-    """Of one row or more those on the thread with most of them; sub-rows count as their
-    thread."""
+    """Of one row or more those on the thread that has most of them. Sub-rows count as
+    their thread; of several threads with as many, the one of the earliest row."""
     thread = trace.thread_of_track[trace.track[rows]]
-    same: Rows = rows[thread == thread[int(np.argmax(np.bincount(thread)[thread]))]]
-    return same
+    rows_on_thread = np.bincount(thread)[thread]  # of each row's thread
+    busiest = thread[int(np.argmax(rows_on_thread))]
+    on_busiest: Rows = rows[thread == busiest]
+    return on_busiest
 
 
 def is_of_server(name: str) -> bool:
@@ -182,10 +193,10 @@ def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     """Annotations with such names on the thread that has most of them, in order of
     time, outer ones first."""
     rows = trace.rows_of(Role.ANNOTATION)
-    matches = np.zeros(len(trace.names), dtype=np.bool_)
+    is_wanted = np.zeros(len(trace.names), dtype=np.bool_)
     for number in distinct(trace.name[rows]).tolist():
-        matches[number] = wanted(trace.names[number])
-    rows = rows[matches[trace.name[rows]]]
+        is_wanted[number] = wanted(trace.names[number])
+    rows = rows[is_wanted[trace.name[rows]]]
     if not len(rows):
         return rows
     rows = main_thread(trace, rows)
@@ -193,7 +204,7 @@ def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
 
 
 def _like(by: str) -> Callable[[str], bool]:
-    """An invalid regular expression is taken literally: `step[`."""
+    """A test of names. An invalid regular expression is taken literally: `step[`."""
     try:
         search = re.compile(by).search
     except re.error:
@@ -202,7 +213,8 @@ def _like(by: str) -> Callable[[str], bool]:
 
 
 def clipped_before(trace: Trace) -> list[tuple[str, str]]:
-    """What the file says under CLIPPED."""
+    """Begin and end (ns of the file, as texts) of the annotations that the file lists
+    under CLIPPED; none where that is malformed."""
     try:
         return msgspec.convert(trace.keys.get(CLIPPED, ()), list[tuple[str, str]])
     except msgspec.ValidationError:
@@ -215,8 +227,10 @@ def is_clipped(trace: Trace, rows: Rows) -> Flags:
     clipped = set(clipped_before(trace))
     if not clipped:
         return np.zeros(len(rows), dtype=np.bool_)
-    both = zip(trace.start[rows].tolist(), trace.end[rows].tolist(), strict=True)
-    return np.array([(str(a), str(b)) in clipped for a, b in both], dtype=np.bool_)
+    starts = map(str, trace.start[rows].tolist())
+    ends = map(str, trace.end[rows].tolist())
+    are_clipped = [times in clipped for times in zip(starts, ends, strict=True)]
+    return np.array(are_clipped, dtype=np.bool_)
 
 
 def _complete(trace: Trace, rows: Rows) -> Rows:
@@ -230,10 +244,12 @@ def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     rows = _complete(trace, annotations_with(trace, wanted))
     if not len(rows):
         return rows
-    latest = np.maximum.accumulate(trace.end[rows])
-    overlap_ns = latest[:-1] - trace.start[rows[1:]]
-    goes_on = trace.end[rows[1:]] > latest[:-1] + ROUNDING_NS
-    follows = (overlap_ns <= 0) | ((overlap_ns <= ROUNDING_NS) & goes_on)
+    later = rows[1:]
+    end_before = np.maximum.accumulate(trace.end[rows])[:-1]  # of all rows before
+    overlap_ns = end_before - trace.start[later]
+    goes_on = trace.end[later] > end_before + ROUNDING_NS
+    seems_inside = (overlap_ns <= ROUNDING_NS) & goes_on
+    follows = (overlap_ns <= 0) | seems_inside
     return rows[np.concatenate(([True], follows))]
 
 
@@ -248,96 +264,121 @@ def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
 
 
 def _around_the_work(trace: Trace) -> Rows:
-    """Annotations that contain at least MOST of the work: those of a server, else of
-    the groups that recur the one with most; in order of time."""
+    """Annotations that contain at least MIN_SHARE_OF_WORK: those of a server, else of
+    the groups that recur the one with most; in order of time. Empty if there are
+    none."""
     work = _work(trace)
-    server = _outermost(trace, is_of_server)
-    if _share_inside(trace, server, *work) >= MOST:
-        return server
-    groups = _recurring(trace)[:MANY]
-    shares = [_share_inside(trace, group, *work) for group in groups]
-    if not shares or max(shares) < MOST:
-        return server[:0]
-    return groups[shares.index(max(shares))]
+    of_server = _outermost(trace, is_of_server)
+    if _share_inside(trace, of_server, work) >= MIN_SHARE_OF_WORK:
+        return of_server
+    best_share = 0.0
+    best_group = of_server[:0]
+    for group in _recurring(trace)[:MAX_GROUPS]:
+        share = _share_inside(trace, group, work)
+        if share >= MIN_SHARE_OF_WORK and share > best_share:
+            best_share = share
+            best_group = group
+    return best_group
 
 
 def _recurring(trace: Trace) -> list[Rows]:
-    """Outermost annotations with equal names except for numbers, those with the most
-    time first."""
+    """Outermost annotations in groups with equal names except for numbers, those with
+    the most time first. The rows of a group are in order of time."""
     rows = _complete(trace, trace.rows_of(Role.ANNOTATION))
     rows = rows[trace.parent[rows] < 0]
-    numbers: dict[str, int] = {}
-    of_name = np.full(len(trace.names), -1)
+    group_of_stem: dict[str, int] = {}
+    group_of_name = np.full(len(trace.names), -1)
     for number in distinct(trace.name[rows]).tolist():
         name = trace.names[number]
-        if not is_compiler(name) and not name.startswith(PARTS):
-            stem = re.sub(r"\d+", "#", name[:LONGEST_STEM])
-            of_name[number] = numbers.setdefault(stem, len(numbers))
-    rows = rows[of_name[trace.name[rows]] >= 0]
-    key = of_name[trace.name[rows]]
-    order = np.lexsort((trace.start[rows], key))
-    groups = np.split(rows[order], np.flatnonzero(np.diff(key[order])) + 1)
-    several = [group for group in groups if len(group) > 1]
-    return sorted(several, key=lambda group: -int(trace.dur[group].sum()))
+        if is_compiler(name) or name.startswith(PARTS):
+            continue
+        stem = re.sub(r"\d+", "#", name[:MAX_STEM_CHARS])
+        group_of_name[number] = group_of_stem.setdefault(stem, len(group_of_stem))
+    rows = rows[group_of_name[trace.name[rows]] >= 0]
+    group = group_of_name[trace.name[rows]]
+    order = np.lexsort((trace.start[rows], group))
+    is_next_group = np.diff(group[order]) != 0
+    groups = np.split(rows[order], np.flatnonzero(is_next_group) + 1)
+    recurring = [group for group in groups if len(group) > 1]
+    return sorted(recurring, key=lambda group: -int(trace.dur[group].sum()))
 
 
-def _work(trace: Trace) -> tuple[Int64s, Int64s]:
-    """When each piece of work was requested, and how much time it took (ns)."""
-    gpu = trace.gpu_rows
-    if len(gpu):
-        gpu = gpu[trace.launch[gpu] >= 0]
-        return trace.start[trace.launch[gpu]], trace.dur[gpu]
+class _Work(NamedTuple):
+    """Pieces of work; arrays of shape [pieces], in ns."""
+
+    requested_ns: (
+        Int64s  # ns of the file: the launch of a GPU event, the start of an op
+    )
+    dur: Int64s
+
+
+def _work(trace: Trace) -> _Work:
+    """The linked GPU events; without GPU events, the outermost ops."""
+    gpu_rows = trace.gpu_rows
+    if len(gpu_rows):
+        linked = gpu_rows[trace.launch[gpu_rows] >= 0]
+        launches = trace.launch[linked]
+        return _Work(requested_ns=trace.start[launches], dur=trace.dur[linked])
     ops = trace.rows_of(Role.OP)
-    ops = ops[trace.parent[ops] < 0]
-    return trace.start[ops], trace.dur[ops]
+    outermost = ops[trace.parent[ops] < 0]
+    return _Work(requested_ns=trace.start[outermost], dur=trace.dur[outermost])
 
 
-def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> float:
-    """The share of the amounts whose times lie in these slices; 0 if the slices
-    overlap."""
+def _share_inside(trace: Trace, group: Rows, work: _Work) -> float:
+    """The share of the time of the work that was requested within these slices; 0 if
+    the slices overlap."""
     end = trace.end[group]
     start = _starts_after_ends(trace.start[group], end)
-    total = int(amount.sum())
-    if not total or (start[1:] < end[:-1]).any():
+    total_ns = int(work.dur.sum())
+    overlap = bool((start[1:] < end[:-1]).any())
+    if not total_ns or overlap:
         return 0.0
-    return float(amount[Cover(start, end).place_of(times) >= 0].sum()) / total
+    is_inside = Cover(start, end).place_of(work.requested_ns) >= 0
+    return float(work.dur[is_inside].sum()) / total_ns
 
 
 def _iterations(trace: Trace) -> Steps:
-    """From the end of one step of an optimizer to the end of the next; the first one
-    from where the recording of that thread begins, unless that is in the middle of one.
-    Of several optimizers the one that steps most often, and last, ends an iteration."""
+    """From the end of one step of an optimizer to the end of the next. The first one
+    begins where the recording of that thread begins; it is left out if that is in the
+    middle of it, which the key CLIPPED tells. Of several optimizers, the one that steps
+    most often, and last, ends an iteration."""
     rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
-    counts = np.bincount(trace.name[rows], minlength=1)
-    rows = rows[
-        trace.name[rows]
-        == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]
-    ]
+    names = trace.name[rows]
+    occurrences = np.bincount(names, minlength=1)
+    most_frequent = names[occurrences[names] == occurrences.max()]
+    if len(most_frequent):
+        last_to_step = most_frequent[-1]
+        rows = rows[names == last_to_step]
     if len(rows) < 2:
         return _annotated(trace, rows[:0], "")
-    thread = trace.thread_of_track
-    own = np.flatnonzero(thread == thread[trace.track[rows[0]]]).tolist()
-    begin = min(int(trace.start[trace.tracks[n].first_row]) for n in own)
+    thread_of_track = trace.thread_of_track
+    thread = thread_of_track[trace.track[rows[0]]]
+    tracks = np.flatnonzero(thread_of_track == thread).tolist()
+    first_rows = [trace.tracks[track].first_row for track in tracks]
+    recording_begins = trace.start[first_rows].min()
     numbers = tuple(range(1, len(rows) + 1))
-    found = msgspec.structs.replace(
+    steps = msgspec.structs.replace(
         _annotated(trace, rows, f"{UP_TO}{trace.name_of(int(rows[0]))}"),
-        names=tuple(f"#{k}" for k in numbers),
-        start=np.append(begin, trace.end[rows[:-1]]),
+        names=tuple(f"#{number}" for number in numbers),
+        start=np.append(recording_begins, trace.end[rows[:-1]]),
         numbers=numbers,
         printed=False,
     )
-    return found.only(np.arange(1, len(rows))) if CLIPPED in trace.keys else found
+    if CLIPPED in trace.keys:
+        return steps.only(np.arange(1, len(rows)))
+    return steps
 
 
 def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
+    """Steps that are the annotations of these rows, which are in order of time."""
     names = tuple(map(trace.name_of, rows.tolist()))
-    numbers = numbers_in(names)
+    printed_numbers = numbers_in(names)
     return Steps(
         rows=rows,
         names=names,
         start=_starts_after_ends(trace.start[rows], trace.end[rows]),
         end=trace.end[rows],
-        numbers=numbers or tuple(range(1, len(rows) + 1)),
+        numbers=printed_numbers or tuple(range(1, len(rows) + 1)),
         by=by if len(rows) else "",
-        printed=bool(numbers),
+        printed=bool(printed_numbers),
     )

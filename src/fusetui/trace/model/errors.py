@@ -1,8 +1,8 @@
 """Errors of reading a trace.
 
 TraceError
-    NotATrace       readable, but not a trace: wrong kind of file
-    CannotRead      missing, empty, no permission, cut so short that nothing is left
+    NotATraceError      readable, but not a trace: wrong kind of file
+    CannotReadError     missing, empty, no permission, or nothing is left of it
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class TraceError(Error):
         super().__init__(without_credentials(sentence))
 
 
-class NotATrace(TraceError):  # noqa: N818  (reads as a sentence at the raise)
+class NotATraceError(TraceError):
     """The file was read, but holds no trace events."""
 
 
-class CannotRead(TraceError):  # noqa: N818
+class CannotReadError(TraceError):
     """The file could not be read at all."""
 
 
-class NothingRead(Exception):  # noqa: N818
+class NothingReadError(Exception):
     """Reading was stopped before there was anything to show."""

@@ -1,5 +1,8 @@
-"""Results that are kept on the object they were computed from, and freed with it: a
-cache beside it would keep a closed trace in memory."""
+"""Results that are kept on the object that they were computed from.
+
+The object, most often a Trace, is the owner. Its results are freed with it; a cache
+beside it would keep a closed trace in memory.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +11,73 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Arguments = tuple[Hashable, ...]
 
-T = TypeVar("T")
-
-RESULTS, MADE = "_results", "_made"  # where an owner keeps them
+ATTRIBUTE = "_results"  # of an owner: a dict from a key to results by their arguments
 MISSING = object()
 
 
-def memo(most: int = 1) -> Callable[[Function], Function]:
-    """Keeps what a function of an owner, which needs a `__dict__`, returned for its
-    last `most` other arguments: positional and hashable ones."""
+def memo(max_results: int = 1) -> Callable[[Function], Function]:
+    """A decorator for functions whose first argument is an owner.
 
-    def kept(make: Function) -> Function:
-        @wraps(make)
-        def found(owner: object, *asked: Hashable) -> Any:
-            results = vars(owner).setdefault(RESULTS, {}).setdefault(make, {})
-            # looked up once: another thread may take it away
-            value = results.get(asked, MISSING)
-            if value is MISSING:
-                value = make(owner, *asked)
-                for oldest in list(results)[: max(0, len(results) + 1 - most)]:
-                    results.pop(oldest, None)
-                results[asked] = value
-            return value
+    A call returns the result of an earlier call with equal arguments, if it is still
+    kept: each owner keeps the `max_results` newest results of each function. An owner
+    needs a `__dict__`; the other arguments must be hashable and are passed by position.
+    What the function raises is not kept.
 
-        return cast("Function", found)
+        @memo()
+        def steps_of(trace: Trace) -> Steps: ...
+    """
 
-    return kept
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def with_memo(owner: object, *arguments: Hashable) -> Any:
+            results = _results_of(owner, key=with_memo)
+            # one lookup, because another thread may remove the result after a test
+            result = results.get(arguments, MISSING)
+            if result is MISSING:
+                result = function(owner, *arguments)
+                _keep(results, arguments, result, max_results)
+            return result
 
+        return cast("Function", with_memo)
 
-def once(owner: object, make: Callable[[Any], T]) -> T:
-    """What a function makes of an owner, when it is first asked for."""
-    made = kept_on(owner)
-    if make not in made:
-        made[make] = make(owner)
-    found: T = made[make]
-    return found
+    return decorate
 
 
-def kept_on(owner: object) -> dict[Hashable, Any]:
-    """What was made of an owner by `once`, or elsewhere and is kept here."""
-    made: dict[Hashable, Any] = vars(owner).setdefault(MADE, {})
-    return made
+def kept_result(owner: object, key: Hashable) -> Any:
+    """A result that is known already; None if there is none. Computes nothing.
+
+    `key` is a function with `memo` whose only argument is the owner, or whatever else
+    was given to `keep_result`.
+    """
+    return _results_of(owner, key).get(())
+
+
+def keep_result(owner: object, key: Hashable, result: object) -> None:
+    """Keeps a result that was computed elsewhere, for instance by another process.
+
+    If `key` is a function with `memo` whose only argument is the owner, its calls
+    return this result from now on. With any other key only `kept_result` returns it.
+    """
+    _keep(_results_of(owner, key), (), result, max_results=1)
+
+
+def _results_of(owner: object, key: Hashable) -> dict[Arguments, Any]:
+    """The results of one key, by the arguments after the owner, oldest first."""
+    by_key: dict[Hashable, dict[Arguments, Any]]
+    by_key = vars(owner).setdefault(ATTRIBUTE, {})
+    return by_key.setdefault(key, {})
+
+
+def _keep(
+    results: dict[Arguments, Any],
+    arguments: Arguments,
+    result: object,
+    max_results: int,
+) -> None:
+    if arguments not in results:
+        surplus = len(results) + 1 - max_results
+        for oldest in list(results)[: max(0, surplus)]:
+            results.pop(oldest, None)
+    results[arguments] = result

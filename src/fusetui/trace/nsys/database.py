@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.report import Stop, never
 
 NONE = -(2**63)
@@ -54,7 +54,7 @@ class Export:
     table that cannot be read, or not to its end."""
 
     def __init__(self, place: ExportFile, stop: Stop = never) -> None:
-        """Raises CannotRead."""
+        """Raises CannotReadError."""
         self.path, self.process = place.path, place.process
         self.owner = place.owner
         self.damage: list[str] = []
@@ -77,7 +77,7 @@ class Export:
                 }
                 unless_read.pop_all()
         except FAILURES as error:
-            raise CannotRead(
+            raise CannotReadError(
                 f"{place.path} is a damaged SQLite database ({error})."
             ) from None
 

@@ -19,7 +19,7 @@ from fusetui.own_memory import without_collector
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows, distinct_rows
-from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, NothingReadError
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Report
@@ -52,7 +52,13 @@ from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import State, Stored, reason
-from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
+from fusetui.trace.read.unpack import (
+    DamagedError,
+    TooLargeError,
+    limit_for,
+    too_large,
+    unpack,
+)
 
 TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
@@ -71,17 +77,17 @@ have."""
 def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
     """Reads all tables of events, of all processes or of the one with this pid.
 
-    Raises CannotRead or NotATrace with one plain sentence, and NothingRead if it is
-    stopped: some of the tables would be launches without their kernels.
-    """
+    Raises CannotReadError or NotATraceError with one plain sentence, and
+    NothingReadError if it is stopped: some of the tables would be launches without
+    their kernels."""
     place, cut = _place(stored)
     place = with_owner(replace(place, process=process))
     with without_collector(), closing(Export(place, callbacks.stop)) as db:
         raw = _read(db, place, stored, callbacks.progress)
         if process is not None and not len(raw.start):
-            raise NotATrace(f"{place.path} has no event of a process {process}.")
+            raise NotATraceError(f"{place.path} has no event of a process {process}.")
         if db.stopped:
-            raise NothingRead
+            raise NothingReadError
     whole, changed = raw.report.complete and cut is None, stored.has_changed()
     return replace(
         raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed)
@@ -94,7 +100,7 @@ def text(path: str, file: OpenFile, state: State) -> Text:
 
 
 def processes(path: str) -> list[int]:
-    """The pids of the processes that have work of a GPU. Raises CannotRead or
+    """The pids of the processes that have work of a GPU. Raises CannotReadError or
     OSError."""
     with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
         return Processes(db, present(db)).working
@@ -105,14 +111,14 @@ def _read(
 ) -> Raw:
     sources = present(db)
     if not sources:
-        raise NotATrace(
+        raise NotATraceError(
             f"{place.path} is a database without events of Nsight Systems: record with nsys "
             "profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
     batches = plan(db, sources)
     rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
     if rows > MANY and rows * BYTES_A_SLICE > memory_left():  # rather than being killed
-        raise CannotRead(
+        raise CannotReadError(
             f"{place.path} has about {rows:,} rows: there is not enough memory."
         )
     texts, parts = Interner(), list[TableEvents]()
@@ -120,7 +126,7 @@ def _read(
         progress(stored.size * number // len(batches), stored.size)
         parts.append(events_of(db, one, texts))
         if db.stopped:
-            raise NothingRead
+            raise NothingReadError
     words, who = words_of(db), Processes(db, sources)
     labels = tuple(who.labels(words.strings))
     slices, negative, unfinished = slices_of(
@@ -177,7 +183,7 @@ def _read(
 
 def _place(stored: Stored) -> tuple[ExportFile, str | None]:
     """Where the database is, and how it is cut: SQLite opens a plain file itself; the
-    bytes of all others are held in memory. Raises CannotRead."""
+    bytes of all others are held in memory. Raises CannotReadError."""
     if stored.packing is None and stored.arriving is None:
         with suppress(OSError):
             own, named = os.fstat(stored.file.fileno()), os.stat(stored.path)
@@ -191,9 +197,9 @@ def _place(stored: Stored) -> tuple[ExportFile, str | None]:
         else:
             for piece, _ in unpack(stored.document, stored.packing, limit):
                 found += piece
-    except TooLarge:
+    except TooLargeError:
         raise too_large(stored.path, limit) from None
-    except Damaged as damage:
+    except DamagedError as damage:
         cut = str(damage)
     if found[18:20] == WITH_LOG:
         found[18:20] = WITHOUT

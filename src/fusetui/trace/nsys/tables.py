@@ -308,7 +308,7 @@ def present(db: Export) -> list[EventTable]:
 
 def with_owner(place: ExportFile) -> ExportFile:
     """The same place, with the process of GPU events that name none: the only one of
-    the file, if a table of them has no globalPid. Raises CannotRead."""
+    the file, if a table of them has no globalPid. Raises CannotReadError."""
     with closing(Export(place)) as db:
         return replace(place, owner=_only_process(db))
 

@@ -13,7 +13,8 @@ from fusetui.trace.pftrace.index import PacketIndex
 from fusetui.trace.pftrace.tables import numbered
 from fusetui.trace.read.gather import Interner
 
-MOST_KINDS = 16  # of memory
+MAX_MEMORY_KINDS = 16
+MAX_DEVICES = 1 << 31
 CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
@@ -39,61 +40,102 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     written: Int32s
 
 
+class _Slices(msgspec.Struct, frozen=True, eq=False):
+    """Of begins or of stages, as numbers in the tables of Columns."""
+
+    name: Int64s
+    category: Int64s
+    thread: Int64s
+    written: Int64s
+
+
 def columns_of(index: PacketIndex) -> Columns:
-    tables, begins, stages = index.tables, index.begins, index.stages
     names, categories, threads = Interner(), Interner(), Interner()
-    tracks = tables.threads()
-
-    def lane_of(track: int) -> Lane:
-        return (
-            (*tracks[track][0], None)
-            if track in tracks
-            else (None, f"track {track}", None)
-        )
-
-    def name_of(key: int) -> str:
-        return tables.names.get(key, "")
-
-    named = numbered(begins.name, name_of, names)
-    kinds = numbered(
-        begins.category, lambda key: tables.categories.get(key, ""), categories
-    )
-    kinds[begins.is_sync] = categories["cuda_sync"]
-    on = numbered(begins.track, lane_of, threads)
-    overhead = np.array([pid == -1 for pid, _, _ in threads] or [False])[on]
-    kinds[overhead & (begins.category < 0)] = categories["overhead"]
-
-    def kind_of(key: int) -> str:
-        return tables.queues.get(key, f"stage {key}")
-
-    def category_of(key: int) -> str:
-        return CATEGORIES.get(kind_of(key), kind_of(key))
-
-    def named_by_kind(key: int) -> str:
-        name = kind_of(key // MOST_KINDS)
-        known = MEMORY.get(key % MOST_KINDS) if name == "Memset" else None
-        return f"{name} ({known})" if known else name
-
-    stage_kinds = numbered(stages.kind, category_of, categories)
-    own, stage_names = stages.name >= 0, np.empty(len(stages.at), np.int64)
-    stage_names[own] = numbered(stages.name[own], name_of, names)
-    memory = np.clip(stages.memory, 0, MOST_KINDS - 1)
-    by_kind = (stages.kind * MOST_KINDS + memory)[~own]
-    stage_names[~own] = numbered(by_kind, named_by_kind, names)
-    is_work = np.array([role(name) in GPU_ROLES for name in categories] or [False])[
-        stage_kinds
-    ]
-    written, lane, labels = _lanes(index, is_work, threads)
+    begins = _begins(index, names, categories, threads)
+    stages, lane_labels = _stages(index, names, categories, threads)
+    labels = [*index.tables.labels(), *lane_labels]
     return Columns(
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(threads),
-        labels=tuple(dict.fromkeys((*tables.labels(), *labels))),
-        name=np.concatenate((named, stage_names)).astype(np.int32),
-        category=np.concatenate((kinds, stage_kinds)).astype(np.int32),
-        thread=np.concatenate((on, lane)).astype(np.int32),
-        written=np.concatenate((on, written)).astype(np.int32),
+        labels=tuple(dict.fromkeys(labels)),
+        name=_joined(begins.name, stages.name),
+        category=_joined(begins.category, stages.category),
+        thread=_joined(begins.thread, stages.thread),
+        written=_joined(begins.written, stages.written),
     )
+
+
+def _joined(of_begins: Int64s, of_stages: Int64s) -> Int32s:
+    return np.concatenate((of_begins, of_stages)).astype(np.int32)
+
+
+def _is_true(numbers: Int64s, by_number: list[bool]) -> Flags:
+    """What is true of the entry of a table with each of these numbers; the table may be
+    empty, then there are none."""
+    return np.array(by_number or [False])[numbers]
+
+
+def _name(index: PacketIndex, key: int) -> str:
+    return index.tables.names.get(key, "")
+
+
+def _begins(
+    index: PacketIndex, names: Interner, categories: Interner, threads: Interner
+) -> _Slices:
+    tables = index.tables
+    begins = index.begins
+    tracks = tables.threads()
+
+    def lane_of(track: int) -> Lane:
+        if track not in tracks:
+            return None, f"track {track}", None
+        (pid, tid), _ = tracks[track]
+        return pid, tid, None
+
+    name = numbered(begins.name, lambda key: _name(index, key), names)
+    category = numbered(
+        begins.category, lambda key: tables.categories.get(key, ""), categories
+    )
+    category[begins.is_sync] = categories["cuda_sync"]
+    thread = numbered(begins.track, lane_of, threads)
+    is_overhead = _is_true(thread, [pid == -1 for pid, _, _ in threads])
+    category[is_overhead & (begins.category < 0)] = categories["overhead"]
+    return _Slices(name=name, category=category, thread=thread, written=thread)
+
+
+def _stages(
+    index: PacketIndex, names: Interner, categories: Interner, threads: Interner
+) -> tuple[_Slices, list[Label]]:
+    """The events of GPUs, and the names of their lanes."""
+    stages = index.stages
+
+    def kind_of(key: int) -> str:
+        return index.tables.queues.get(key, f"stage {key}")
+
+    def category_of(key: int) -> str:
+        return CATEGORIES.get(kind_of(key), kind_of(key))
+
+    def name_of_kind(key: int) -> str:
+        kind_key, memory_kind = divmod(key, MAX_MEMORY_KINDS)
+        kind = kind_of(kind_key)
+        if kind == "Memset" and memory_kind in MEMORY:
+            return f"{kind} ({MEMORY[memory_kind]})"
+        return kind
+
+    category = numbered(stages.kind, category_of, categories)
+    has_name = stages.name >= 0
+    memory_kind = np.clip(stages.memory, 0, MAX_MEMORY_KINDS - 1)
+    kind_key = stages.kind * MAX_MEMORY_KINDS + memory_kind
+    name = np.empty(len(stages.at), np.int64)
+    name[has_name] = numbered(
+        stages.name[has_name], lambda key: _name(index, key), names
+    )
+    name[~has_name] = numbered(kind_key[~has_name], name_of_kind, names)
+    is_work = _is_true(category, [role(name) in GPU_ROLES for name in categories])
+    written, thread, labels = _lanes(index, is_work, threads)
+    slices = _Slices(name=name, category=category, thread=thread, written=written)
+    return slices, labels
 
 
 def _lanes(
@@ -105,26 +147,34 @@ def _lanes(
     gpu = numbered(index.stages.gpu, lambda key: key, gpus)
     queue = numbered(index.stages.queue, lambda key: key, queues)
     stream = numbered(index.stages.stream, lambda key: key, streams)
-    gpu_keys, queue_keys, stream_keys = list(gpus), list(queues), list(streams)
+    gpu_of_number, queue_of_number = list(gpus), list(queues)
+    stream_of_number = list(streams)
     labels: list[Label] = []
 
-    def lane(key: int) -> Lane:
-        (of_gpu, of_queue), work = divmod(key // 2, len(queue_keys)), key % 2
-        device = gpu_keys[of_gpu]
-        tid, name = index.tables.queue(queue_keys[of_queue])
+    # Both keys have the digits of one number: GPU, queue, is it work, and the stream.
+    lane_key = (gpu * len(queues) + queue) * 2 + is_work
+    stream_key = lane_key * len(streams) + stream
+
+    def written_lane(lane_key: int) -> Lane:
+        place, is_work = divmod(lane_key, 2)
+        gpu_number, queue_number = divmod(place, len(queue_of_number))
+        device = gpu_of_number[gpu_number]
+        tid, name = index.tables.queue(queue_of_number[queue_number])
         labels.append(Label("process_labels", device, 0, device_label(device)))
         if name:
             labels.append(Label("thread_name", device, tid, name))
-        return device, tid, device if work and 0 <= device < 1 << 31 else None
+        is_on_device = is_work and 0 <= device < MAX_DEVICES
+        return device, tid, device if is_on_device else None
 
-    def lane_of_stream(key: int) -> Lane:
-        lane_key, of_stream = divmod(key, len(stream_keys))
-        device, tid, of_device = lane(lane_key)
-        ran_on = stream_keys[of_stream]
-        is_moved = lane_key % 2 and ran_on >= 0
-        return device, ran_on if is_moved else tid, of_device
+    def stream_lane(stream_key: int) -> Lane:
+        lane_key, stream_number = divmod(stream_key, len(stream_of_number))
+        pid, tid, device = written_lane(lane_key)
+        is_work = lane_key % 2
+        stream = stream_of_number[stream_number]
+        if is_work and stream >= 0:
+            tid = stream
+        return pid, tid, device
 
-    place = (gpu * len(queue_keys) + queue) * 2 + is_work
-    written = numbered(place, lane, threads)
-    real = numbered(place * len(stream_keys) + stream, lane_of_stream, threads)
-    return written, real, labels
+    written = numbered(lane_key, written_lane, threads)
+    ran_on = numbered(stream_key, stream_lane, threads)
+    return written, ran_on, labels

@@ -3,8 +3,8 @@ stretches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.scan import (
     Begins,
     Counters,
+    Placed,
     SliceMarks,
     Stages,
     TracePiece,
@@ -24,62 +25,22 @@ from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import NO_FIELDS, Repeated
 from fusetui.trace.read.batch import MOST_LISTED
 
-
-def paired(begins: Begins, ends: SliceMarks, cut: bool) -> tuple[Int64s, bool]:
-    """The number of the end of each begin, -1 if it has none, and whether they match by
-    runs: the ends carry no id. If the file may be `cut`, the last ends may be missing.
-
-    torch writes n begins, then their n ends in the same order, in one group after the
-    other: the i-th begin of a run belongs to the i-th end of the next run, on the same
-    track. Other writers nest the slices of a track like brackets, which would be wrong
-    here where slices overlap partly.
-    """
-    if _match(begins, ends, cut):
-        number = np.arange(len(begins.at))
-        return np.where(number < len(ends.at), number, -1), True
-    return _nested(begins, ends), False
-
-
-def _match(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
-    count, whole = len(ends.at), len(begins.at)
-    if count > whole or (count < whole and not cut) or not whole:
-        return not count and not whole
-    before_begin = np.searchsorted(ends.at, begins.at)  # ends that stand before it
-    if before_begin[0] or not np.array_equal(begins.track[:count], ends.track):
-        return False
-    # begins when each run of ends starts
-    started = distinct(np.searchsorted(begins.at, ends.at))
-    ended = distinct(before_begin)[1:]  # ends when each later run of begins starts
-    if cut:
-        return np.array_equal(started[: len(ended)], ended)
-    return np.array_equal(started, np.append(ended, whole))
-
-
-def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
-    """Like brackets, per track in the order of time."""
-    count = len(begins.at)
-    found = np.full(count, -1, np.int64)
-    track, time, at = (
-        np.concatenate((getattr(begins, name), getattr(ends, name)))
-        for name in ("track", "time", "at")
-    )
-    order = np.lexsort((at, time, track))
-    open_ones: dict[int, list[int]] = {}
-    for mark, of in zip(order.tolist(), track[order].tolist(), strict=True):
-        if mark < count:
-            open_ones.setdefault(of, []).append(mark)
-        elif open_ones.get(of):
-            found[open_ones[of].pop()] = mark - count
-    return found
-
-
 # bytes that are scanned at once: what is made of them stays in the caches
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 EACH = 1 << 10  # events of a stretch
-MOST_BYTES = 22  # bits: bytes of a stretch
-FAR = 1 << 16  # bytes between events, as there are where the ends of a group stand
+STRETCH_BITS = 22  # a stretch begins and ends in one of the blocks of 1 << 22 bytes
+MAX_GAP_BYTES = 1 << 16
+"""Between two events of a stretch, and of one packet: more are between them where the
+ends of a group stand."""
 NESTED = "so begins and ends are paired by nesting, which is not exact"
-Table = TypeVar("Table", bound=msgspec.Struct)
+Table = TypeVar("Table", bound=Placed)
+
+
+class Pairs(NamedTuple):
+    """Which end belongs to which begin."""
+
+    end: Int64s  # the number of the end of each begin, -1 if it has none
+    by_runs: bool  # whether they match by runs, which is exact
 
 
 class GraphFlows(msgspec.Struct, frozen=True, eq=False):
@@ -104,6 +65,15 @@ class StretchLayout(msgspec.Struct, frozen=True, eq=False):
     firsts: Int64s  # shape [stretches, 2]: the begins and the stages before each
 
 
+class EventNumbers(msgspec.Struct, frozen=True, eq=False):
+    """The number of each begin, stage and value among all events, in the order of their
+    packets."""
+
+    begins: Int64s
+    stages: Int64s
+    values: Int64s
+
+
 class PacketIndex(msgspec.Struct, frozen=True, eq=False):
     """A scanned document, in the order of its packets."""
 
@@ -113,12 +83,67 @@ class PacketIndex(msgspec.Struct, frozen=True, eq=False):
     stages: Stages
     counters: Counters
     unmatched: int  # ends
-    # the number of each begin, stage, value among all events
-    order: tuple[Int64s, Int64s, Int64s]
+    order: EventNumbers
     lost: tuple[Skipped, ...]  # the first packets that are no readable event
     lost_in_all: int
     read: int  # bytes
     damaged: bool  # no packet can begin at byte `read`
+
+
+def paired(begins: Begins, ends: SliceMarks, cut: bool) -> Pairs:
+    """Which end belongs to which begin: the ends carry no id. If the file may be `cut`,
+    the last ends may be missing.
+
+    torch writes n begins, then their n ends in the same order, in one group after the
+    other: the i-th begin of a run belongs to the i-th end of the next run, on the same
+    track. Other writers nest the slices of a track like brackets, which would be wrong
+    here where slices overlap partly.
+    """
+    if not _match_by_runs(begins, ends, cut):
+        return Pairs(end=_nested(begins, ends), by_runs=False)
+    number = np.arange(len(begins.at))
+    return Pairs(end=np.where(number < len(ends.at), number, -1), by_runs=True)
+
+
+def _match_by_runs(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
+    begin_count = len(begins.at)
+    end_count = len(ends.at)
+    if begin_count == 0:
+        return end_count == 0
+    if end_count > begin_count or (end_count < begin_count and not cut):
+        return False
+    if not np.array_equal(begins.track[:end_count], ends.track):
+        return False
+    ends_before_begin = np.searchsorted(ends.at, begins.at)
+    if ends_before_begin[0] > 0:
+        return False
+    # how many begins stand before each run of ends, and how many ends before each
+    # run of begins but the first: in a whole file both are the sums of the groups
+    begins_before_runs = distinct(np.searchsorted(begins.at, ends.at))
+    ends_before_runs = distinct(ends_before_begin)[1:]
+    if cut:
+        complete = len(ends_before_runs)
+        return np.array_equal(begins_before_runs[:complete], ends_before_runs)
+    return np.array_equal(begins_before_runs, np.append(ends_before_runs, begin_count))
+
+
+def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
+    """The number of the end of each begin, -1 if it has none: like brackets, per track
+    in the order of time."""
+    begin_count = len(begins.at)
+    end_of = np.full(begin_count, -1, np.int64)
+    track = np.concatenate((begins.track, ends.track))
+    time = np.concatenate((begins.time, ends.time))
+    at = np.concatenate((begins.at, ends.at))
+    order = np.lexsort((at, time, track))
+    open_begins: dict[int, list[int]] = {}  # by track
+    for mark, track_id in zip(order.tolist(), track[order].tolist(), strict=True):
+        if mark < begin_count:
+            open_begins.setdefault(track_id, []).append(mark)
+        elif open_begins.get(track_id):
+            innermost = open_begins[track_id].pop()
+            end_of[innermost] = mark - begin_count
+    return end_of
 
 
 def index(
@@ -127,41 +152,60 @@ def index(
 ) -> PacketIndex:
     """Scans a document, of which `part` gives some bytes, until `progress`, called with
     the bytes read, returns True. Raises TraceError or OSError."""
-    tables, pieces, at, most, damaged = Tables(), [_columns(scan(b""))], 0, PIECE, False
+    tables = Tables()
+    pieces = [_without_text(scan(b""))]
     lost: list[Skipped] = []
     lost_in_all = 0
-    while not damaged and not progress(at) and (data := bytes(part(at, at + most))):
-        piece = scan(data, at)
-        damaged = piece.next_end < 0
-        wrong, unread = tables.add(piece.tables)
-        lost = [*lost, *wrong, *piece.lost][:MOST_LISTED]
-        lost_in_all += unread + piece.lost_in_all
-        tables.exporter = tables.exporter or _exporter(piece)
-        pieces.append(_columns(piece))
-        if not piece.rest and len(data) < most:  # the end is missing
+    read = 0
+    wanted_bytes = PIECE_BYTES
+    damaged = False
+    while not damaged and not progress(read):
+        data = bytes(part(read, read + wanted_bytes))
+        if not data:
             break
-        at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
-    begins, ends = (
-        _joined(Begins, pieces, "begins"),
-        _joined(SliceMarks, pieces, "ends"),
-    )
-    stages, counters = (
-        _joined(Stages, pieces, "stages"),
-        _joined(Counters, pieces, "counters"),
-    )
-    end, by_runs = paired(begins, ends, cut=not lost_in_all)
-    if lost and not by_runs:
+        piece = scan(data, read)
+        damaged = piece.next_end < 0
+        skipped_tables, skipped_count = tables.add(piece.tables)
+        lost = [*lost, *skipped_tables, *piece.lost][:MOST_LISTED]
+        lost_in_all += skipped_count + piece.lost_in_all
+        tables.exporter = tables.exporter or _exporter(piece)
+        pieces.append(_without_text(piece))
+        is_at_end = len(data) < wanted_bytes
+        if is_at_end and not piece.rest:  # the end of the last packet is missing
+            break
+        read += piece.rest
+        # a packet that is larger than a piece is read as one
+        wanted_bytes = max(PIECE_BYTES, piece.next_end - piece.rest)
+
+    begins = _joined(Begins, [piece.begins for piece in pieces])
+    ends = _joined(SliceMarks, [piece.ends for piece in pieces])
+    stages = _joined(Stages, [piece.stages for piece in pieces])
+    counters = _joined(Counters, [piece.counters for piece in pieces])
+    pairs = paired(begins, ends, cut=not lost_in_all)
+    if lost and not pairs.by_runs:
         lost[0] = replace(lost[0], reason=f"{lost[0].reason}; {NESTED}")
-    has_end = end >= 0
-    dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
-    order, bounds, places = _stretches((begins, stages, counters))
-    firsts = np.stack(
-        [np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]], 1
-    )
+    has_end = pairs.end >= 0
+
+    at = np.concatenate((begins.at, stages.at, counters.at))
+    end = np.concatenate((begins.end, stages.end, counters.end))
+    in_order = np.argsort(at, kind="stable")
+    at = at[in_order]
+    end = end[in_order]
+    order = _event_numbers(in_order, begins=len(begins.at), stages=len(stages.at))
+    firsts = _first_events(at, end)
+    bounds = np.append(firsts, len(at))
+    begins_before = np.searchsorted(order.begins, firsts)
+    stages_before = np.searchsorted(order.stages, firsts)
     return PacketIndex(
         tables=tables,
         layout=StretchLayout(
-            len(begins.at), dur, has_end, _flows(stages), bounds, places, firsts
+            begins=len(begins.at),
+            dur=_durations(begins, ends, pairs.end),
+            has_end=has_end,
+            flows=_flows(stages),
+            bounds=bounds,
+            places=np.stack((at[firsts], end[bounds[1:] - 1]), axis=1),
+            firsts=np.stack((begins_before, stages_before), axis=1),
         ),
         begins=begins,
         stages=stages,
@@ -170,7 +214,7 @@ def index(
         order=order,
         lost=tuple(lost),
         lost_in_all=lost_in_all,
-        read=at,
+        read=read,
         damaged=damaged,
     )
 
@@ -178,70 +222,94 @@ def index(
 def _exporter(piece: TracePiece) -> dict[str, str]:
     """What the first event of a GPU says of the process that exported."""
     extra = piece.stages.extra
-    last = int(np.searchsorted(extra.message, 0, side="right"))
-    places = zip(extra.at[:last].tolist(), extra.value[:last].tolist(), strict=True)
-    found = dict(key_and_text(piece.data[at : at + size]) for at, size in places)
-    return {key: found[key] for key in EXPORTER if key in found}
-
-
-def _columns(piece: TracePiece) -> TracePiece:
-    """Without what only the text needs."""
-    begins, stages = (
-        replace(piece.begins, args=NO_FIELDS),
-        replace(piece.stages, extra=NO_FIELDS),
+    of_first_stage = extra.message == 0
+    start = extra.at[of_first_stage]
+    end = start + extra.value[of_first_stage]
+    said = dict(
+        key_and_text(piece.data[begin:until])
+        for begin, until in zip(start.tolist(), end.tolist(), strict=True)
     )
-    return replace(piece, data=b"", tables=(), begins=begins, stages=stages)
+    return {key: said[key] for key in EXPORTER if key in said}
 
 
-def _joined(kind: type[Table], pieces: list[TracePiece], name: str) -> Table:
+def _without_text(piece: TracePiece) -> TracePiece:
+    """Without what is needed only while the text of a stretch is written."""
+    return replace(
+        piece,
+        data=b"",
+        tables=(),
+        begins=replace(piece.begins, args=NO_FIELDS),
+        stages=replace(piece.stages, extra=NO_FIELDS),
+    )
+
+
+def _joined(kind: type[Table], parts: Sequence[Table]) -> Table:
     """The tables of all pieces as one; messages are numbered on."""
-    parts = [getattr(piece, name) for piece in pieces]
+    rows = np.array([len(part.at) for part in parts])
+    rows_before = np.cumsum(rows) - rows
     columns: dict[str, Any] = {}
-    rows = [0, *np.cumsum([len(part.at) for part in parts]).tolist()]
     for field in kind.__struct_fields__:
         values = [getattr(part, field) for part in parts]
         if isinstance(values[0], Repeated):
-            each = zip(values, rows, strict=False)
-            numbered = [(one.message + row, one.at, one.value) for one, row in each]
-            columns[field] = Repeated(*map(np.concatenate, zip(*numbered, strict=True)))
+            columns[field] = _joined_fields(values, rows_before.tolist())
         else:
             columns[field] = np.concatenate(values)
     return kind(**columns)
 
 
+def _joined_fields(
+    parts: Sequence[Repeated], messages_before: Sequence[int]
+) -> Repeated:
+    messages = [
+        part.message + before
+        for part, before in zip(parts, messages_before, strict=True)
+    ]
+    return Repeated(
+        message=np.concatenate(messages),
+        at=np.concatenate([part.at for part in parts]),
+        value=np.concatenate([part.value for part in parts]),
+    )
+
+
 def _flows(stages: Stages) -> GraphFlows:
     """From the events that others wait for, where they are in the file, in the order of
     those that wait."""
-    waits, by_id = stages.waits, np.argsort(stages.id, kind="stable")
-    ids = np.append(stages.id[by_id], -1)
-    place = np.searchsorted(ids[:-1], waits.value)
-    known = ids[place] == waits.value
-    source, target = by_id[place[known]], waits.message[known]
+    waits = stages.waits
+    by_id = np.argsort(stages.id, kind="stable")
+    ids = stages.id[by_id]
+    place = np.searchsorted(ids, waits.value)
+    is_in_file = np.append(ids, -1)[place] == waits.value
+    source = by_id[place[is_in_file]]
+    target = waits.message[is_in_file]
     return GraphFlows(
-        source, target, stages.time[source] + stages.dur[source], stages.time[target]
+        source=source,
+        target=target,
+        leaves=stages.time[source] + stages.dur[source],
+        arrives=stages.time[target],
     )
 
 
-def _stretches(
-    tables: tuple[Begins, Stages, Counters],
-) -> tuple[tuple[Int64s, Int64s, Int64s], Int64s, Int64s]:
-    """Index.order, Layout.bounds and Layout.places."""
-    at = np.concatenate([table.at for table in tables])
-    sequence = np.argsort(at, kind="stable")
-    number = np.empty(len(at), np.int64)
-    number[sequence] = np.arange(len(at))
-    at, end = at[sequence], np.concatenate([table.end for table in tables])[sequence]
-    starts = np.arange(len(at)) % EACH == 0
-    starts[1:] |= (at[1:] >> MOST_BYTES != at[:-1] >> MOST_BYTES) | (
-        at[1:] - end[:-1] > FAR
-    )
-    starts |= end - at > FAR
-    starts[1:] &= at[1:] != at[:-1]  # values of one packet stay together
-    firsts = np.flatnonzero(starts)
-    bounds = np.append(firsts, len(at))
-    parts = np.split(number, np.cumsum([len(table.at) for table in tables[:2]]))
-    return (
-        (parts[0], parts[1], parts[2]),
-        bounds,
-        np.stack((at[firsts], end[bounds[1:] - 1]), 1),
-    )
+def _event_numbers(in_order: Int64s, begins: int, stages: int) -> EventNumbers:
+    """`in_order`: the begins, then the stages, then the values, by their number in this
+    sequence, in the order of their packets; so many of them are begins and stages."""
+    number = np.empty(len(in_order), np.int64)
+    number[in_order] = np.arange(len(in_order))
+    of_begins, of_stages, of_values = np.split(number, (begins, begins + stages))
+    return EventNumbers(begins=of_begins, stages=of_stages, values=of_values)
+
+
+def _durations(begins: Begins, ends: SliceMarks, end: Int64s) -> Int64s:
+    """From each begin to its end, -1 without one."""
+    end_time = np.append(ends.time, 0)[end]  # what -1 chooses is not used
+    return np.where(end >= 0, end_time - begins.time, -1)
+
+
+def _first_events(at: Int64s, end: Int64s) -> Int64s:
+    """The events with which stretches begin; the packets of all events, in order, begin
+    and end at these bytes."""
+    is_first = np.arange(len(at)) % EACH == 0
+    is_first[1:] |= at[1:] >> STRETCH_BITS != at[:-1] >> STRETCH_BITS
+    is_first[1:] |= at[1:] - end[:-1] > MAX_GAP_BYTES
+    is_first |= end - at > MAX_GAP_BYTES
+    is_first[1:] &= at[1:] != at[:-1]  # values of one packet stay together
+    return np.flatnonzero(is_first)

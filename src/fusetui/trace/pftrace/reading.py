@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.model.errors import NothingReadError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Report
@@ -39,35 +39,37 @@ ANNOTATION = "gpu_user_annotation"  # is launched by no call
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
-    OSError.
+    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain
+    sentence, or OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
     empty.
     """
-    # the bar also tells of unpacking
-    twice = 2 if stored.packing or stored.arriving else 1
+    # The bar shows the share of all steps: unpacking is one of two, if it is needed.
+    is_unpacked_first = stored.packing or stored.arriving
+    steps = 2 if is_unpacked_first else 1
 
-    def grown(length: int, taken: int) -> None:
-        callbacks.progress(taken * (twice - 1) // 2, stored.size)
+    def show_unpacking(_unpacked_bytes: int, packed_bytes: int) -> None:
+        callbacks.progress(packed_bytes * (steps - 1) // 2, stored.size)
 
     with closing(stored.room()) as room:
-        source = unpacked(stored, room, grown, callbacks.stop)
+        source = unpacked(stored, room, show_unpacking, callbacks.stop)
         size = len(source.document)
 
-        def scanned(at: int) -> bool:
-            share = ((twice - 1) * size + at) / (twice * size)
+        def show_scanning(scanned_bytes: int) -> bool:
+            share = ((steps - 1) * size + scanned_bytes) / (steps * size)
             callbacks.progress(int(stored.size * share), stored.size)
             return callbacks.stop()
 
-        found = index(source.document.part, scanned)
+        scanned = index(source.document.part, show_scanning)
         changed = stored.has_changed()
     prefix = None
-    if found.read < size and callbacks.stop():
-        prefix = Prefix(found.read, size, exact=source.taken is None)
-        if len(found.layout.bounds) == 1:
-            raise NothingRead
-    return _raw(source, found, prefix, changed)
+    if scanned.read < size and callbacks.stop():
+        prefix = Prefix(scanned.read, size, exact=source.taken is None)
+        has_no_event = len(scanned.layout.bounds) == 1
+        if has_no_event:
+            raise NothingReadError
+    return _raw(source, scanned, prefix, changed)
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
@@ -76,8 +78,8 @@ def text(path: str, file: OpenFile, state: State) -> Text:
     document = Filed(path, file, state)
 
     def writer() -> PacketWriter:
-        found = index(document.part)
-        return PacketWriter(found, columns_of(found), document.part)
+        scanned = index(document.part)
+        return PacketWriter(scanned, columns_of(scanned), document.part)
 
     return Scanned(document, writer)
 
@@ -96,7 +98,8 @@ class Scanned(Rendered):
 
     @property
     def at_hand(self) -> bool:  # type: ignore[override]
-        return "_writer" in self.__dict__ and self._document.at_hand
+        is_scanned = "_writer" in self.__dict__
+        return is_scanned and self._document.at_hand
 
     def part(self, start: int, end: int) -> bytes:
         if end > start:
@@ -105,107 +108,134 @@ class Scanned(Rendered):
 
 
 def _raw(
-    source: Source, found: PacketIndex, prefix: Prefix | None, changed: bool
+    source: Source, scanned: PacketIndex, prefix: Prefix | None, changed: bool
 ) -> Raw:
-    columns = columns_of(found)
+    columns = columns_of(scanned)
     document = text_of(source)
-    writer = PacketWriter(found, columns, document.part)
-    begins, stages, counters = found.begins, found.stages, found.counters
-    kept = np.concatenate((found.layout.has_end, np.ones(len(stages.at), np.bool_)))
-    order = np.concatenate(found.order[:2])[kept] + len(columns.labels)
-    dur = np.concatenate((found.layout.dur, stages.dur))[kept]
+    writer = PacketWriter(scanned, columns, document.part)
+    begins = scanned.begins
+    stages = scanned.stages
+    layout = scanned.layout
 
+    # Begins with an end, and stages, are slices; other begins are instants.
+    is_slice = np.concatenate((layout.has_end, np.ones(len(stages.at), np.bool_)))
+    dur = np.concatenate((layout.dur, stages.dur))[is_slice]
+    event_number = np.concatenate((scanned.order.begins, scanned.order.stages))
+    order = len(columns.labels) + event_number[is_slice]  # the labels stand first
     check_durations(source.path, dur)
     # torch writes them in this order already
     by_order = np.argsort(order, kind="stable")
 
     def of_slices(*parts: NDArray[Any]) -> Any:
-        return np.concatenate(parts)[kept][by_order]
+        """A column of the begins and stages, or one of each, as one of the slices."""
+        return np.concatenate(parts)[is_slice][by_order]
 
-    flows, slices = len(found.layout.flows.source), len(order)
-    noted = np.array([name == ANNOTATION for name in columns.categories] or [False])
-    is_note = noted[columns.category[len(begins.at) :]]
-    counts = Counter(M=len(columns.labels), X=slices, i=len(kept) - slices)
-    counts.update(C=len(counters.at), s=flows, f=flows)
-    cut = _cut_ends(stages, is_note)
-    whole = source.cut is None and prefix is None and found.read == len(source.document)
+    category_of_stage = columns.category[len(begins.at) :]
+    is_note = _has_category(columns, ANNOTATION)[category_of_stage]
+    stage_correlation = np.where(is_note, -1, stages.correlation)
+    no_external_id = np.full(len(stages.at), -1)
+
+    slice_count = len(order)
+    instant_count = len(is_slice) - slice_count
+    flow_count = len(layout.flows.source)
+    phases = Counter(
+        M=len(columns.labels),
+        X=slice_count,
+        i=instant_count,
+        C=len(scanned.counters.at),
+        s=flow_count,
+        f=flow_count,
+    )
+    cut_ends = _cut_ends(stages, is_note)
+    is_read_to_its_end = prefix is None and scanned.read == len(source.document)
     report = Report(
         path=source.path,
         bytes=source.size,
-        events=counts.total() + found.lost_in_all,
-        phases=+counts,
-        unreadable=found.lost_in_all,
-        skipped=found.lost,
-        complete=whole,
+        events=phases.total() + scanned.lost_in_all,
+        phases=+phases,
+        unreadable=scanned.lost_in_all,
+        skipped=scanned.lost,
+        complete=source.cut is None and is_read_to_its_end,
         cut=source.cut,
         negative_durations=int((dur < 0).sum()),
-        unfinished=counts["i"],
-        unmatched_ends=found.unmatched,
+        unfinished=instant_count,
+        unmatched_ends=scanned.unmatched,
         prefix=prefix,
-        too_damaged=found.read if found.damaged else -1,
+        too_damaged=scanned.read if scanned.damaged else -1,
         changed=changed,
         format=NAME,
-        remarks=(*_remarks(counts["i"], cut), *remarks_of_cut_names(columns.names)),
-        cut_ends=cut,
+        remarks=(
+            *_remarks(instant_count, cut_ends),
+            *remarks_of_cut_names(columns.names),
+        ),
+        cut_ends=cut_ends,
     )
+    base = scanned.tables.base
     return Raw(
         report=report,
         elements=Elements(
-            Scanned(document, lambda: writer), _stretches(found, columns)
+            Scanned(document, lambda: writer), _stretches(scanned, columns)
         ),
         names=columns.names,
         categories=columns.categories,
         threads=columns.threads,
         labels=columns.labels,
-        start=of_slices(begins.time, stages.time) - found.tables.base,
+        start=of_slices(begins.time, stages.time) - base,
         dur=np.maximum(dur, 0)[by_order],
         name=of_slices(columns.name),
         category=of_slices(columns.category),
         thread=of_slices(columns.thread),
-        correlation=of_slices(
-            begins.correlation, np.where(is_note, -1, stages.correlation)
-        ),
-        external_id=of_slices(begins.external_id, np.full(len(stages.at), -1)),
+        correlation=of_slices(begins.correlation, stage_correlation),
+        external_id=of_slices(begins.external_id, no_external_id),
         order=order[by_order],
-        keys={"baseTimeNanoseconds": found.tables.base, **found.tables.exporter},
+        keys={"baseTimeNanoseconds": base, **scanned.tables.exporter},
         copies_named=True,
     )
 
 
-def _remarks(endless: int, cut: int) -> Iterator[str]:
+def _has_category(columns: Columns, category: str) -> Flags:
+    """For the number of each category whether it is this one; the table may be empty,
+    then there are no numbers."""
+    return np.array([name == category for name in columns.categories] or [False])
+
+
+def _remarks(instants: int, cut_ends: int) -> Iterator[str]:
     """What has to be known of what was read, in sentences without the name of the
     file."""
-    if endless:
-        one = endless == 1
-        yield f"{plural(endless, 'slice')} without {'its' if one else 'their'} end: not shown."
-    if cut:
+    if instants:
+        their = "its" if instants == 1 else "their"
+        yield f"{plural(instants, 'slice')} without {their} end: not shown."
+    if cut_ends:
         yield (
-            f"{plural(cut, 'GPU event')} may have lasted longer than shown, as torch ends each of "
-            "a .pftrace where the next one on its stream begins; .json has all ends."
+            f"{plural(cut_ends, 'GPU event')} may have lasted longer than shown, as "
+            "torch ends each of a .pftrace where the next one on its stream begins; "
+            ".json has all ends."
         )
 
 
 def _cut_ends(stages: Stages, is_note: Flags) -> int:
-    """Events that end where the next one of their lane begins, as torch cuts longer
-    ones."""
+    """How many events other than annotations end where the next one of their lane
+    begins, as torch cuts longer ones."""
     work = np.flatnonzero(~is_note)
-    row = work[np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))]
-    here, after = row[:-1], row[1:]
-    same = (stages.gpu[here] == stages.gpu[after]) & (
-        stages.queue[here] == stages.queue[after]
-    )
-    return int(
-        (same & (stages.time[here] + stages.dur[here] == stages.time[after])).sum()
-    )
+    by_lane = np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))
+    here = work[by_lane][:-1]
+    after = work[by_lane][1:]
+    same_gpu = stages.gpu[here] == stages.gpu[after]
+    same_queue = stages.queue[here] == stages.queue[after]
+    end = stages.time[here] + stages.dur[here]
+    is_cut = same_gpu & same_queue & (end == stages.time[after])
+    return int(is_cut.sum())
 
 
-def _stretches(found: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
-    """See Writer."""
-    bounds = found.layout.bounds
-    values = np.diff(np.searchsorted(found.order[2], bounds)).tolist()
-    flows = len(found.layout.flows.source)
-    arrows = [2 * min(EACH, flows - at) for at in range(0, flows, EACH)]
-    events = np.diff(bounds).tolist()
+def _stretches(scanned: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
+    """The stretches that PacketWriter writes: the labels, the events, the flows."""
+    layout = scanned.layout
+    events = np.diff(layout.bounds).tolist()
+    values = np.diff(np.searchsorted(scanned.order.values, layout.bounds)).tolist()
+    flow_count = len(layout.flows.source)
+    flow_ends = [2 * min(EACH, flow_count - at) for at in range(0, flow_count, EACH)]
+    no_values = [0] * len(flow_ends)
     return stretches_of(
-        [len(columns.labels), *events, *arrows], [0, *values, *(0 for _ in arrows)]
+        events=[len(columns.labels), *events, *flow_ends],
+        samples=[0, *values, *no_values],
     )

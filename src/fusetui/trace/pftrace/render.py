@@ -17,28 +17,36 @@ from fusetui.trace.model.raw import Lane
 from fusetui.trace.pftrace.columns import Columns
 from fusetui.trace.pftrace.index import EACH, PacketIndex
 from fusetui.trace.pftrace.scan import TracePiece, scan
-from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
+from fusetui.trace.pftrace.tables import EXPORTER, GpuCounters, Tables, key_and_text
 from fusetui.trace.pftrace.wire import Repeated, decoded
 from fusetui.trace.read.document_text import label_text, micros
 from fusetui.trace.read.elements import DEEPEST, TOO_DEEP
 
-Fields = list[tuple[int, int, bytes]]
-# args that are kept decoded, and bytes of the longest of them
-KEPT, LONGEST = 1 << 15, 1 << 10
-OWN = {
-    **{
-        key: key
-        for key in ("correlation", "priority", "queued", "channel", "channel_type")
-    },
-    **{
-        key: key
-        for key in ("graph id", "graph node id", "bytes", "value", "memory kind")
-    },
-    **{"device id": "device", "context id": "context", "stream id": "stream"},
+DecodedFields = Sequence[tuple[int, int, bytes]]
+"""Of one message; see `decoded`."""
+MAX_KEPT_ARGS = 1 << 15
+MAX_KEPT_ARG_BYTES = 1 << 10
+FIRST_FLOW = 1 << 40
+"""The number of the first arrow between nodes of graphs, as torch has it."""
+
+ARG_OF_EXTRA = {
+    "correlation": "correlation",
+    "priority": "priority",
+    "queued": "queued",
+    "channel": "channel",
+    "channel_type": "channel_type",
+    "graph id": "graph id",
+    "graph node id": "graph node id",
+    "bytes": "bytes",
+    "value": "value",
+    "memory kind": "memory kind",
+    "device id": "device",
+    "context id": "context",
+    "stream id": "stream",
 }
 """What torch writes first of an event of a GPU, and what Kineto calls it: numbers, as
 text."""
-ZEROS = {
+ARGS_WITHOUT_ZERO = {
     "kernel": ("correlation", "priority", "queued", "channel", "channel_type"),
     "gpu_memcpy": ("correlation", "bytes", "channel", "channel_type"),
     "gpu_memset": (
@@ -52,46 +60,56 @@ ZEROS = {
     "graph_event_node": ("correlation",),
     "graph_host_node": ("correlation",),
 }
-"""What torch leaves out where it is 0."""
-OF_NCCL = ("count", "root", "n_channels", "n_warps", "seq", "rank")
-"""Of a collective, these are numbers; torch writes all that it notes of an event as
-text."""
+"""By category: what torch leaves out where it is 0."""
+NUMBERS_OF_COLLECTIVES = ("count", "root", "n_channels", "n_warps", "seq", "rank")
+"""Torch writes all that it notes of an event as text; of a collective, these are
+numbers."""
 NOTE = "gpu_user_annotation"
-LAUNCH = {
+
+LAUNCH_GRID, LAUNCH_BLOCK, LAUNCH_ARG = 1, 2, 3
+"""Fields of a launch (gpu_render_stage_event.proto)."""
+AXES = (1, 2, 3)  # fields of a grid or a block
+LAUNCH_ARG_NAME, LAUNCH_ARG_VALUE = 1, 4
+ARG_OF_LAUNCH = {
     "registers_per_thread": "registers per thread",
     "shared_mem_dynamic": "dynamic shared memory",
 }
 """Kineto's `shared memory` also has the static part, which is not in the file."""
 
+MEMBER_NAME, MEMBERS, ITEMS = 10, 11, 12
+"""Fields of a debug annotation (debug_annotation.proto): its name, and what a dict and
+a list hold, which are debug annotations. SCALARS has the fields of other values."""
+
 
 class SliceArgs(dict[bytes, bytes]):
-    """Args of slices as JSON, by their bytes: equal ones are decoded once."""
+    """Args of slices as JSON (`"name":value`), by the bytes of their debug annotation:
+    equal ones are decoded once."""
 
     def __missing__(self, data: bytes) -> bytes:
         try:
             text = _member([*decoded(data)], DEEPEST)
         except ValueError:
             text = b'"unreadable":"a damaged arg"'
-        if len(data) <= LONGEST:
-            if len(self) >= KEPT:
+        if len(data) <= MAX_KEPT_ARG_BYTES:
+            if len(self) >= MAX_KEPT_ARGS:
                 self.clear()
             self[data] = text
         return text
 
     def texts(self, data: bytes, args: Repeated, count: int) -> Iterator[bytes]:
-        """The args of `count` slices."""
-        return (
-            b",".join([self[arg] for arg in some])
-            for some in grouped(data, args, count)
-        )
+        """The args of each of `count` slices, as the members of a JSON object."""
+        for args_of_slice in grouped(data, args, count):
+            yield b",".join([self[arg] for arg in args_of_slice])
 
 
-def grouped(data: bytes, found: Repeated, count: int) -> Iterator[list[bytes]]:
-    """The fields of each of `count` messages."""
-    ends = (found.at + found.value).tolist()
-    parts = [data[at:end] for at, end in zip(found.at.tolist(), ends, strict=True)]
-    bounds = np.searchsorted(found.message, np.arange(count + 1)).tolist()
-    return (parts[first:last] for first, last in pairwise(bounds))
+def grouped(data: bytes, parts: Repeated, count: int) -> Iterator[list[bytes]]:
+    """The fields of each of `count` messages, as their bytes."""
+    begins = parts.at.tolist()
+    ends = (parts.at + parts.value).tolist()
+    contents = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    bounds = np.searchsorted(parts.message, np.arange(count + 1)).tolist()
+    for first, last in pairwise(bounds):
+        yield contents[first:last]
 
 
 def gpu_args(
@@ -101,69 +119,92 @@ def gpu_args(
     extras: Sequence[bytes],
     tables: Tables,
 ) -> dict[str, Any]:
-    """The args of an event of a GPU.
+    """The args of an event of a GPU, of the category `kind`; `lane` is its device and
+    its stream, or a lane for display.
 
     What torch writes itself ends with the name of the process; the keys of an
     annotation or of a collective follow, which may be any, also one that torch has
     written before.
     """
-    own: dict[str, Any] = dict.fromkeys(ZEROS.get(kind, ()), 0)
+    args: dict[str, Any] = dict.fromkeys(ARGS_WITHOUT_ZERO.get(kind, ()), 0)
     noted: dict[str, Any] = {}
-    is_own = True
+    is_of_torch = True
     for key, text in map(key_and_text, extras):
-        if is_own and key in OWN:
-            own[OWN[key]] = _number(text)
-        elif not is_own or tables.exporter.get(key) != text:
+        if is_of_torch and key in ARG_OF_EXTRA:
+            args[ARG_OF_EXTRA[key]] = _number(text)
+        elif not is_of_torch or tables.exporter.get(key) != text:
             noted[key] = text
-        is_own = is_own and key != EXPORTER[-1]
+        if key == EXPORTER[-1]:
+            is_of_torch = False
     if "func" in noted:
-        noted |= {key: _number(noted[key]) for key in OF_NCCL if key in noted}
-    stream = own.get("stream", lane[1])
-    own = {} if kind == NOTE else own | {"device": lane[0], "stream": lane[1]}
-    if stream != lane[1]:  # the lane has a name of its own
-        own["original_stream"] = stream
-    own |= _launch(launch, tables.arg_names)
-    return own | {
-        f"{key} (annotation)" if key in own else key: noted[key] for key in noted
+        for key in NUMBERS_OF_COLLECTIVES:
+            if key in noted:
+                noted[key] = _number(noted[key])
+    device, lane_stream = lane
+    stream = args.get("stream", lane_stream)
+    if kind == NOTE:
+        args = {}
+    else:
+        args["device"] = device
+        args["stream"] = lane_stream
+    if stream != lane_stream:  # the lane has a name of its own
+        args["original_stream"] = stream
+    args.update(_launch_args(launch, tables.arg_names))
+    named_apart = {
+        f"{key} (annotation)" if key in args else key: value
+        for key, value in noted.items()
     }
+    return args | named_apart
 
 
-def _launch(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
+def _launch_args(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
     """Grid, block and so on; torch leaves out zeros."""
-    found: dict[str, Any] = {}
+    args: dict[str, Any] = {}
     try:
         for number, _, part in decoded(launch):
-            inner = {field: value for field, value, _ in decoded(part)}
-            if number in (1, 2):
-                axes = [inner.get(axis, 0) for axis in (1, 2, 3)]
-                found["grid" if number == 1 else "block"] = axes
-            elif number == 3 and (name := LAUNCH.get(names.get(inner.get(1, 0), ""))):
-                found[name] = inner.get(4, 0)
+            values = {field: value for field, value, _ in decoded(part)}
+            if number in (LAUNCH_GRID, LAUNCH_BLOCK):
+                name = "grid" if number == LAUNCH_GRID else "block"
+                args[name] = [values.get(axis, 0) for axis in AXES]
+            elif number == LAUNCH_ARG:
+                written = names.get(values.get(LAUNCH_ARG_NAME, 0), "")
+                if written in ARG_OF_LAUNCH:
+                    args[ARG_OF_LAUNCH[written]] = values.get(LAUNCH_ARG_VALUE, 0)
     except ValueError:
         return {"unreadable": "launch"}
-    return dict.fromkeys(LAUNCH.values(), 0) | found if found else {}
+    if not args:
+        return {}
+    return dict.fromkeys(ARG_OF_LAUNCH.values(), 0) | args
 
 
-def _member(found: Fields, levels: int) -> bytes:
+def _member(fields: DecodedFields, levels: int) -> bytes:
     """The name and the value of a debug annotation. Raises ValueError."""
-    name = next((part for number, _, part in found if number == 10), b"")
-    return b"%s:%s" % (orjson.dumps(_text(name)), _value(found, levels))
+    name = b""
+    for number, _, part in fields:
+        if number == MEMBER_NAME:
+            name = part
+            break
+    return b"%s:%s" % (orjson.dumps(_text(name)), _value(fields, levels))
 
 
-def _value(found: Fields, levels: int) -> bytes:
-    """torch writes an empty list or dict as an annotation without a value."""
+def _value(fields: DecodedFields, levels: int) -> bytes:
+    """The value of a debug annotation, of which at most so many `levels` are written.
+    torch writes an empty list or dict as one without a value. Raises ValueError."""
     if not levels:
         return orjson.dumps(TOO_DEEP)
-    for number, value, part in found:
+    for number, value, part in fields:
         if number in SCALARS:
             return SCALARS[number](value, part)
-    inner = [
-        (number, [*decoded(part)]) for number, _, part in found if number in (11, 12)
-    ]
-    if any(number == 11 for number, _ in inner):
-        members = (_member(each, levels - 1) for number, each in inner if number == 11)
-        return b"{%s}" % b",".join(members)
-    return b"[%s]" % b",".join(_value(each, levels - 1) for _, each in inner)
+    members = []
+    items = []
+    for number, _, part in fields:
+        if number == MEMBERS:
+            members.append([*decoded(part)])
+        elif number == ITEMS:
+            items.append([*decoded(part)])
+    if members:
+        return b"{%s}" % b",".join(_member(member, levels - 1) for member in members)
+    return b"[%s]" % b",".join(_value(item, levels - 1) for item in items)
 
 
 def json_float(value: float) -> bytes:
@@ -171,34 +212,49 @@ def json_float(value: float) -> bytes:
     return orjson.dumps(value if math.isfinite(value) else str(value))
 
 
+def _json_bool(value: int, _part: bytes) -> bytes:
+    return b"true" if value else b"false"
+
+
+def _json_unsigned(value: int, _part: bytes) -> bytes:
+    return b"%d" % value
+
+
+def _json_signed(value: int, _part: bytes) -> bytes:
+    is_negative = value >> 63
+    return b"%d" % (value - (1 << 64) if is_negative else value)
+
+
+def _json_double(_value: int, part: bytes) -> bytes:
+    if len(part) != 8:
+        return b"null"
+    return json_float(*struct.unpack("<d", part))
+
+
+def _json_text(_value: int, part: bytes) -> bytes:
+    return orjson.dumps(_text(part))
+
+
 SCALARS: dict[int, Callable[[int, bytes], bytes]] = {
-    2: lambda value, part: b"true" if value else b"false",
-    3: lambda value, part: b"%d" % value,
-    4: lambda value, part: b"%d" % (value - (1 << 64) if value >> 63 else value),
-    5: lambda value, part: (
-        json_float(*struct.unpack("<d", part)) if len(part) == 8 else b"null"
-    ),
-    6: lambda value, part: orjson.dumps(_text(part)),
+    2: _json_bool,
+    3: _json_unsigned,
+    4: _json_signed,
+    5: _json_double,
+    6: _json_text,
 }
 """The value of a debug annotation, by the number of its field
 (debug_annotation.proto)."""
 
 
 def _number(text: str) -> int | str:
+    """The integer that a text is, or the text."""
     digits = text.removeprefix("-")
-    return (
-        int(text)
-        if digits.isascii() and digits.isdecimal() and len(text) < 20
-        else text
-    )
+    is_integer = digits.isascii() and digits.isdecimal() and len(text) < 20
+    return int(text) if is_integer else text
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-# the number of the first arrow between nodes of graphs, as torch has it
-FIRST_FLOW = 1 << 40
 
 
 class PacketWriter:
@@ -216,112 +272,148 @@ class PacketWriter:
 
     def write(self, number: int) -> Iterable[bytes]:
         """The elements of one stretch."""
-        events = len(self._layout.bounds)
+        stretches_of_events = len(self._layout.bounds) - 1
         if number == 0:
             return map(label_text, self._columns.labels)
-        if number < events:
+        if number <= stretches_of_events:
             return self._events(number - 1)
-        return self._flows((number - events) * EACH)
+        return self._flows((number - stretches_of_events - 1) * EACH)
 
     def _events(self, number: int) -> list[bytes]:
+        """In the order of their packets."""
         start, end = self._layout.places[number].tolist()
         piece = scan(bytes(self.part(start, end)), start)
-        begin, stage = self._layout.firsts[number].tolist()
+        first_begin, first_stage = self._layout.firsts[number].tolist()
         texts = [
-            *self._slices(piece, begin),
-            *self._stages(piece, stage),
+            *self._slices(piece, first_begin),
+            *self._stages(piece, first_stage),
             *self._values(piece),
         ]
         at = np.concatenate((piece.begins.at, piece.stages.at, piece.counters.at))
         return [texts[row] for row in np.argsort(at, kind="stable").tolist()]
 
     def _slices(self, piece: TracePiece, first: int) -> Iterator[bytes]:
+        """The begins of a piece, of which `first` is the number among all."""
         count = len(piece.begins.at)
-        here = slice(first, first + count)
-        has_end, dur = (
-            self._layout.has_end[here].tolist(),
-            self._layout.dur[here].tolist(),
-        )
-        heads = self._heads(here, piece.begins.time)
+        rows = slice(first, first + count)
+        heads = self._heads(rows, piece.begins.time)
+        has_ends = self._layout.has_end[rows].tolist()
+        durs = self._layout.dur[rows].tolist()
         args = self._args.texts(piece.data, piece.begins.args, count)
-        for head, ended, ns, arg in zip(heads, has_end, dur, args, strict=True):
-            if ended:
-                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (
-                    head,
-                    micros(max(ns, 0)),
-                    arg,
-                )
+        for head, has_end, dur, arg in zip(heads, has_ends, durs, args, strict=True):
+            if has_end:
+                dur_text = micros(max(dur, 0))
+                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (head, dur_text, arg)
             else:
                 yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, arg)
 
     def _stages(self, piece: TracePiece, first: int) -> Iterator[bytes]:
-        columns, stages = self._columns, piece.stages
-        first += self._layout.begins
-        here = slice(first, first + len(stages.at))
-        sizes = (stages.dur, stages.launch, stages.launch_size)
-        arrays = (columns.category[here], columns.written[here], *sizes)
-        each = zip(*(array.tolist() for array in arrays), strict=True)
-        extra = grouped(piece.data, stages.extra, len(stages.at))
-        rows = zip(self._heads(here, stages.time), each, extra, strict=True)
-        for head, (category, thread, dur, at, size), extras in rows:
-            kind, lane = columns.categories[category], columns.threads[thread][:2]
-            launch = piece.data[at : at + size] if at >= 0 else b""
-            args = orjson.dumps(gpu_args(kind, lane, launch, extras, self._tables))
-            yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (head, micros(dur), args)
+        """The stages of a piece, of which `first` is the number among all."""
+        columns = self._columns
+        stages = piece.stages
+        first_row = self._layout.begins + first
+        rows = slice(first_row, first_row + len(stages.at))
+        columns_of_stages = zip(
+            self._heads(rows, stages.time),
+            columns.category[rows].tolist(),
+            columns.written[rows].tolist(),
+            stages.dur.tolist(),
+            stages.launch.tolist(),
+            stages.launch_size.tolist(),
+            grouped(piece.data, stages.extra, len(stages.at)),
+            strict=True,
+        )
+        for head, category, thread, dur, at, size, extras in columns_of_stages:
+            args = gpu_args(
+                kind=columns.categories[category],
+                lane=columns.threads[thread][:2],
+                launch=piece.data[at : at + size] if at >= 0 else b"",
+                extras=extras,
+                tables=self._tables,
+            )
+            yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (
+                head,
+                micros(dur),
+                orjson.dumps(args),
+            )
 
-    def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
+    def _heads(self, rows: slice, time: Int64s) -> Iterator[bytes]:
         """Category, name, lane and start of some slices."""
         columns = self._columns
-        arrays = (columns.category[here], columns.name[here], columns.written[here])
-        starts = (time - self._tables.base).tolist()
-        rows = zip(*(array.tolist() for array in arrays), starts, strict=True)
-        for category, name, thread, start in rows:
-            cat = columns.categories[category]
-            named = b'"cat":%s,' % orjson.dumps(cat) if cat else b""
-            text, where = (
+        columns_of_slices = zip(
+            columns.category[rows].tolist(),
+            columns.name[rows].tolist(),
+            columns.written[rows].tolist(),
+            (time - self._tables.base).tolist(),
+            strict=True,
+        )
+        for category_number, name, thread, start in columns_of_slices:
+            category = columns.categories[category_number]
+            cat = b'"cat":%s,' % orjson.dumps(category) if category else b""
+            yield b'%s"name":%s,%s' % (
+                cat,
                 orjson.dumps(columns.names[name]),
                 place(columns.threads[thread], start),
             )
-            yield b'%s"name":%s,%s' % (named, text, where)
 
     def _values(self, piece: TracePiece) -> Iterator[bytes]:
-        found, tables = piece.counters, self._tables
-        times, values = found.time - tables.base, found.bits.view(np.float64)
-        arrays = (found.descriptor, found.id, times, found.bits, values, found.is_whole)
-        rows = zip(*(array.tolist() for array in arrays), strict=True)
-        for descriptor, number, time, whole, value, is_whole in rows:
-            gpu, names = tables.counters.get(descriptor, ("?", {}))
+        """The values of counters."""
+        counters = piece.counters
+        columns_of_values = zip(
+            counters.descriptor.tolist(),
+            counters.id.tolist(),
+            (counters.time - self._tables.base).tolist(),
+            counters.bits.tolist(),
+            counters.bits.view(np.float64).tolist(),
+            counters.is_whole.tolist(),
+            strict=True,
+        )
+        for descriptor, number, time, integer, double, is_whole in columns_of_values:
+            described = self._tables.counters.get(descriptor)
+            gpu = b"%d" % described.gpu if described else b"?"
             yield (
                 b'{"ph":"C","name":%s,"pid":"GPU %s Counters","ts":%s,"args":{"":%s}}'
                 % (
-                    orjson.dumps(names.get(number, f"counter {number}")),
-                    str(gpu).encode(),
+                    orjson.dumps(_counter_name(described, number)),
+                    gpu,
                     micros(time),
-                    b"%d" % whole if is_whole else json_float(value),
+                    b"%d" % integer if is_whole else json_float(double),
                 )
             )
 
     def _flows(self, first: int) -> Iterator[bytes]:
-        """Both ends of each arrow: from the end of one node to the begin of another."""
-        flows, here = self._layout.flows, slice(first, first + EACH)
-        leaving = self._ends(flows.source[here], flows.leaves[here])
-        arriving = self._ends(flows.target[here], flows.arrives[here])
-        for number, (one, other) in enumerate(
-            zip(leaving, arriving, strict=True), first
-        ):
-            for phase, end, more in (b"s", one, b""), (b"f", other, b',"bp":"e"'):
-                text = b'{"ph":"%s","id":%d,%s,"cat":"ac2g","name":"ac2g"%s}'
-                yield text % (phase, FIRST_FLOW + number, end, more)
+        """Both ends of each of EACH arrows from number `first` on: from the end of one
+        node to the begin of another."""
+        flows = self._layout.flows
+        rows = slice(first, first + EACH)
+        leaving = self._flow_ends(flows.source[rows], flows.leaves[rows])
+        arriving = self._flow_ends(flows.target[rows], flows.arrives[rows])
+        number = FIRST_FLOW + first
+        for source, target in zip(leaving, arriving, strict=True):
+            yield (
+                b'{"ph":"s","id":%d,%s,"cat":"ac2g","name":"ac2g"}' % (number, source)
+            )
+            yield (
+                b'{"ph":"f","id":%d,%s,"cat":"ac2g","name":"ac2g","bp":"e"}'
+                % (number, target)
+            )
+            number += 1
 
-    def _ends(self, rows: Int64s, time: Int64s) -> Iterator[bytes]:
-        thread = self._columns.written[self._layout.begins + rows]
-        start = (time - self._tables.base).tolist()
-        for of, ns in zip(thread.tolist(), start, strict=True):
-            yield place(self._columns.threads[of], ns)
+    def _flow_ends(self, stages: Int64s, time: Int64s) -> Iterator[bytes]:
+        """The lane and the time of one end of some arrows."""
+        threads = self._columns.written[self._layout.begins + stages].tolist()
+        times = (time - self._tables.base).tolist()
+        for thread, ns in zip(threads, times, strict=True):
+            yield place(self._columns.threads[thread], ns)
+
+
+def _counter_name(described: GpuCounters | None, number: int) -> str:
+    unnamed = f"counter {number}"
+    return described.names.get(number, unnamed) if described else unnamed
 
 
 def place(lane: Lane, ns: int) -> bytes:
-    """Where something is, and when."""
+    """Where something is, and when, as members of a JSON object."""
     pid, tid, _ = lane
     return b'"pid":%s,"tid":%s,"ts":%s' % (
         orjson.dumps(pid),

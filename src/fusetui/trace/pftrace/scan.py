@@ -7,7 +7,7 @@ so the columns and the text that is written later agree on which events there ar
 
 from __future__ import annotations
 
-from typing import Any
+from enum import IntEnum
 
 import msgspec
 import numpy as np
@@ -32,8 +32,55 @@ from fusetui.trace.read.times import LIMIT_NS
 TIME, CLOCK, EVENT, INTERNED, COUNTER, STAGE, TRACK = 8, 6, 11, 12, 52, 53, 60
 """Fields of a packet (trace_packet.proto)."""
 CONTENTS = (EVENT, STAGE, COUNTER, INTERNED, TRACK, CLOCK)
-BEGIN, END = 1, 2  # TrackEvent.type
-LONGEST_NUMBER = 18  # digits
+"""What a packet may hold; of several in one packet the first of these counts."""
+TABLES = (CLOCK, TRACK, INTERNED)
+BEGIN, END = 1, 2  # EventField.TYPE
+MAX_DIGITS = 18  # of a number that is written as text
+
+
+class EventField(IntEnum):
+    """Fields of an EVENT (track_event.proto)."""
+
+    CATEGORY = 3
+    ARGS = 4
+    TYPE = 9
+    NAME = 10
+    TRACK = 11
+
+
+class StageField(IntEnum):
+    """Fields of a STAGE (gpu_render_stage_event.proto)."""
+
+    ID = 1
+    DURATION = 2
+    EXTRA = 6
+    GPU = 11
+    QUEUE = 13
+    KIND = 14
+    WAITS = 18
+    NAME = 20
+    LAUNCH = 21
+
+
+class CounterField(IntEnum):
+    """Fields of a COUNTER (gpu_counter_event.proto)."""
+
+    VALUES = 2
+    DESCRIPTOR = 4
+
+
+class ValueField(IntEnum):
+    """Fields of one of the values of a COUNTER."""
+
+    ID = 1
+    INTEGER = 2
+    DOUBLE = 3
+
+
+# Tags of fields, with their types, in an arg (debug_annotation.proto) and in an extra
+# of a stage.
+ARG_NAME, ARG_INTEGER, ARG_TEXT = b"\x52", b"\x20", b"\x32"
+EXTRA_KEY, EXTRA_VALUE = b"\x0a", b"\x12"
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False):
@@ -105,211 +152,306 @@ class TracePiece(msgspec.Struct, frozen=True, eq=False):
     next_end: int
 
 
+class PacketsOfKind(Placed, frozen=True, eq=False):
+    """The packets with one of the CONTENTS; arrays of shape [packets]."""
+
+    is_in_time: Flags  # has a time, of a range that is read
+    content: Int64s  # the byte of the piece where the content begins
+    content_end: Int64s
+
+
+class Lost:
+    """Packets that are no readable event."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[Skipped] = []
+
+    def add(self, at: Int64s, reason: str) -> None:
+        """Packets that begin at these bytes, in order."""
+        self.count += len(at)
+        self._first += [Skipped(byte, reason) for byte in at[:MOST_LISTED].tolist()]
+
+    def first(self) -> tuple[Skipped, ...]:
+        """The first of them, as many as are listed."""
+        in_order = sorted(self._first, key=lambda skipped: skipped.byte)
+        return tuple(in_order[:MOST_LISTED])
+
+
 def scan(data: bytes, first: int = 0) -> TracePiece:
     """The events in whole packets at the beginning of `data`, which is at byte
     `first`."""
     words = words_of(data)
-    start, end, rest, next_end = packets(words, data)
-    outer = np.concatenate(([0], end[:-1])) + first
-    packet = fields(words, start, end, {TIME: VARINT, **dict.fromkeys(CONTENTS, BYTES)})
-    left = packet.whole.copy()
-    rows: dict[int, Rows] = {}
-    for number in CONTENTS:
-        rows[number] = np.flatnonzero(left & (packet.at[number] >= 0))
-        left[rows[number]] = False
-    lost = [
-        (outer[~packet.whole], "a damaged packet"),
-        (outer[left], "a packet of another kind"),
-    ]
-    time = packet.value[TIME]
-    in_time = (packet.at[TIME] >= 0) & (time >= 0) & (time <= LIMIT_NS)
-
-    def within(number: int) -> tuple[Int64s, Int64s]:
-        at = packet.at[number][rows[number]]
-        return at, at + packet.value[number][rows[number]]
-
-    tables = [
-        (byte, number, data[at:until])
-        for number in (CLOCK, TRACK, INTERNED)
-        for byte, at, until in np.stack(
-            (outer[rows[number]], *within(number)), 1
-        ).tolist()
-    ]
-
-    def readable(number: int, good: Flags) -> Rows:
-        good = good & in_time[rows[number]]
-        lost.append((outer[rows[number]][~good], "a damaged event"))
-        return np.flatnonzero(good)
-
-    single = {9: VARINT, 10: VARINT, 11: VARINT, 3: VARINT}
-    event = fields(words, *within(EVENT), single, {4: BYTES})
-    good = readable(EVENT, event.whole & np.isin(event.value[9], (BEGIN, END)))
-    begun, ended = (good[event.value[9][good] == kind] for kind in (BEGIN, END))
-    single = dict.fromkeys((1, 2, 11, 13, 14, 20), VARINT) | {21: BYTES}
-    stage = fields(words, *within(STAGE), single, {6: BYTES, 18: VARINT})
-    dur = np.where(stage.at[2] >= 0, stage.value[2], 0)
-    ends = time[rows[STAGE]] + np.clip(dur, -1, LIMIT_NS)
-    staged = readable(STAGE, stage.whole & (dur >= 0) & (ends <= LIMIT_NS))
-    counter = fields(words, *within(COUNTER), {4: VARINT}, {2: BYTES})
-    places = {
-        n: (outer[rows[n]], end[rows[n]] + first, time[rows[n]]) for n in CONTENTS
-    }
-    counters, damaged = _counters(
-        words, counter, readable(COUNTER, counter.whole), places[COUNTER]
+    bounds = packets(words, data)
+    packet = fields(
+        words,
+        bounds.start,
+        bounds.end,
+        {TIME: VARINT, **dict.fromkeys(CONTENTS, BYTES)},
     )
-    lost.append((damaged, "a damaged value"))
-    told = (
-        Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist()
+    lost = Lost()
+    by_kind = _packets_by_kind(packet, bounds.end, first, lost)
+
+    events = by_kind[EVENT]
+    event = fields(
+        words,
+        events.content,
+        events.content_end,
+        single={
+            EventField.TYPE: VARINT,
+            EventField.NAME: VARINT,
+            EventField.TRACK: VARINT,
+            EventField.CATEGORY: VARINT,
+        },
+        repeated={EventField.ARGS: BYTES},
     )
+    event_type = event.value[EventField.TYPE]
+    is_begin_or_end = np.isin(event_type, (BEGIN, END))
+    marks = _readable(events, event.whole & is_begin_or_end, lost)
+    stages = _stages(words, by_kind[STAGE], lost)
+    counters = _counters(words, by_kind[COUNTER], lost)
     return TracePiece(
         data=data,
-        begins=_begins(words, event, begun, places[EVENT]),
-        ends=SliceMarks(**_placed(places[EVENT], ended), track=event.value[11][ended]),
-        stages=_stages(words, stage, staged, places[STAGE], dur),
+        begins=_begins(words, events, event, marks[event_type[marks] == BEGIN]),
+        ends=_ends(events, event, marks[event_type[marks] == END]),
+        stages=stages,
         counters=counters,
-        tables=tuple(tables),
-        lost=tuple(sorted(told, key=lambda one: one.byte)[:MOST_LISTED]),
-        lost_in_all=sum(len(at) for at, _ in lost),
-        rest=rest,
-        next_end=next_end,
+        tables=tuple(
+            (byte, kind, data[content:content_end])
+            for kind in TABLES
+            for byte, content, content_end in zip(
+                by_kind[kind].at.tolist(),
+                by_kind[kind].content.tolist(),
+                by_kind[kind].content_end.tolist(),
+                strict=True,
+            )
+        ),
+        lost=lost.first(),
+        lost_in_all=lost.count,
+        rest=bounds.rest,
+        next_end=bounds.next_end,
     )
 
 
-def _of(found: Repeated, rows: Rows, count: int) -> Repeated:
-    """Those of some messages, which are numbered anew."""
-    number = np.full(count, -1, np.intp)
-    number[rows] = np.arange(len(rows))
-    message = number[found.message]
+def _packets_by_kind(
+    packet: Fields, end: Int64s, first: int, lost: Lost
+) -> dict[int, PacketsOfKind]:
+    """The packets with each of the CONTENTS; those with none are lost. They end at
+    these bytes of the piece, one behind the other; the piece begins at `first`."""
+    packet_at = np.concatenate(([0], end[:-1])) + first
+    packet_end = end + first
+    time = packet.value[TIME]
+    is_in_time = packet.has(TIME) & (time >= 0) & (time <= LIMIT_NS)
+    is_left = packet.whole.copy()
+    by_kind: dict[int, PacketsOfKind] = {}
+    for kind in CONTENTS:
+        rows = np.flatnonzero(is_left & packet.has(kind))
+        is_left[rows] = False
+        content = packet.at[kind][rows]
+        by_kind[kind] = PacketsOfKind(
+            at=packet_at[rows],
+            end=packet_end[rows],
+            time=time[rows],
+            is_in_time=is_in_time[rows],
+            content=content,
+            content_end=content + packet.value[kind][rows],
+        )
+    lost.add(packet_at[~packet.whole], "a damaged packet")
+    lost.add(packet_at[is_left], "a packet of another kind")
+    return by_kind
+
+
+def _readable(events: PacketsOfKind, is_good: Flags, lost: Lost) -> Rows:
+    """The rows of events that are good and have a time; the others are lost."""
+    is_good = is_good & events.is_in_time
+    lost.add(events.at[~is_good], "a damaged event")
+    return np.flatnonzero(is_good)
+
+
+def _of_messages(parts: Repeated, rows: Rows, count: int) -> Repeated:
+    """Those fields that are of these of `count` messages, which are numbered anew."""
+    new_number = np.full(count, -1, np.intp)
+    new_number[rows] = np.arange(len(rows))
+    message = new_number[parts.message]
     keep = message >= 0
-    return Repeated(message[keep], found.at[keep], found.value[keep])
+    return Repeated(message=message[keep], at=parts.at[keep], value=parts.value[keep])
 
 
-Places = tuple[Int64s, Int64s, Int64s]
-"""Of packets of a kind: the byte where each begins, and ends, and its time."""
-
-
-def _placed(places: Places, rows: Rows) -> dict[str, Any]:
-    return dict(
-        zip(("at", "end", "time"), (place[rows] for place in places), strict=True)
-    )
-
-
-def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
-    args = _of(event.repeated[4], rows, len(event.whole))
-    sync = np.zeros(len(rows), np.bool_)
-    sync[args.message[_keyed(words, args, b"\x52", b"cuda_sync_kind", b"\x32")]] = True
+def _begins(words: Words, events: PacketsOfKind, event: Fields, rows: Rows) -> Begins:
+    args = _of_messages(event.repeated[EventField.ARGS], rows, len(event.whole))
+    has_sync_kind = np.zeros(len(rows), np.bool_)
+    sync_kinds = _keyed(words, args, ARG_NAME, b"cuda_sync_kind", ARG_TEXT)
+    has_sync_kind[args.message[sync_kinds]] = True
+    has_category = event.has(EventField.CATEGORY)[rows]
     return Begins(
-        **_placed(places, rows),
-        track=event.value[11][rows],
-        name=event.value[10][rows],
-        category=event.value[3][rows],
+        at=events.at[rows],
+        end=events.end[rows],
+        time=events.time[rows],
+        track=event.value[EventField.TRACK][rows],
+        name=event.value[EventField.NAME][rows],
+        category=event.value[EventField.CATEGORY][rows],
         correlation=_integers(words, args, len(rows), b"correlation"),
         external_id=_integers(words, args, len(rows), b"External id", b"external id"),
-        is_sync=sync & (event.at[3][rows] < 0),
+        is_sync=has_sync_kind & ~has_category,
         args=args,
     )
 
 
-def _stages(
-    words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s
-) -> Stages:
-    extra = _of(stage.repeated[6], rows, len(stage.whole))
-    return Stages(
-        **_placed(places, rows),
-        dur=dur[rows],
-        **{
-            name: stage.value[number][rows]
-            for name, number in (
-                ("id", 1),
-                ("gpu", 11),
-                ("queue", 13),
-                ("kind", 14),
-                ("name", 20),
-            )
+def _ends(events: PacketsOfKind, event: Fields, rows: Rows) -> SliceMarks:
+    return SliceMarks(
+        at=events.at[rows],
+        end=events.end[rows],
+        time=events.time[rows],
+        track=event.value[EventField.TRACK][rows],
+    )
+
+
+def _stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
+    stage = fields(
+        words,
+        events.content,
+        events.content_end,
+        single={
+            StageField.ID: VARINT,
+            StageField.DURATION: VARINT,
+            StageField.GPU: VARINT,
+            StageField.QUEUE: VARINT,
+            StageField.KIND: VARINT,
+            StageField.NAME: VARINT,
+            StageField.LAUNCH: BYTES,
         },
+        repeated={StageField.EXTRA: BYTES, StageField.WAITS: VARINT},
+    )
+    dur = np.where(stage.has(StageField.DURATION), stage.value[StageField.DURATION], 0)
+    ends = events.time + np.clip(dur, -1, LIMIT_NS)
+    rows = _readable(events, stage.whole & (dur >= 0) & (ends <= LIMIT_NS), lost)
+    count = len(stage.whole)
+    extra = _of_messages(stage.repeated[StageField.EXTRA], rows, count)
+    return Stages(
+        at=events.at[rows],
+        end=events.end[rows],
+        time=events.time[rows],
+        dur=dur[rows],
+        id=stage.value[StageField.ID][rows],
+        gpu=stage.value[StageField.GPU][rows],
+        queue=stage.value[StageField.QUEUE][rows],
+        kind=stage.value[StageField.KIND][rows],
+        name=stage.value[StageField.NAME][rows],
         correlation=_numbers(words, extra, len(rows), b"correlation"),
         memory=_numbers(words, extra, len(rows), b"memory kind"),
         stream=_numbers(words, extra, len(rows), b"stream id", missing=-1),
-        launch=stage.at[21][rows],
-        launch_size=stage.value[21][rows],
+        launch=stage.at[StageField.LAUNCH][rows],
+        launch_size=stage.value[StageField.LAUNCH][rows],
         extra=extra,
-        waits=_of(stage.repeated[18], rows, len(stage.whole)),
+        waits=_of_messages(stage.repeated[StageField.WAITS], rows, count),
     )
 
 
-def _counters(
-    words: Words, counter: Fields, rows: Rows, places: Places
-) -> tuple[Counters, Int64s]:
-    """The values, and the packets of those that are damaged."""
-    values = _of(counter.repeated[2], rows, len(counter.whole))
-    packet = rows[values.message]
-    inner = fields(
-        words, values.at, values.at + values.value, {1: VARINT, 2: VARINT, 3: FIXED64}
+def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
+    """The values of all packets, which may have several each."""
+    counter = fields(
+        words,
+        events.content,
+        events.content_end,
+        single={CounterField.DESCRIPTOR: VARINT},
+        repeated={CounterField.VALUES: BYTES},
     )
-    is_whole = inner.at[2] >= 0
-    good = np.flatnonzero(inner.whole & (is_whole | (inner.at[3] >= 0)))
+    readable = _readable(events, counter.whole, lost)
+    values = _of_messages(
+        counter.repeated[CounterField.VALUES], readable, len(counter.whole)
+    )
+    row_of_value = readable[values.message]
+    value = fields(
+        words,
+        values.at,
+        values.at + values.value,
+        {ValueField.ID: VARINT, ValueField.INTEGER: VARINT, ValueField.DOUBLE: FIXED64},
+    )
+    is_whole = value.has(ValueField.INTEGER)
+    is_good = value.whole & (is_whole | value.has(ValueField.DOUBLE))
+    lost.add(events.at[row_of_value[~is_good]], "a damaged value")
+    double_at = np.maximum(value.at[ValueField.DOUBLE], 0)
     bits = np.where(
-        is_whole, inner.value[2], words[np.maximum(inner.at[3], 0)].view(np.int64)
+        is_whole, value.value[ValueField.INTEGER], words[double_at].view(np.int64)
     )
-    here = packet[good]
-    counters = Counters(
-        **_placed(places, here),
-        descriptor=counter.value[4][here],
-        id=np.maximum(inner.value[1], 0)[good],
-        bits=bits[good],
-        is_whole=is_whole[good],
+    rows = row_of_value[is_good]
+    return Counters(
+        at=events.at[rows],
+        end=events.end[rows],
+        time=events.time[rows],
+        descriptor=counter.value[CounterField.DESCRIPTOR][rows],
+        id=np.maximum(value.value[ValueField.ID], 0)[is_good],
+        bits=bits[is_good],
+        is_whole=is_whole[is_good],
     )
-    return counters, places[0][np.delete(packet, good)]
 
 
-def _keyed(words: Words, found: Repeated, tag: bytes, key: bytes, then: bytes) -> Flags:
-    """Which messages begin with this key, at most 22 bytes, and the tag of a value
-    behind it."""
-    text = tag + bytes([len(key)]) + key + then
-    same = found.value > len(text)
-    for at in range(0, len(text), 8):
-        part = text[at : at + 8]
-        mask = np.uint64((1 << 8 * len(part)) - 1)
-        rows = np.flatnonzero(same)
-        word = words[found.at[rows] + at] & mask
-        same[rows] = word == np.uint64(int.from_bytes(part, "little"))
-    return same
+def _keyed(
+    words: Words, messages: Repeated, key_tag: bytes, key: bytes, value_tag: bytes
+) -> Flags:
+    """Which messages begin with this key, of at most 22 bytes, and then have a value;
+    both with these tags."""
+    text = key_tag + bytes([len(key)]) + key + value_tag
+    is_same = messages.value > len(text)
+    for offset in range(0, len(text), 8):
+        eight = text[offset : offset + 8]
+        mask = np.uint64((1 << 8 * len(eight)) - 1)
+        rows = np.flatnonzero(is_same)
+        word = words[messages.at[rows] + offset] & mask
+        is_same[rows] = word == np.uint64(int.from_bytes(eight, "little"))
+    return is_same
 
 
 def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
-    """The int args with one of these keys, -1 where there is none."""
-    found = np.full(count, -1, np.int64)
+    """For each of `count` slices its int arg with one of these keys, -1 if it has
+    none."""
+    numbers = np.full(count, -1, np.int64)
     for key in keys:
-        rows = np.flatnonzero(_keyed(words, args, b"\x52", key, b"\x20"))
-        at = args.at[rows] + len(key) + 3
-        value, size = varints(words, at)
-        good = (size > 0) & (at + size <= args.at[rows] + args.value[rows])
-        found[args.message[rows[good]]] = value[good]
-    return found
+        rows = np.flatnonzero(_keyed(words, args, ARG_NAME, key, ARG_INTEGER))
+        at = args.at[rows] + len(ARG_NAME) + 1 + len(key) + len(ARG_INTEGER)
+        number, size = varints(words, at)
+        arg_end = args.at[rows] + args.value[rows]
+        is_good = (size > 0) & (at + size <= arg_end)
+        numbers[args.message[rows[is_good]]] = number[is_good]
+    return numbers
 
 
 def _numbers(
     words: Words, extra: Repeated, count: int, key: bytes, missing: int = 0
 ) -> Int64s:
-    """The text of this extra as a number, -1 if it is none, `missing` where it is
-    absent: torch leaves out zeros of most. Behind `process_id` any key may follow, also
-    this one, with another meaning."""
-    until = np.full(count, np.iinfo(np.int64).max)
-    ends = np.flatnonzero(_keyed(words, extra, b"\x0a", b"process_id", b"\x12"))
-    until[extra.message[ends[::-1]]] = extra.at[ends[::-1]]
-    rows = np.flatnonzero(_keyed(words, extra, b"\x0a", key, b"\x12"))
-    rows = rows[extra.at[rows] < until[extra.message[rows]]]
-    at = extra.at[rows] + len(key) + 3
-    size, width = varints(words, at)
-    good = (width > 0) & (size > 0) & (size <= LONGEST_NUMBER)
-    good &= at + width + size <= extra.at[rows] + extra.value[rows]
-    rows, at, size = rows[good], (at + width)[good], size[good]
-    number, plain = np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
+    """For each of `count` stages the text of its extra with this key as a number: -1 if
+    it is none, `missing` where it is absent, as torch leaves out zeros of most.
+
+    Only extras before `process_id` count: behind it any key may follow, also this one,
+    with another meaning.
+    """
+    first_other = np.full(count, np.iinfo(np.int64).max)  # its byte, by stage
+    others = np.flatnonzero(_keyed(words, extra, EXTRA_KEY, b"process_id", EXTRA_VALUE))
+    backwards = others[::-1]  # so that the first one of a stage is kept
+    first_other[extra.message[backwards]] = extra.at[backwards]
+
+    rows = np.flatnonzero(_keyed(words, extra, EXTRA_KEY, key, EXTRA_VALUE))
+    rows = rows[extra.at[rows] < first_other[extra.message[rows]]]
+    size_at = extra.at[rows] + len(EXTRA_KEY) + 1 + len(key) + len(EXTRA_VALUE)
+    size, width = varints(words, size_at)
+    text_at = size_at + width
+    extra_end = extra.at[rows] + extra.value[rows]
+    is_good = (width > 0) & (size > 0) & (size <= MAX_DIGITS)
+    is_good &= text_at + size <= extra_end
+    rows = rows[is_good]
+    numbers = np.full(count, missing, np.int64)
+    numbers[extra.message[rows]] = _decimals(words, text_at[is_good], size[is_good])
+    return numbers
+
+
+def _decimals(words: Words, at: Int64s, size: Int64s) -> Int64s:
+    """The texts of these sizes at these bytes as numbers, -1 where one has anything but
+    digits."""
+    number = np.zeros(len(at), np.int64)
+    is_plain = np.ones(len(at), np.bool_)
     for place in range(int(size.max(initial=0))):
-        digit = (words[at + place] & 0xFF).view(np.int64) - 48
-        inside = place < size
-        number = np.where(inside, number * 10 + digit, number)
-        plain &= ~inside | ((digit >= 0) & (digit < 10))
-    found = np.full(count, missing, np.int64)
-    found[extra.message[rows]] = np.where(plain, number, -1)
-    return found
+        digit = (words[at + place] & 0xFF).view(np.int64) - ord("0")
+        is_inside = place < size
+        number = np.where(is_inside, number * 10 + digit, number)
+        is_plain &= ~is_inside | ((digit >= 0) & (digit < 10))
+    return np.where(is_plain, number, -1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,24 @@ from fusetui.trace.read.times import LIMIT_NS
 
 CATEGORIES, NAMES, QUEUES, COUNTERS, ARGS = 1, 2, 24, 47, 1001
 """Fields of interned data (interned_data.proto, gpu_interned_data.proto)."""
-REALTIME = 1
-MASK = 0x7FFFFFFF  # of the ids of processes and threads in a file
-OWN_ID = re.compile(
+NUMBER, TEXT = 1, 2
+"""Fields of an entry of interned data."""
+EXTRA_KEY, EXTRA_TEXT = 1, 2
+"""Fields of an extra of a stage (gpu_render_stage_event.proto)."""
+COUNTER_DESCRIPTOR, COUNTER_GPU = 2, 3
+"""Fields of an entry of COUNTERS."""
+COUNTER_SPECS = 1
+"""Field of a descriptor: a message with the NUMBER and the TEXT of each counter."""
+TRACK_UUID, TRACK_PROCESS, TRACK_THREAD = 1, 3, 4
+"""Fields of a track (track_descriptor.proto)."""
+PROCESS_PID, PROCESS_NAME = 1, 6
+THREAD_PID, THREAD_TID, THREAD_NAME = 1, 2, 5
+CLOCK_ID, CLOCK_TIME = 1, 2
+"""Fields of a clock (clock_snapshot.proto)."""
+REALTIME = 1  # CLOCK_ID
+
+ID_MASK = 0x7FFFFFFF  # of the ids of processes and threads in a file
+ID_IN_NAME = re.compile(
     r"(?:(?:thread|stream|process) )?(-?[0-9]{1,18})(?: \(.*)?", re.DOTALL
 )
 QUEUE = re.compile(r"\[([0-9]{1,18})\] (.*)", re.DOTALL)
@@ -30,9 +46,28 @@ OVERHEAD = "Overhead"
 EXPORTER = ("arch", "process_id", "process_name")
 """What the extras of every event say of the process that exported; the keys of an
 annotation follow."""
-NOTHING = 0, b""
 MAX_BYTES_A_CHARACTER = 4  # of UTF-8
-MOST, MOST_NAMES = 1 << 16, 1 << 20  # packets of tables, and names of one
+MAX_TABLE_PACKETS = 1 << 16  # of a file
+MAX_ENTRIES = 1 << 20  # of a packet
+
+Message = dict[int, tuple[int, bytes]]
+"""The value and the bytes of each field, by its number; see `decoded`."""
+ABSENT = 0, b""
+
+
+class WrittenThread(NamedTuple):
+    """The ids of a thread as they are written: see `true_id`."""
+
+    pid: int
+    tid: int
+    name: str
+
+
+class GpuCounters(NamedTuple):
+    """The counters of a descriptor."""
+
+    gpu: int
+    names: dict[int, str]
 
 
 class Tables:
@@ -40,13 +75,13 @@ class Tables:
     counts."""
 
     def __init__(self) -> None:
-        self._room = MOST
+        self._packets_left = MAX_TABLE_PACKETS
         self.base = 0  # ns since the epoch
         self.names: dict[int, str] = {}
         self.categories: dict[int, str] = {}
         self.queues: dict[int, str] = {}  # also the kinds of stages
         self.arg_names: dict[int, str] = {}
-        self.counters: dict[int, tuple[int, dict[int, str]]] = {}  # GPU, and names
+        self.counters: dict[int, GpuCounters] = {}  # by descriptor
         self.exporter: dict[str, str] = {}
         self._texts = {
             CATEGORIES: self.categories,
@@ -54,147 +89,179 @@ class Tables:
             QUEUES: self.queues,
             ARGS: self.arg_names,
         }
-        self._processes: dict[int, tuple[int, str]] = {}  # pid as written, and name
-        self._threads: dict[int, tuple[int, int, str]] = {}  # pid and tid as written
+        # by track; pid as it is written, and name
+        self._processes: dict[int, tuple[int, str]] = {}
+        self._threads: dict[int, WrittenThread] = {}
 
     def add(
         self, packets: Sequence[tuple[int, int, bytes]]
     ) -> tuple[list[Skipped], int]:
-        """Adds what can be read of some packets, up to MOST of them in all; returns
-        those that are damaged, and how many were not read to their end."""
-        wrong: list[Skipped] = []
-        room, self._room = self._room, max(self._room - len(packets), 0)
-        for byte, kind, content in packets[:room]:
+        """Adds what can be read of some packets (byte, field, content), up to
+        MAX_TABLE_PACKETS of them in all; returns those that are damaged, and how many
+        were not read to their end."""
+        readable = packets[: self._packets_left]
+        too_many = packets[self._packets_left :]
+        self._packets_left -= len(readable)
+        skipped: list[Skipped] = []
+        for byte, kind, content in readable:
             try:
-                self._packet(kind, content)
+                self._add_packet(kind, content)
             except ValueError as error:
-                wrong.append(Skipped(byte, f"a damaged table: {error}"))
-        if len(packets) > room:
-            wrong.append(Skipped(packets[room][0], f"only {MOST} tables are read"))
-        return wrong, len(wrong) + max(len(packets) - room - 1, 0)
+                skipped.append(Skipped(byte, f"a damaged table: {error}"))
+        skipped_count = len(skipped) + len(too_many)
+        if too_many:
+            first_byte = too_many[0][0]
+            reason = f"only {MAX_TABLE_PACKETS} tables are read"
+            skipped.append(Skipped(first_byte, reason))
+        return skipped, skipped_count
 
-    def _packet(self, kind: int, content: bytes) -> None:
+    def _add_packet(self, kind: int, content: bytes) -> None:
         if kind == CLOCK:
-            self._clock(content)
+            self._add_clock(content)
         elif kind == TRACK:
-            self._track(content)
+            self._add_track(content)
         else:
-            for place, (number, _, entry) in enumerate(decoded(content)):
-                if place > MOST_NAMES:
+            for place, (table, _, entry) in enumerate(decoded(content)):
+                if place > MAX_ENTRIES:
                     raise ValueError("too many names")
-                self._interned(number, entry)
+                self._add_entry(table, entry)
 
-    def _clock(self, content: bytes) -> None:
-        clocks = (_message(clock) for _, _, clock in decoded(content))
-        known = (_value(clock, 2) for clock in clocks if _value(clock, 1) == REALTIME)
-        self.base = self.base or next((time for time in known if time <= LIMIT_NS), 0)
+    def _add_clock(self, content: bytes) -> None:
+        if self.base:
+            return
+        for _, _, data in decoded(content):
+            clock = _message(data)
+            time = _value(clock, CLOCK_TIME)
+            if _value(clock, CLOCK_ID) == REALTIME and time <= LIMIT_NS:
+                self.base = time
+                return
 
-    def _track(self, content: bytes) -> None:
-        found = _message(content)
-        uuid = found.get(1, NOTHING)[0]
-        if process := found.get(3):
-            one = _message(process[1])
-            self._processes.setdefault(uuid, (_value(one, 1), _text(one, 6)))
-        if thread := found.get(4):
-            one = _message(thread[1])
-            self._threads.setdefault(
-                uuid, (_value(one, 1), _value(one, 2), _text(one, 5))
+    def _add_track(self, content: bytes) -> None:
+        track = _message(content)
+        uuid = _value(track, TRACK_UUID)
+        if TRACK_PROCESS in track:
+            process = _message(_bytes(track, TRACK_PROCESS))
+            pid = _value(process, PROCESS_PID)
+            self._processes.setdefault(uuid, (pid, _text(process, PROCESS_NAME)))
+        if TRACK_THREAD in track:
+            thread = _message(_bytes(track, TRACK_THREAD))
+            written = WrittenThread(
+                pid=_value(thread, THREAD_PID),
+                tid=_value(thread, THREAD_TID),
+                name=_text(thread, THREAD_NAME),
             )
+            self._threads.setdefault(uuid, written)
 
-    def _interned(self, number: int, entry: bytes) -> None:
-        table = self._texts.get(number)
-        if table is not None:
-            found = _message(entry)
-            key = _value(found, 1)
-            if key not in table:
-                table[key] = _shared(found, key)
-        elif number == COUNTERS:
-            found = _message(entry)
-            parts = (
-                part
-                for field, _, part in decoded(found.get(2, NOTHING)[1])
-                if field == 1
-            )
-            specs = [_message(part) for part in parts]
-            names = {_value(spec, 1): _shared(spec, _value(spec, 1)) for spec in specs}
-            self.counters.setdefault(_value(found, 1), (_value(found, 3), names))
+    def _add_entry(self, table: int, data: bytes) -> None:
+        if table in self._texts:
+            texts = self._texts[table]
+            entry = _message(data)
+            number = _value(entry, NUMBER)
+            if number not in texts:
+                texts[number] = _shared_text(entry, number)
+        elif table == COUNTERS:
+            entry = _message(data)
+            number = _value(entry, NUMBER)
+            descriptor = _bytes(entry, COUNTER_DESCRIPTOR)
+            names: dict[int, str] = {}
+            for field, _, part in decoded(descriptor):
+                if field == COUNTER_SPECS:
+                    spec = _message(part)
+                    counter = _value(spec, NUMBER)
+                    names[counter] = _shared_text(spec, counter)
+            counters = GpuCounters(gpu=_value(entry, COUNTER_GPU), names=names)
+            self.counters.setdefault(number, counters)
 
     def threads(self) -> dict[int, tuple[Thread, str]]:
-        """The ids of each track of a thread and its name, "" if it has none."""
-        names = {pid: name for pid, name in self._processes.values()}
-        found: dict[int, tuple[Thread, str]] = {}
+        """The ids of each track of a thread and its name, "" if it has none beside its
+        id."""
+        process_names = dict(self._processes.values())
+        threads: dict[int, tuple[Thread, str]] = {}
         used: set[Thread] = set()
-        for uuid, (pid, tid, name) in self._threads.items():
-            own: Thread = (_process(pid, names.get(pid, "")), true_id(tid, name))
-            if own in used:  # the file keeps 31 bits of an id
-                own = (own[0], f"{name or tid} ({uuid})")
-            used.add(own)
-            found[uuid] = own, "" if name == str(own[1]) else name
-        return found
+        for uuid, written in self._threads.items():
+            name = written.name
+            pid = _process_id(written.pid, process_names.get(written.pid, ""))
+            thread: Thread = (pid, true_id(written.tid, name))
+            if thread in used:  # the file keeps 31 bits of an id
+                thread = (pid, f"{name or written.tid} ({uuid})")
+            used.add(thread)
+            is_only_id = name == str(thread[1])
+            threads[uuid] = thread, "" if is_only_id else name
+        return threads
 
     def labels(self) -> Iterable[Label]:
-        for number, name in dict(self._processes.values()).items():
-            own = _process(number, name)
-            if name != str(own):
-                yield Label("process_name", own, 0, name)
+        """The names of processes and of threads."""
+        for written_pid, name in dict(self._processes.values()).items():
+            pid = _process_id(written_pid, name)
+            if name != str(pid):
+                yield Label("process_name", pid, 0, name)
         for (pid, tid), name in self.threads().values():
             if name:
                 yield Label("thread_name", pid, tid, name)
 
     def queue(self, number: int) -> tuple[Id, str]:
-        """The id of a lane of a GPU, and its name."""
+        """The id of a lane of a GPU, and its name, "" if it has none beside its id."""
         name = self.queues.get(number, "")
-        found = QUEUE.fullmatch(name)
-        return (int(found[1]), found[2]) if found else (name or f"queue {number}", "")
+        match = QUEUE.fullmatch(name)
+        if match is None:
+            return name or f"queue {number}", ""
+        return int(match[1]), match[2]
 
 
 def true_id(masked: int, name: str) -> Id:
     """An id, of which a file keeps 31 bits; its name often has all of it. JSON has no
     sign."""
-    found = OWN_ID.fullmatch(name)
-    if found and int(found[1]) & MASK == masked:
-        return abs(int(found[1]))
-    return masked if masked >> 63 == 0 else str(masked)
+    match = ID_IN_NAME.fullmatch(name)
+    if match:
+        id_in_name = int(match[1])
+        if id_in_name & ID_MASK == masked:
+            return abs(id_in_name)
+    fits_int64 = masked >> 63 == 0
+    return masked if fits_int64 else str(masked)
 
 
-def _process(pid: int, name: str) -> Id:
-    return -1 if (pid, name) == (MASK, OVERHEAD) else true_id(pid, name)
+def _process_id(pid: int, name: str) -> Id:
+    if (pid, name) == (ID_MASK, OVERHEAD):
+        return -1
+    return true_id(pid, name)
 
 
 def numbered(keys: Int64s, value: Callable[[int], object], table: Interner) -> Int64s:
-    """The number that the value of each key has in `table`."""
-    known = distinct(keys)
-    numbers = np.array([table[value(key)] for key in known.tolist()], np.int64)
-    return numbers[np.searchsorted(known, keys)]
-
-
-Message = dict[int, tuple[int, bytes]]
-
-
-def _message(data: bytes) -> Message:
-    """Its fields by number, of equal ones the last."""
-    return {number: (value, part) for number, value, part in decoded(data)}
-
-
-def _value(message: Message, number: int) -> int:
-    return message.get(number, NOTHING)[0]
-
-
-def _text(message: Message, number: int) -> str:
-    return message.get(number, NOTHING)[1].decode("utf-8", "replace")
-
-
-def _shared(message: Message, key: int) -> str:
-    """The text of an entry, which many events may have; only what is kept of it is
-    decoded."""
-    text = message.get(2, NOTHING)[1][: MAX_BYTES_A_CHARACTER * (MAX_SHARED_NAME + 1)]
-    return shared_name(text.decode("utf-8", "replace"), key)
+    """The number that the `value` of each key has in `table`; `value` is called once for
+    each distinct key, in ascending order."""
+    distinct_keys = distinct(keys)
+    numbers = [table[value(key)] for key in distinct_keys.tolist()]
+    return np.array(numbers, np.int64)[np.searchsorted(distinct_keys, keys)]
 
 
 def key_and_text(extra: bytes) -> tuple[str, str]:
     """One of the extras of an event of a GPU."""
     try:
-        found = _message(extra)
+        message = _message(extra)
     except ValueError:
         return "unreadable", "a damaged extra"
-    return _text(found, 1), _text(found, 2)
+    return _text(message, EXTRA_KEY), _text(message, EXTRA_TEXT)
+
+
+def _message(data: bytes) -> Message:
+    """Its fields by number, of equal ones the last. Raises ValueError."""
+    return {number: (value, part) for number, value, part in decoded(data)}
+
+
+def _value(message: Message, field: int) -> int:
+    return message.get(field, ABSENT)[0]
+
+
+def _bytes(message: Message, field: int) -> bytes:
+    return message.get(field, ABSENT)[1]
+
+
+def _text(message: Message, field: int) -> str:
+    return _bytes(message, field).decode("utf-8", "replace")
+
+
+def _shared_text(entry: Message, number: int) -> str:
+    """The text of an entry, which many events may have; only what is kept of it is
+    decoded."""
+    kept = _bytes(entry, TEXT)[: MAX_BYTES_A_CHARACTER * (MAX_SHARED_NAME + 1)]
+    return shared_name(kept.decode("utf-8", "replace"), number)

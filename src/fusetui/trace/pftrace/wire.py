@@ -10,6 +10,7 @@ protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,15 +19,29 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 Words = NDArray[np.uint64]
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-PADDING = 32  # bytes behind the data, so that any of them begins a word
-MOST_FIELDS = 1000  # of a message; one with more is unreadable
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # types of fields
+PADDING_BYTES = 32  # behind the data, so that any byte of it begins a word
+MAX_FIELDS = 1000  # of a message; one with more is unreadable
+MAX_VARINT_BYTES = 10
+MAX_PACKET_BYTES = 1 << 28  # of a packet, and of anything in it
+NO_END = 2 * MAX_PACKET_BYTES  # where what is no packet ends
 PACKET = b"\x0a"  # how each packet of a trace begins: bytes, as field 1
-LARGEST = 1 << 28  # bytes of a packet, and of anything in it
 
-STOPS, DIGITS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
+# as words, so that what numpy computes with them stays one
+ONE = np.uint64(1)
+SEVEN_BITS = np.uint64(7)
+BYTE_BITS = np.uint64(8)
+LAST_BYTE = np.uint64(56)  # its place in a word, in bits
+LOW_BYTE = np.uint64(0xFF)
+LOW_SEVEN_BITS = np.uint64(0x7F)
+
+# Each byte of a varint has seven bits of the number, the lowest ones first, and in its
+# highest bit whether another byte follows.
+FOLLOWED = np.uint64(0x8080808080808080)
+DIGITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 SIZES = np.uint64(0x0102030405060708)
-SHIFTS = np.array(
+"""Multiplied with 1 << 8 * n, the highest byte is n + 1."""
+JOINS = np.array(
     [
         (0x007F007F007F007F, 0x7F007F007F007F00, 1),
         (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
@@ -34,15 +49,22 @@ SHIFTS = np.array(
     ],
     np.uint64,
 )
-ONE, SEVEN, BYTE, LAST, LOW = (np.uint64(number) for number in (1, 7, 8, 56, 0xFF))
+"""How to join 8 groups of 7 bits to 4 of 14, those to 2 of 28, those to one of 56: the
+bits of the lower ones, the bits of the higher ones, and by how much these move."""
 
 
 class Repeated(msgspec.Struct, frozen=True, eq=False):
-    """All fields with one number, in the order of the document."""
+    """All fields with one number, in the order of the document; arrays of shape
+    [fields]."""
 
     message: Rows
     at: Int64s  # the first byte of the value
     value: Int64s  # of bytes the size
+
+
+NO_FIELDS = Repeated(
+    message=np.empty(0, np.intp), at=np.empty(0, np.int64), value=np.empty(0, np.int64)
+)
 
 
 class Fields(msgspec.Struct, frozen=True, eq=False):
@@ -54,39 +76,56 @@ class Fields(msgspec.Struct, frozen=True, eq=False):
     repeated: Mapping[int, Repeated]
     whole: Flags  # read to its end
 
+    def has(self, number: int) -> Flags:
+        """Which messages have this field."""
+        return self.at[number] >= 0
+
+
+class Packets(NamedTuple):
+    """The whole packets at the beginning of some bytes."""
+
+    start: Int64s  # where the content of each begins
+    end: Int64s  # and ends
+    rest: int  # where the next packet begins, or what is none
+    next_end: int  # where that one ends, -1 if it is none
+
 
 def words_of(data: bytes) -> Words:
-    """The eight bytes from each byte on, little endian; `data` gets PADDING."""
-    padded = data + bytes(PADDING)
+    """The eight bytes from each byte on, little endian; `data` gets PADDING_BYTES."""
+    padded = data + bytes(PADDING_BYTES)
     return np.ndarray((len(padded) - 8,), "<u8", padded, strides=(1,))
 
 
 def varints(words: Words, at: Int64s) -> tuple[Int64s, Int64s]:
     """The numbers that begin at these bytes, in two's complement, and how many bytes
     they have; 0 if more than ten."""
-    word = words[at]
-    stop = ~word & STOPS
-    stop &= -stop  # the highest bit of the last byte
-    size = ((stop >> SEVEN) * SIZES) >> LAST
-    word &= (stop - ONE) & DIGITS
-    for low, high, by in SHIFTS:
-        word = (word & low) | ((word & high) >> by)
-    if not stop.all():
-        long = np.flatnonzero(stop == 0)
-        word[long], size[long] = _long(words, at[long], word[long])
-    return word.view(np.int64), size.view(np.int64)
+    number = words[at]
+    last = ~number & FOLLOWED
+    last &= -last  # the highest bit of the last byte; 0 if none of the eight is last
+    size = ((last >> SEVEN_BITS) * SIZES) >> LAST_BYTE
+    number &= (last - ONE) & DIGITS
+    for low, high, by in JOINS:
+        number = (number & low) | ((number & high) >> by)
+    if not last.all():
+        long = np.flatnonzero(last == 0)
+        number[long], size[long] = _long_varints(words, at[long], number[long])
+    return number.view(np.int64), size.view(np.int64)
 
 
-def _long(words: Words, at: Int64s, low: Words) -> tuple[Words, Words]:
-    """Of nine or ten bytes; `low` is the number that the first eight give."""
+def _long_varints(words: Words, at: Int64s, low_56_bits: Words) -> tuple[Words, Words]:
+    """Numbers of nine or ten bytes, of which the first eight give `low_56_bits`; and
+    how many bytes they have, 0 if more than ten."""
     rest = words[at + 8]
-    ninth, tenth = rest & LOW, (rest >> BYTE) & LOW
-    is_nine, is_ten = ninth < 0x80, (ninth >= 0x80) & (tenth < 0x80)
-    value = low | ((ninth & np.uint64(0x7F)) << LAST)
-    value |= np.where(is_ten, tenth << np.uint64(63), np.uint64(0))
-    return value, np.where(
-        is_nine, np.uint64(9), np.where(is_ten, np.uint64(10), np.uint64(0))
-    )
+    ninth = rest & LOW_BYTE
+    tenth = (rest >> BYTE_BITS) & LOW_BYTE
+    is_nine = ninth < 0x80
+    is_ten = ~is_nine & (tenth < 0x80)
+    number = low_56_bits | ((ninth & LOW_SEVEN_BITS) << np.uint64(56))
+    number |= np.where(is_ten, tenth << np.uint64(63), np.uint64(0))
+    size = np.zeros(len(at), np.uint64)
+    size[is_nine] = 9
+    size[is_ten] = 10
+    return number, size
 
 
 def fields(
@@ -99,108 +138,143 @@ def fields(
     """Some fields of the messages [start, end), by number, each with its type. Of those
     in `single` the last one counts; other fields are skipped, as protobuf says.
     """
-    several = repeated or {}
     count = len(start)
-    value = {number: np.full(count, -1, np.int64) for number in single}
-    at = {number: np.full(count, -1, np.int64) for number in single}
-    found: dict[int, list[tuple[Rows, Int64s, Int64s]]] = {
-        number: [] for number in several
-    }
+    types_of_repeated = repeated or {}
+    single_value = {number: np.full(count, -1, np.int64) for number in single}
+    single_at = {number: np.full(count, -1, np.int64) for number in single}
+    batches: dict[int, list[Repeated]] = {number: [] for number in types_of_repeated}
     whole = np.ones(count, np.bool_)
-    message, place, until = np.arange(count), start, end
-    going = place < until
-    for _ in range(MOST_FIELDS):
-        if not going.all():
-            message, place, until = message[going], place[going], until[going]
+
+    # the messages that have one more field, where it begins, and where they end
+    message = np.arange(count)
+    place = start
+    until = end
+    goes_on = place < until
+    for _ in range(MAX_FIELDS):
+        if not goes_on.all():
+            message = message[goes_on]
+            place = place[goes_on]
+            until = until[goes_on]
         if not len(message):
             break
-        tag, width = varints(words, place)
-        begin = place + width
-        number, size = varints(words, begin)
+        tag, tag_size = varints(words, place)
+        begin = place + tag_size
+        varint, varint_size = varints(words, begin)
         kind = tag & 7
-        after = begin + size
-        if not ((kind == VARINT) | (kind == BYTES)).all():
+        is_bytes = kind == BYTES
+        is_fixed = (kind == FIXED64) | (kind == FIXED32)
+
+        after = begin + varint_size
+        if not ((kind == VARINT) | is_bytes).all():
             after = np.where(kind == FIXED64, begin + 8, after)
             after = np.where(kind == FIXED32, begin + 4, after)
-        bytes_ = kind == BYTES
-        longer = np.where(bytes_, number, 0)
-        after = np.where((longer >= 0) & (longer < LARGEST), after + longer, LARGEST)
-        is_fixed = (kind == FIXED64) | (kind == FIXED32)
-        good = (
-            (width > 0) & (after <= until) & (is_fixed | (size > 0) & (kind <= BYTES))
-        )
+        size = np.where(is_bytes, varint, 0)
+        is_possible = (size >= 0) & (size < MAX_PACKET_BYTES)
+        # any other size ends behind the message
+        after = np.where(is_possible, after + size, MAX_PACKET_BYTES)
+
+        has_value = is_fixed | ((varint_size > 0) & (kind <= BYTES))
+        good = (tag_size > 0) & has_value & (after <= until)
         if not good.all():
             whole[message[~good]] = False
-        begin = np.where(bytes_, begin + size, begin)
-        for wanted, form in single.items():
-            here = np.flatnonzero((tag == wanted << 3 | form) & good)
+        value_at = np.where(is_bytes, begin + varint_size, begin)
+        for number, of_type in single.items():
+            here = np.flatnonzero((tag == number << 3 | of_type) & good)
             if len(here):
-                rows = message[here]
-                value[wanted][rows], at[wanted][rows] = number[here], begin[here]
-        for wanted, places in found.items():
-            here = np.flatnonzero((tag == wanted << 3 | several[wanted]) & good)
+                single_value[number][message[here]] = varint[here]
+                single_at[number][message[here]] = value_at[here]
+        for number, of_type in types_of_repeated.items():
+            here = np.flatnonzero((tag == number << 3 | of_type) & good)
             if len(here):
-                places.append((message[here], begin[here], number[here]))
+                batch = Repeated(
+                    message=message[here], at=value_at[here], value=varint[here]
+                )
+                batches[number].append(batch)
         place = after
-        going = good & (after < until)
-    whole[message] = False  # more than MOST_FIELDS
-    return Fields(value, at, {n: _in_order(parts) for n, parts in found.items()}, whole)
-
-
-NO_FIELDS = Repeated(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def _in_order(parts: list[tuple[Rows, Int64s, Int64s]]) -> Repeated:
-    if not parts:
-        return NO_FIELDS
-    message, at, size = (
-        np.concatenate(columns) for columns in zip(*parts, strict=True)
+        goes_on = good & (after < until)
+    else:
+        whole[message[goes_on]] = False  # more than MAX_FIELDS
+    return Fields(
+        value=single_value,
+        at=single_at,
+        repeated={number: _in_order(batches[number]) for number in batches},
+        whole=whole,
     )
+
+
+def _in_order(batches: list[Repeated]) -> Repeated:
+    """All of them in the order of the document."""
+    if not batches:
+        return NO_FIELDS
+    at = np.concatenate([batch.at for batch in batches])
     order = np.argsort(at, kind="stable")
-    return Repeated(message[order], at[order], size[order])
+    return Repeated(
+        message=np.concatenate([batch.message for batch in batches])[order],
+        at=at[order],
+        value=np.concatenate([batch.value for batch in batches])[order],
+    )
 
 
-def packets(words: Words, data: bytes) -> tuple[Int64s, Int64s, int, int]:
-    """The whole packets in `data`, one behind the other: where the content of each
-    begins, and ends; where the next one begins, or what is none; and where that one
-    ends, -1 if it is none.
+def packets(words: Words, data: bytes) -> Packets:
+    """The whole packets in `data`, one behind the other, from its first byte on.
 
     Any byte PACKET might begin one: where each would end, and which of them the chain
     from byte 0 reaches, is found by doubling the steps.
     """
     size = len(data)
-    (begin,), (after,) = _ends(words, np.zeros(1, np.int64))
-    if data[:1] == PACKET and size <= after < LARGEST:  # one, perhaps a large one
-        one = np.array([begin] if after <= size else [], np.int64)
-        return one, one - begin + after, int(after) * len(one), int(after)
-    places = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
-    begin, after = _ends(words, places)
-    number = np.full(size + 1, len(places), np.int32)  # by place
-    number[places] = np.arange(len(places))
-    jump = number[np.where(after <= size, after, size)]
-    jump = np.append(jump, len(places))
-    reached = np.zeros(len(jump), np.bool_)
-    reached[number[0]] = True
-    known = 0
-    while (now := int(reached.sum())) != known:
-        known = now
-        reached[jump[np.flatnonzero(reached)]] = True
-        jump = jump[jump]
-    chain = np.flatnonzero(reached[:-1])
+    (begin,), (after,) = _packet_bounds(words, np.zeros(1, np.int64))
+    if data[:1] == PACKET and size <= after < MAX_PACKET_BYTES:
+        return _only_packet(int(begin), int(after), is_whole=after <= size)
+    candidates = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
+    begin, after = _packet_bounds(words, candidates)
+    chain = _chained(candidates, after, size)
     chain = chain[after[chain] <= size]
     rest = int(after[chain[-1]]) if len(chain) else 0
-    next_end = int(_ends(words, np.array([rest]))[1][0])
-    is_one = data[rest : rest + 1] in (PACKET, b"") and next_end < LARGEST
-    return begin[chain], after[chain], rest, next_end if is_one else -1
+    next_end = int(_packet_bounds(words, np.array([rest]))[1][0])
+    begins_packet = data[rest : rest + 1] in (PACKET, b"")
+    if not begins_packet or next_end >= MAX_PACKET_BYTES:
+        next_end = -1
+    return Packets(start=begin[chain], end=after[chain], rest=rest, next_end=next_end)
 
 
-def _ends(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
-    """The content of packets that begin at these bytes; the end of what is none is
-    LARGEST."""
+def _only_packet(begin: int, after: int, is_whole: bool) -> Packets:
+    """Of bytes that end with their first packet, or before its end."""
+    if not is_whole:
+        nothing = np.empty(0, np.int64)
+        return Packets(start=nothing, end=nothing, rest=0, next_end=after)
+    return Packets(
+        start=np.array([begin], np.int64),
+        end=np.array([after], np.int64),
+        rest=after,
+        next_end=after,
+    )
+
+
+def _chained(candidates: Int64s, after: Int64s, size: int) -> Rows:
+    """The numbers of the candidates that the chain from byte 0 reaches, of `size`
+    bytes; each packet leads to the candidate that begins where it ends."""
+    nowhere = len(candidates)
+    number_at = np.full(size + 1, nowhere, np.int32)  # by byte
+    number_at[candidates] = np.arange(len(candidates))
+    leads_to = number_at[np.where(after <= size, after, size)]
+    leads_to = np.append(leads_to, nowhere)
+    reached = np.zeros(len(leads_to), np.bool_)
+    reached[number_at[0]] = True
+    reached_before = 0
+    while (reached_now := int(reached.sum())) != reached_before:
+        reached_before = reached_now
+        reached[leads_to[np.flatnonzero(reached)]] = True
+        leads_to = leads_to[leads_to]  # twice as many steps
+    return np.flatnonzero(reached[:-1])
+
+
+def _packet_bounds(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
+    """Where the content of packets that begin at these bytes begins and ends; the end
+    of what is none is NO_END."""
     size, width = varints(words, places + 1)
     begin = places + 1 + width
-    fits = (width > 0) & (size >= 0) & (size < LARGEST)
-    return begin, np.where(fits, begin + size, 2 * LARGEST)
+    is_possible = (width > 0) & (size >= 0) & (size < MAX_PACKET_BYTES)
+    return begin, np.where(is_possible, begin + size, NO_END)
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -212,26 +286,31 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     at = 0
     while at < len(data):
         tag, at = one_varint(data, at)
+        number = tag >> 3
         kind = tag & 7
         if kind == VARINT:
             value, at = one_varint(data, at)
-            yield tag >> 3, value, b""
+            yield number, value, b""
             continue
         if kind == BYTES:
             size, at = one_varint(data, at)
-        elif (size := {FIXED64: 8, FIXED32: 4}.get(kind, -1)) < 0:
+        elif kind == FIXED64:
+            size = 8
+        elif kind == FIXED32:
+            size = 4
+        else:
             raise ValueError("unknown type of a field")
         if at + size > len(data):
             raise ValueError("a field ends behind its message")
-        yield tag >> 3, 0, data[at : at + size]
+        yield number, 0, data[at : at + size]
         at += size
 
 
 def one_varint(data: bytes, at: int) -> tuple[int, int]:
     """A number, of 64 bits, and the byte behind it. Raises ValueError."""
-    found = 0
-    for place, byte in enumerate(data[at : at + 10]):
-        found |= (byte & 0x7F) << (7 * place)
+    number = 0
+    for place, byte in enumerate(data[at : at + MAX_VARINT_BYTES]):
+        number |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return found & (1 << 64) - 1, at + place + 1
+            return number & (1 << 64) - 1, at + place + 1
     raise ValueError("a number without an end")

@@ -32,6 +32,7 @@ from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.intervals import Reach
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_flows
 
@@ -273,6 +274,7 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
     started: Int64s
 
 
+@memo()
 def dependencies(trace: Trace) -> Dependencies:
     """The dependencies of all replays. Reads the whole file, the first time; `once`
     keeps them."""

@@ -9,7 +9,7 @@ from lzma import LZMAError
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.read.unpack import limit_for, too_large
 
 FORMS = (".json", ".pftrace", ".sqlite")
@@ -37,8 +37,8 @@ WRONG = (
 
 
 class Archive:
-    """An open zip. Raises CannotRead if it is damaged, NotATrace unless it holds one
-    trace."""
+    """An open zip. Raises CannotReadError if it is damaged, NotATraceError unless it
+    holds one trace."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._path = path
@@ -47,13 +47,15 @@ class Archive:
             self._archive = ZipFile(file)
         except (*WRONG, NotImplementedError):
             end = file.seek(0, 2)
-            raise CannotRead(
+            raise CannotReadError(
                 f"{path} is a damaged zip file: the list of its files is not at its end, byte {end}. "
                 "Was it cut short?"
             ) from None
         self._trace = self._only_trace(self._archive.infolist())
         if self._trace.flag_bits & ENCRYPTED:
-            raise CannotRead(f"{path} is a zip file with a password: unpack it first.")
+            raise CannotReadError(
+                f"{path} is a zip file with a password: unpack it first."
+            )
 
     @property
     def size(self) -> int:
@@ -64,7 +66,7 @@ class Archive:
     def extract(self, room: IO[bytes]) -> str | None:
         """Writes the trace into `room`, up to damage; returns what is wrong with it.
 
-        Raises CannotRead if nothing can be unpacked, or too much.
+        Raises CannotReadError if nothing can be unpacked, or too much.
         """
         limit = limit_for(self._trace.compress_size)
         said, checksum = self._trace.CRC, 0
@@ -87,7 +89,7 @@ class Archive:
                 raise too_large(self._path, limit)
         room.flush()
         if wrong and not room.tell():
-            raise CannotRead(
+            raise CannotReadError(
                 f"{self._path} is a zip file that cannot be unpacked: {wrong}."
             )
         if checksum != said:
@@ -95,7 +97,7 @@ class Archive:
         return None
 
     def _pieces(self) -> Iterator[bytes]:
-        """Raises one of WRONG, and CannotRead if the compression is not known."""
+        """Raises one of WRONG, and CannotReadError if the compression is not known."""
         method = self._trace.compress_type
         is_limited = method in (ZIP_STORED, ZIP_DEFLATED)
         size = LARGE_PIECE if is_limited else SMALL_PIECE
@@ -104,7 +106,7 @@ class Archive:
                 while piece := member.read(size):
                     yield piece
         except NotImplementedError:
-            raise CannotRead(
+            raise CannotReadError(
                 f"{self._path} is a zip file compressed by method {method}, which this Python does "
                 "not know: unpack it first."
             ) from None
@@ -121,16 +123,16 @@ class Archive:
         if found:
             shown = ", ".join(one.filename for one in found[:SHOWN])
             more = ", ..." if len(found) > SHOWN else ""
-            raise NotATrace(
+            raise NotATraceError(
                 f"{self._path} is a zip file with {len(found)} traces ({shown}{more}): unpack it, "
                 "and open one or the folder."
             )
         if any(one.filename.rpartition("/")[2] == CHECKPOINT for one in entries):
-            raise NotATrace(
+            raise NotATraceError(
                 f"{self._path} is a file of torch.save: record a trace with torch.profiler and "
                 "prof.export_chrome_trace."
             )
-        raise NotATrace(
+        raise NotATraceError(
             f"{self._path} is a zip file without a trace ({', '.join(FORMS)})."
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Int32s, Int64s, each
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
@@ -44,7 +44,8 @@ ENDS = {"E": "B", "e": "b", "F": "S"}
 def assemble(
     source: Source, body: Body, chunks: Sequence[Chunk], prefix: Prefix | None = None
 ) -> Raw:
-    """Raises NotATrace if it is none, and CannotRead if memory does not suffice.
+    """Raises NotATraceError if it is none, and CannotReadError if memory does not
+    suffice.
 
     `prefix` is given if chunks are missing.
     """
@@ -60,7 +61,9 @@ def assemble(
     skipped = (*chain.from_iterable(chunk.skipped for chunk in chunks), *unread)
     if body.bare and not phases:
         why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
-        raise NotATrace(f"{source.path} is a JSON list, but not of trace events{why}.")
+        raise NotATraceError(
+            f"{source.path} is a JSON list, but not of trace events{why}."
+        )
     names, name = _merge(columns, "names", "name")
     categories, category = _merge(columns, "categories", "category")
     threads, thread = _merge(columns, "threads", "thread")
@@ -126,20 +129,20 @@ def _ends_within_element(last: Chunk | None) -> bool:
 
 
 def check_durations(path: str, dur: Int64s) -> None:
-    """Raises NotATrace if their sum (ns) is larger than that of any trace."""
+    """Raises NotATraceError if their sum (ns) is larger than that of any trace."""
     if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
-        raise NotATrace(
+        raise NotATraceError(
             f"{path} is not a trace of one run: its durations exceed 146 years."
         )
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
-    """Raises CannotRead if memory does not suffice, rather than being killed by the
-    system."""
+    """Raises CannotReadError if memory does not suffice, rather than being killed by
+    the system."""
     rows = sum(len(part.start) for part in columns)
     needed = rows * BYTES_A_SLICE
     if rows > MANY and needed > (left := memory_left()):
-        raise CannotRead(
+        raise CannotReadError(
             f"{path} has {rows:,} slices, which take {needed / 1e9:.1f} GB of memory, and "
             f"{left / 1e9:.1f} GB are left."
         )

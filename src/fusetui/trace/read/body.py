@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.errors import NotATrace
+from fusetui.trace.model.errors import NotATraceError
 from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document, Match
 from fusetui.trace.read.repair import repaired
@@ -58,7 +58,8 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 def find_body(source: Source) -> Body:
-    """Finds the events. Raises NotATrace, naming what the file seems to be instead."""
+    """Finds the events. Raises NotATraceError, naming what the file seems to be
+    instead."""
     document = source.document
     blanks = document.find(FIRST, 0)
     first = blanks.start if blanks else 0
@@ -67,25 +68,29 @@ def find_body(source: Source) -> Body:
         return Body(first + 1, bare=True, head=Keys())
     if opening != b"{":
         begin = ascii(document[first : first + 12].decode("utf-8", "replace"))
-        raise NotATrace(
+        raise NotATraceError(
             f"{source.path} is not the JSON of a trace: it begins with {begin}."
         )
     found = _events_key(document, first + 1)
     if found is None and source.cut:
-        raise NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
+        raise NotATraceError(
+            f"{source.path}: {source.cut}, before the first trace event."
+        )
     if found is None:
         if not CLOSED.search(document[-HEAD:]):
-            raise NotATrace(
+            raise NotATraceError(
                 f"{source.path} ends early, at byte {len(document)}, before the first trace event."
             )
         is_other = EXECUTION_TRACE_KEY.search(document[:HEAD])
         seems = "it looks like an execution trace; " if is_other else ""
-        raise NotATrace(
+        raise NotATraceError(
             f"{source.path} has no traceEvents: {seems}export one with prof.export_chrome_trace."
         )
     if found.match[1] != b"[":
         place = found.end - len(found.match[1])
-        raise NotATrace(f"{source.path}: traceEvents is not a list (byte {place}).")
+        raise NotATraceError(
+            f"{source.path}: traceEvents is not a list (byte {place})."
+        )
     head = document[first : found.end] if found.end - first <= MOST else b"{["
     return Body(found.end, bare=False, head=read_keys(head + b"]}"))
 

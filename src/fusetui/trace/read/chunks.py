@@ -21,7 +21,7 @@ from fusetui.trace.read.events import decode_events, decode_exact
 from fusetui.trace.read.gather import ChunkColumns, Gathering
 from fusetui.trace.read.scanned import scanned
 from fusetui.trace.read.structure import split
-from fusetui.trace.read.times import InexactTimes
+from fusetui.trace.read.times import InexactTimesError
 
 EXTENT = 4 << 20
 # bytes that are decoded at once: their events fit into the caches of a processor
@@ -114,7 +114,7 @@ def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
 def _decode(listed: bytes, gathered: Gathering) -> None:
     """Raises one of UNDECODABLE."""
     # a time may be a number in quotes
-    with suppress(msgspec.ValidationError, InexactTimes):
+    with suppress(msgspec.ValidationError, InexactTimesError):
         return gathered.add(decode_events(listed), listed)
     gathered.add(decode_exact(listed))
 

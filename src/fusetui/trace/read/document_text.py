@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import plural
-from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Label
 from fusetui.trace.read.chunks import UNDECODABLE
@@ -67,7 +67,7 @@ class Filed:
 
     def _check(self) -> None:
         if problem := self.problem():
-            raise CannotRead(f"{problem}.")
+            raise CannotReadError(f"{problem}.")
 
     @cached_property
     def _is_packed(self) -> bool:
@@ -114,7 +114,7 @@ class Rendered:
         element stands for what is missing, so that each of the others keeps its index.
         """
         if problem := self.problem():
-            raise CannotRead(f"{problem}.")
+            raise CannotReadError(f"{problem}.")
         count = end - start
         if count <= 0:
             return b""

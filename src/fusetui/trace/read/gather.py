@@ -26,7 +26,7 @@ from fusetui.trace.read.events import (
 )
 from fusetui.trace.read.times import (
     LIMIT_NS,
-    InexactTimes,
+    InexactTimesError,
     by_digits,
     exact_nanoseconds,
     nanoseconds,
@@ -110,10 +110,9 @@ class Gathering:
         """Instances of AnyEvent, with these indices in the chunk (default: those after
         the last), and their text.
 
-        Raises InexactTimes if an ExactEvent is needed, OverflowError if a time is out
-        of range, and ValueError if one is not a number (see times.py); then nothing was
-        added.
-        """
+        Raises InexactTimesError if an ExactEvent is needed, OverflowError if a time is
+        out of range, and ValueError if one is not a number (see times.py); then nothing
+        was added."""
         count, first = len(events), self.phases.total()
         kinds = self._kinds.ids([event.ph for event in events], count)
         instants = [n for n, e in enumerate(events) if e.cat == INSTANT and e.ph == "X"]
@@ -127,7 +126,7 @@ class Gathering:
             start, dur = _exact([e.ts for e in slices]), _exact([e.dur for e in slices])
             marks = list(_marks(events, numbers))
         elif any(map(counts.get, PHASES_OF_PAIRS)):
-            raise InexactTimes
+            raise InexactTimesError
         else:
             start = nanoseconds(
                 [e.ts for e in slices],

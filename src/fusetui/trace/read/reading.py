@@ -13,7 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.own_memory import without_collector
-from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
+from fusetui.trace.model.errors import (
+    CannotReadError,
+    NotATraceError,
+    NothingReadError,
+    TraceError,
+)
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
 from fusetui.trace.read.assemble import assemble
@@ -41,12 +46,11 @@ class Callbacks(msgspec.Struct, frozen=True):
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
-    OSError.
+    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain
+    sentence, or OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
-    empty.
-    """
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would
+    be empty."""
     size = 0 if callbacks.alone else stored.likely_size
     with without_collector(), _room(stored) as room:
         try:
@@ -54,15 +58,15 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
                 raw = _Reading(stored, room, workers, callbacks).run()
         except TraceError:
             if callbacks.stop():
-                raise NothingRead from None
+                raise NothingReadError from None
             if stored.has_changed():
-                raise CannotRead(
+                raise CannotReadError(
                     f"{stored.path} changed while it was read: try again."
                 ) from None
             raise
         report = replace(raw.report, changed=stored.has_changed())
         if report.prefix and not len(raw.start):
-            raise NothingRead
+            raise NothingReadError
         return replace(raw, report=report)
 
 
@@ -180,7 +184,7 @@ class _Reading:
         self._again = reached + reached // GROWTH
         try:
             body = find_body(source)
-        except NotATrace:
+        except NotATraceError:
             return
         self._joiner.add(self._workers.collect().values())
         chunks = self._joiner.prefix(source.document, body.start, reached)
@@ -192,7 +196,7 @@ class _Reading:
         self._look = chunks[-1].end * GROWTH
         try:
             raw = assemble(source, body, chunks, self._prefix(chunks))
-        except NotATrace:
+        except NotATraceError:
             return
         if len(raw.start):
             self._callbacks.preview(raw)

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from fusetui.text.figures import amount
 from fusetui.text.patterns import late
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import GIB, LIMIT
@@ -49,7 +49,7 @@ STATE = (
 """What drivers call that by which one state of a file can be told from another."""
 
 
-class Broken(CannotRead):
+class BrokenDownloadError(CannotReadError):
     """The connection ended before the file did, and could not be taken up again."""
 
 
@@ -58,7 +58,8 @@ def is_remote(path: str) -> bool:
 
 
 def matching(pattern: str) -> list[str]:
-    """The URLs that a pattern matches, or the files in a folder. Raises CannotRead."""
+    """The URLs that a pattern matches, or the files in a folder. Raises
+    CannotReadError."""
     system, path = _system(pattern)
     try:
         if any(letter in path for letter in "*?["):
@@ -83,17 +84,17 @@ class Arriving(Document):
         self.cut: str | None = None  # why no more than that arrive
 
     def __getitem__(self, place: slice) -> bytes:
-        """Fetches what is missing. Raises CannotRead and OSError."""
+        """Fetches what is missing. Raises CannotReadError and OSError."""
         self.fetch(place.indices(len(self))[1])
         return super().__getitem__(place)
 
     def fetch(self, end: int) -> int:
         """Fetches up to this byte at least, unless the connection breaks (`cut`);
-        returns how many bytes are there. Raises CannotRead."""
+        returns how many bytes are there. Raises CannotReadError."""
         try:
             while self._here < end and not self.cut:
                 self._here += self._next()
-        except Broken:
+        except BrokenDownloadError:
             self.cut = f"the connection broke after {self._here} of {len(self)} bytes"
         return self._here
 
@@ -101,7 +102,7 @@ class Arriving(Document):
         found = next(self._pieces, 0)
         last = not found or self._here + found >= len(self)
         if last and self._here + found + sum(self._pieces) != len(self):
-            raise CannotRead(
+            raise CannotReadError(
                 f"{self._url} is not as long as its server says: try again."
             )
         return found
@@ -109,7 +110,7 @@ class Arriving(Document):
 
 def copied_to(url: str, room: IO[bytes]) -> str | None:
     """Appends the bytes of a file of unknown length to `room`, which is in memory;
-    returns why there are not more. Raises CannotRead."""
+    returns why there are not more. Raises CannotReadError."""
     given = amount(os.environ.get(LIMIT, ""))
     limit = ENDLESS if given is None else int(given * GIB)
     here = 0
@@ -117,17 +118,18 @@ def copied_to(url: str, room: IO[bytes]) -> str | None:
         for got in _copied(url, room):
             here += got
             if here > limit:
-                raise CannotRead(
+                raise CannotReadError(
                     f"{url} did not end within {limit / GIB:.3g} GiB, and its server does not say "
                     f"how long it is: download it, or set {LIMIT} to the GiB that it may take."
                 )
-    except Broken:
+    except BrokenDownloadError:
         return f"the connection broke after {here} bytes"
     return None
 
 
 def size_of_url(url: str) -> int | None:
-    """How many bytes a file has; None if the server does not say. Raises CannotRead."""
+    """How many bytes a file has; None if the server does not say. Raises
+    CannotReadError."""
     system, path = _system(url)
     try:
         size = system.info(path).get("size")
@@ -140,7 +142,7 @@ def size_of_url(url: str) -> int | None:
 
 def state_of_url(url: str) -> tuple[int, bytes]:
     """The size of a file and what tells this state of it from others. Raises ValueError
-    if the server does not say, and CannotRead."""
+    if the server does not say, and CannotReadError."""
     system, path = _system(url)
     try:
         info = system.info(path)
@@ -153,10 +155,10 @@ def state_of_url(url: str) -> tuple[int, bytes]:
 
 
 def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
-    """The sizes of the pieces that were appended to `room`. Raises CannotRead."""
+    """The sizes of the pieces that were appended to `room`. Raises CannotReadError."""
     for piece in _pieces(url):
         if memory_left() < SPARE:
-            raise CannotRead(f"{url} needs more memory than there is.")
+            raise CannotReadError(f"{url} needs more memory than there is.")
         room.write(piece)
         room.flush()
         yield len(piece)
@@ -175,7 +177,7 @@ def _pieces(url: str) -> Iterator[bytes]:
             info = system.info(path)
             now = [str(info.get(key)) for key in ("size", *STATE)]
             if state not in (None, now):
-                raise CannotRead(f"{url} changed while it was read: try again.")
+                raise CannotReadError(f"{url} changed while it was read: try again.")
             state = now
             with closing(_from(system, path, done, size, in_parts)) as arriving:
                 for number, piece in enumerate(arriving, 1):
@@ -186,7 +188,7 @@ def _pieces(url: str) -> Iterator[bytes]:
                         break
                 else:
                     return
-        except CannotRead:
+        except CannotReadError:
             raise
         except Exception as error:
             failed += 1
@@ -196,7 +198,9 @@ def _pieces(url: str) -> Iterator[bytes]:
             refused = _is_missing(error) or isinstance(error, PermissionError)
             if refused or failed >= TRIES or time.monotonic() - heard > PATIENCE_S:
                 said = _unreadable(url, error, done)
-                raise (Broken(str(said)) if done and not refused else said) from None
+                raise (
+                    BrokenDownloadError(str(said)) if done and not refused else said
+                ) from None
             time.sleep(PAUSE_S * failed)
 
 
@@ -251,15 +255,15 @@ def _unread(file: Any) -> bytes:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """The driver of a URL, and the path as it has it. Raises CannotRead, naming what is
-    missing."""
+    """The driver of a URL, and the path as it has it. Raises CannotReadError, naming
+    what is missing."""
     kind = url.partition("://")[0].lower()
     try:
         import fsspec
         from fsspec.core import url_to_fs
         from fsspec.registry import known_implementations
     except ImportError:
-        raise CannotRead(
+        raise CannotReadError(
             f"{url} needs fsspec: pip install 'fusetui[remote]'."
         ) from None
     try:
@@ -267,10 +271,10 @@ def _system(url: str) -> tuple[Any, str]:
     except (ImportError, ValueError) as error:
         if kind in fsspec.available_protocols():
             driver = known_implementations.get(kind, {}).get("err") or str(error)
-            raise CannotRead(
+            raise CannotReadError(
                 f"{url} needs a driver of fsspec for {kind}://: {driver}."
             ) from None
-        raise CannotRead(
+        raise CannotReadError(
             f"{url} cannot be read: fsspec has no driver for {kind}://."
         ) from None
     except Exception as error:
@@ -300,13 +304,13 @@ def _is_missing(error: Exception) -> bool:
     return error.__cause__ is None or getattr(error.__cause__, "status", None) in GONE
 
 
-def _unreadable(url: str, error: Exception, done: int = 0) -> CannotRead:
+def _unreadable(url: str, error: Exception, done: int = 0) -> CannotReadError:
     if _is_missing(error):
-        return CannotRead(f"{url} cannot be opened: there is no such file.")
+        return CannotReadError(f"{url} cannot be opened: there is no such file.")
     hidden = error.__cause__ if isinstance(error, FileNotFoundError) else None
     said = NUMBER.sub("", str(hidden or error))
     text = " ".join(said.split())[:200] or type(error).__name__
     if isinstance(hidden or error, TimeoutError):
         text = f"nothing arrived for {STALL_S:g} s"
     after = f" after {done} bytes" if done else ""
-    return CannotRead(f"{url} cannot be read{after}: {text.rstrip('.')}.")
+    return CannotReadError(f"{url} cannot be read{after}: {text.rstrip('.')}.")

@@ -19,7 +19,7 @@ from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import decoded, list_text
 from fusetui.trace.read.events import ExactEvent, phase_of
 from fusetui.trace.read.repair import loads
-from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import InexactTimesError, exact_nanoseconds, nanoseconds
 
 MEMORY = "[memory]"
 PLACE = ("Device Type", "Device Id")
@@ -79,7 +79,7 @@ def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
     try:
         numbers = decode_numbers(b"[" + b",".join(sample.ts for sample in found) + b"]")
         yield from zip(found, nanoseconds(numbers).tolist(), strict=True)
-    except (InexactTimes, *UNDECODABLE):
+    except (InexactTimesError, *UNDECODABLE):
         for sample in found:
             with suppress(ValueError):
                 yield sample, exact_nanoseconds(sample.ts)

@@ -19,7 +19,7 @@ from typing import IO
 import msgspec
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive, may_hold_events
@@ -27,9 +27,9 @@ from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memor
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
     GZIP,
-    Damaged,
+    DamagedError,
     Packing,
-    TooLarge,
+    TooLargeError,
     first_pieces,
     limit_for,
     packing_of,
@@ -103,14 +103,14 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 
 
 def open_source(path: str) -> Source:
-    """The whole document of a file. Raises CannotRead or NotATrace."""
+    """The whole document of a file. Raises CannotReadError or NotATraceError."""
     stored = open_stored(path)
     with closing(stored.file), closing(stored.room()) as room:
         return msgspec.structs.replace(unpacked(stored, room), document=present(room))
 
 
 def open_stored(path: str) -> Stored:
-    """Opens a file; `-` is standard input. Raises CannotRead with one plain
+    """Opens a file; `-` is standard input. Raises CannotReadError with one plain
     sentence."""
     shown = "standard input" if path == "-" else path
     try:
@@ -120,10 +120,10 @@ def open_stored(path: str) -> Stored:
         stored = _extracted(file, shown) if is_zip else stored_in(shown, file)
         stored = msgspec.structs.replace(stored, cut=cut or stored.cut)
     except OSError as error:
-        raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
+        raise CannotReadError(f"{path} cannot be opened: {reason(error)}.") from None
     if stored.size == 0:
         stored.file.close()
-        raise CannotRead(
+        raise CannotReadError(
             f"{shown} is empty: was the profiler stopped before it exported?"
         )
     return stored
@@ -131,7 +131,7 @@ def open_stored(path: str) -> Stored:
 
 def open_arriving(path: str) -> Stored:
     """As `open_stored`, but a file behind a URL is fetched while it is read, unless it
-    is an archive or the server does not say how large it is. Raises CannotRead."""
+    is an archive or the server does not say how large it is. Raises CannotReadError."""
     size = size_of_url(path) if is_remote(path) else None
     if not size:
         return open_stored(path)
@@ -170,19 +170,20 @@ def unpacked(
     stop: Stop = never,
     is_meant: Callable[[bytes], bool] = lambda head: False,
 ) -> Source:
-    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace, also for files
-    of other programs, except that which `is_meant` by its first HEAD bytes."""
+    """Unpacks into `room` if necessary. Raises CannotReadError or NotATraceError, also
+    for files of other programs, except that which `is_meant` by its first HEAD
+    bytes."""
     fill = _fill if stored.packing else _fetched
     cut, taken = fill(stored, room, grown, stop)
     size = os.fstat(room.fileno()).st_size
     if size == 0:
         name = stored.packing.name if stored.packing else "plain"
-        raise NotATrace(
+        raise NotATraceError(
             f"{stored.path} is a {name} file that cannot be unpacked at all ({cut or 'empty'})."
         )
     head = Document(room.fileno(), size)[:HEAD]
     if not is_meant(head) and (sentence := foreign(stored.path, head)):
-        raise NotATrace(sentence)
+        raise NotATraceError(sentence)
     grown(size, stored.size if taken is None else taken)
     again = taken is None and (stored.packing is None or size >= LARGE)
     file = OpenFile(stored.file.fileno()) if again else None
@@ -199,7 +200,8 @@ def present(room: IO[bytes]) -> Document:
 
 
 def _extracted(file: IO[bytes], path: str) -> Stored:
-    """The trace in a zip as a file of its own. Raises CannotRead or NotATrace."""
+    """The trace in a zip as a file of its own. Raises CannotReadError or
+    NotATraceError."""
     from fusetui.trace.read.archive import Archive  # rarely needed
 
     with closing(file):
@@ -225,12 +227,12 @@ def _fill(
             grown(length, taken)
             if stop():
                 return None, taken
-    except TooLarge:
+    except TooLargeError:
         raise too_large(stored.path, limit) from None
-    except Damaged as damage:
+    except DamagedError as damage:
         return str(damage), None
     except OSError as error:
-        raise CannotRead(
+        raise CannotReadError(
             f"{stored.path} cannot be unpacked: {reason(error)}."
         ) from None
     return None, None
@@ -252,7 +254,7 @@ def _fetched(
 
 def _opened(path: str) -> tuple[IO[bytes], str | None]:
     """A file, or what a URL gives, in memory, and how that was cut. Raises OSError,
-    CannotRead."""
+    CannotReadError."""
     if not is_remote(path):
         return Path(path).open("rb"), None
     room = file_in_memory()
@@ -285,8 +287,8 @@ def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
 def _copied(file: IO[bytes], path: str) -> IO[bytes]:
     """The whole content of a pipe, in memory or, if it is too large, on disk.
 
-    Raises CannotRead if it begins with more than any trace has before its first event.
-    """
+    Raises CannotReadError if it begins with more than any trace has before its first
+    event."""
     room, size, in_memory = file_in_memory(), 0, memory_left() // SHARE
     while piece := file.read(PIECE):
         room.write(piece)
@@ -294,7 +296,7 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
         before, size = size, size + len(piece)
         if before < PATIENCE <= size and not _has_event(Document(room.fileno(), size)):
             room.close()
-            raise CannotRead(
+            raise CannotReadError(
                 f"{path} contains no trace event in its first {PATIENCE >> 20} MB."
             )
         if before < in_memory <= size:

@@ -32,12 +32,12 @@ TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that
 LONGEST_EXPONENT = 30  # digits: a longer exponent is beyond every limit, or gives zero
 
 
-class InexactTimes(Exception):  # noqa: N818
+class InexactTimesError(Exception):
     """These floats lost digits of the file: parse the text instead."""
 
 
 def _unknown() -> Int64s:
-    raise InexactTimes
+    raise InexactTimesError
 
 
 def nanoseconds(
@@ -47,7 +47,7 @@ def nanoseconds(
 
     Where a float is too large to be exact or close to the middle between two
     nanoseconds, `digits` is asked, which gives all of them by their text or raises
-    InexactTimes. Raises OverflowError when a time is out of range.
+    InexactTimesError. Raises OverflowError when a time is out of range.
     """
     numbers = np.asarray(values)
     if numbers.dtype == np.int64:
@@ -120,13 +120,12 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     nanoseconds, half to even. `values` are those that were decoded for this key, in
     order, 0 where there is none.
 
-    Raises InexactTimes if the places of the numbers are uncertain, or one is out of
-    range.
-    """
+    Raises InexactTimesError if the places of the numbers are uncertain, or one is out
+    of range."""
     floats = np.asarray(values, dtype=np.float64)
     at = _behind(text, key)
     if len(at) != len(floats) or (ESCAPED[:1] in text and ESCAPED in text):
-        raise InexactTimes
+        raise InexactTimesError
     data = np.frombuffer(
         b"".join((bytes(WHOLE), text, bytes(len(AROUND)))), dtype=np.uint8
     )
@@ -161,15 +160,15 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
             differs[row] = number is None or float(number[0]) != floats[row]
             found[row] = exact_nanoseconds(number[0]) if number else 0
         except ValueError:
-            raise InexactTimes from None
+            raise InexactTimesError from None
     if differs.any():
-        raise InexactTimes
+        raise InexactTimesError
     return found
 
 
 def _behind(text: bytes, key: bytes) -> Int64s:
-    """Where a key of four letters or more ends. Raises InexactTimes if it has another
-    form too."""
+    """Where a key of four letters or more ends. Raises InexactTimesError if it has
+    another form too."""
     data = np.frombuffer(text, dtype=np.uint8)
     word = np.frombuffer(key[:4], dtype=np.uint32)
     parts = [data[n : n + (len(data) - n) // 4 * 4].view(np.uint32) for n in range(4)]
@@ -181,6 +180,6 @@ def _behind(text: bytes, key: bytes) -> Int64s:
         at = at[data[at + place] == key[place]]
     follows = data[at + len(key) - 1]
     if np.frombuffer(BLANKS, dtype=np.uint8)[follows].any():
-        raise InexactTimes
+        raise InexactTimesError
     found: Int64s = at[follows == key[-1]] + len(key)
     return found

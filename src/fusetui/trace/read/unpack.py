@@ -18,7 +18,7 @@ import msgspec
 from isal import igzip_lib
 
 from fusetui.text.figures import amount
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotReadError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -68,17 +68,17 @@ class Packing(msgspec.Struct, frozen=True):
     """The bytes of the member that begins at `at` that must go in at once."""
 
 
-class TooLarge(Exception):  # noqa: N818
+class TooLargeError(Exception):
     """The document unpacks to more than the limit."""
 
 
-class Damaged(Exception):  # noqa: N818
+class DamagedError(Exception):
     """The stream ends early or contains wrong bytes; the message says which and
     where."""
 
 
-def too_large(path: str, limit: int) -> CannotRead:
-    return CannotRead(
+def too_large(path: str, limit: int) -> CannotReadError:
+    return CannotReadError(
         f"{path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of its size; if "
         f"it is one, set {LIMIT} to the GiB that it may take."
     )
@@ -132,15 +132,14 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
     """Pieces of the document, each with the byte of the stored file up to which it was
     read.
 
-    Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be
-    unpacked.
-    """
+    Raises TooLargeError beyond `limit` bytes, and DamagedError after the last piece
+    that could be unpacked."""
     at = 0
     while stored[at : at + 4].startswith(packing.marks):
         at, limit = yield from member(stored, packing, at, limit)
         at = _behind_zeros(stored, at) if packing.padded else at
     if stored[at : at + 1]:
-        raise Damaged(f"other data follows the {packing.name} data, at byte {at}")
+        raise DamagedError(f"other data follows the {packing.name} data, at byte {at}")
 
 
 def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
@@ -150,7 +149,7 @@ def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[
         yield from (document[at : min(at + MOST, most)] for at in range(0, most, MOST))
         return
     size = 0
-    with suppress(Damaged, TooLarge):
+    with suppress(DamagedError, TooLargeError):
         for piece, _ in unpack(document, packing, most):
             yield piece
             size += len(piece)
@@ -172,11 +171,11 @@ def member(
             written += len(piece)
             yield piece, used
             if written > limit:
-                raise TooLarge
+                raise TooLargeError
     except DAMAGE:
         yield from _before_damage(stored, packing, at, written)
     if not stream.eof:
-        raise Damaged(f"the {packing.name} data ends early, at byte {len(stored)}")
+        raise DamagedError(f"the {packing.name} data ends early, at byte {len(stored)}")
     return used - len(stream.unused_data), limit - written
 
 
@@ -204,7 +203,7 @@ def _before_damage(
     stored: Any, packing: Packing, at: int, known: int
 ) -> Iterator[tuple[bytes, int]]:
     """The rest of a member that can be unpacked after the `known` bytes; then raises
-    Damaged."""
+    DamagedError."""
     wrong, first = at, max(FINE, packing.header(stored, at))
     try:
         for _, reached in _pieces(packing.stream(), stored, at, first, FINE):
@@ -223,4 +222,4 @@ def _before_damage(
                 known = max(known - len(piece), 0)
     except DAMAGE:
         pass
-    raise Damaged(f"the {packing.name} data is damaged near byte {wrong}")
+    raise DamagedError(f"the {packing.name} data is damaged near byte {wrong}")

@@ -128,9 +128,12 @@ class Workers(ExitStack):
 
     def _started(self, stack: ExitStack) -> OwnProcess | None:
         """A process that ends with `stack`; None if it could not be started."""
-        from fusetui.own_process import Died, OwnProcess  # only without the scanner
+        from fusetui.own_process import (  # only without the scanner
+            OwnProcess,
+            ProcessDiedError,
+        )
 
-        with suppress(Died):
+        with suppress(ProcessDiedError):
             return stack.enter_context(OwnProcess(kept_files=[self._file]))
         return None
 
@@ -144,9 +147,9 @@ class Workers(ExitStack):
     def _decoded(self, extent: int, process: OwnProcess | None = None) -> Chunk | None:
         place = self._file, extent, self._extent
         if process is not None:
-            from fusetui.own_process import Died
+            from fusetui.own_process import ProcessDiedError
 
-            with suppress(Died):
+            with suppress(ProcessDiedError):
                 return process.call(decode_extent, *place)
         return decode_extent(*place)
 

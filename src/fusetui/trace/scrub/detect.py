@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusetui.text.patterns import compiled
 from fusetui.trace.model.columns import Trace
@@ -28,8 +28,16 @@ from fusetui.trace.scrub.secrets import (
     secrecy,
 )
 
-ALPHABETS = {"A": "A-Za-z0-9", "B": "A-Za-z0-9+/=_-", "D": r"\w.=-", "H": "0-9a-fA-F",
-             "L": "a-z0-9", "U": "A-Z0-9", "W": r"\w-"}  # fmt: skip
+ALPHABETS = {
+    "A": "A-Za-z0-9",
+    "B": "A-Za-z0-9+/=_-",
+    "D": r"\w.=-",
+    "H": "0-9a-fA-F",
+    "L": "a-z0-9",
+    "U": "A-Z0-9",
+    "W": r"\w-",
+}
+"""By the letter that names them in ISSUED."""
 
 BEGIN = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv0])|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})"
@@ -38,7 +46,8 @@ BEGIN = (
 """Where a token may begin: at a word, also after an escape of JSON, of a URL or of a
 terminal."""
 
-ISSUED, FORMS = "issued_tokens.txt", "token_forms.txt"
+ISSUED = "issued_tokens.txt"
+FORMS = "token_forms.txt"
 """A token a line. Those that begin in a way of their own: who issues it, how it begins,
 and what follows, an alphabet and the fewest characters of it, as the issuers document
 them and as scanners of repositories know them. Others have a form: what it is, what is
@@ -46,25 +55,44 @@ part of every text of this form (in lower case), and a pattern whose last group,
 of it, is the secret; none if that is empty."""
 
 
-def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
-    """Begin, end and kind of each token of a known form, from left to right; none
-    overlaps another. What has no form, such as a password, is known only by the name
-    before it."""
-    found = [
-        (*match.span(match.lastindex or 0), kind)
-        for kind, pattern in _patterns(text)
-        for match in pattern.finditer(text)
-        if not match[0][0].isalnum() or compiled(BEGIN).match(text, match.start())
-    ]
+class SecretSpan(NamedTuple):
+    """The characters [begin, end) of a text, which are a secret, and what it is called:
+    the kind of the token, or the name before it."""
+
+    begin: int
+    end: int
+    name: str
+
+
+def tokens_in(text: str) -> Iterator[SecretSpan]:
+    """Each token of a known form, from left to right; none overlaps another. What has
+    no form, such as a password, is known only by the name before it."""
+    tokens: list[SecretSpan] = []
+    for kind, pattern in _token_patterns(text):
+        for match in pattern.finditer(text):
+            first_char = match[0][0]
+            if first_char.isalnum() and not _may_begin_at(text, match.start()):
+                continue
+            begin, end = match.span(match.lastindex or 0)
+            tokens.append(SecretSpan(begin, end, kind))
     done = -1
-    for begin, end, kind in sorted(found, key=lambda token: (token[0], -token[1])):
-        if done <= begin < end and not is_trivial(text[begin:end]):
-            yield begin, end, kind
-            done = end
+    # where several begin, the longest counts
+    for token in sorted(tokens, key=lambda token: (token.begin, -token.end)):
+        if token.begin < done or token.begin == token.end:
+            continue
+        if is_trivial(text[token.begin : token.end]):
+            continue
+        yield token
+        done = token.end
 
 
-def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """The few patterns of which at least the beginning occurs in the text."""
+def _may_begin_at(text: str, place: int) -> bool:
+    return compiled(BEGIN).match(text, place) is not None
+
+
+def _token_patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Kind and pattern of those few of which at least the beginning occurs in the
+    text."""
     for kind, prefix, pattern in _issued():
         if prefix in text:
             yield kind, compiled(pattern)
@@ -80,15 +108,13 @@ def _issued() -> list[tuple[str, str, str]]:
     rows = []
     for kind, prefixes, body in rows_of(ISSUED):
         alphabet = ALPHABETS[body[0]]
-        following = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])[{alphabet}]{{{body[1:]},}}+"
-        rows += [
-            (kind, prefix, re.escape(prefix) + following) for prefix in prefixes.split()
-        ]
+        min_chars = body[1:]
+        # a digit or a capital letter is in it, as in no word
+        following = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])[{alphabet}]{{{min_chars},}}+"
+        for prefix in prefixes.split():
+            rows.append((kind, prefix, re.escape(prefix) + following))
     return rows
 
-
-# Begin and end of a secret in a text, and what it is called
-Place = tuple[int, int, str]
 
 NAME = r"[A-Za-z_][\w.-]{1,80}+"
 SIGN = r"=(?<=[\w\\\"'\]\s:!=]=)|:(?<=[\w\\\"'\]\s]:)(?!:)|-(?=-[A-Za-z])"
@@ -128,15 +154,20 @@ COMPARED = (
     rf"(?P<name>{NAME})"
 )
 WORDS = ("pass", "key", "token", "pwd", "secret", "credential")
+"""One of these is in every name of BARE."""
+NAMES_IN_SENTENCES = frozenset(
+    ("key", "token", "pass", "pwd", "secret", "credential", "credentials")
+)
+"""Names that are also followed by something else: `key value`."""
 PLAIN = r"[^\s\"'`,;<\x00-\x1f]"
 ANGLE = rf"<(?!(?:{'|'.join(KINDS)})[1-9])"
 CLOSING = ")]}.:\\"
-LONGEST = 1 << 12  # characters up to the quote that closes a value
-PROBE = 1000  # characters of a value by which is known whether it is a secret
-VALUE = rf"{PLAIN}{{0,{PROBE}}}+(?:{ANGLE}{PLAIN}{{0,{PROBE}}}+){{0,9}}+"
+MAX_QUOTED_CHARS = 1 << 12  # up to the quote that closes a value
+PROBE_CHARS = 1000  # of a value, by which is known whether it is a secret
+VALUE = rf"{PLAIN}{{0,{PROBE_CHARS}}}+(?:{ANGLE}{PLAIN}{{0,{PROBE_CHARS}}}+){{0,9}}+"
 REST = rf"{PLAIN}*+(?:{ANGLE}{PLAIN}*+)*+"
-BETWEEN = "\n" * 5  # two texts: no secret goes on in the next
-OF_CODE = (
+BETWEEN_TEXTS = "\n" * 5  # so that no secret goes on in the next text
+BEGINNINGS_OF_CODE = (
     "aten::",
     "void ",
     "_Z",
@@ -151,117 +182,150 @@ OF_CODE = (
 text."""
 
 
-def named_in(text: str) -> Iterator[Place]:
-    """Those in a text, from left to right; none overlaps another."""
-    done = -1
-    for place in sorted({*_settings(text), *_bare(text), *_command_options(text)}):
-        if place[0] >= done:
-            yield place
-            done = place[1]
+def named_in(text: str) -> Iterator[SecretSpan]:
+    """Each secret that a name stands before, from left to right; none overlaps
+    another."""
+    spans = {*_settings(text), *_bare(text), *_compared(text), *_command_options(text)}
+    done = 0
+    for span in sorted(spans):
+        if span.begin >= done:
+            yield span
+            done = span.end
 
 
-def end_of(text: str, found: re.Match[str], value: str) -> int:
-    """Where the value of a setting ends: before the quote that closes it, or behind the
+def end_of(text: str, setting: re.Match[str], value: str) -> int:
+    """Where the value of a SETTING ends: before the quote that closes it, or behind the
     pattern `value`."""
-    begin, quote = found.end(), found["quote"]
-    close = text.find(quote, begin, begin + LONGEST) if quote else -1
-    if close > begin:
-        return close
+    begin = setting.end()
+    quote = setting["quote"]
+    if quote:
+        close = text.find(quote, begin, begin + MAX_QUOTED_CHARS)
+        if close > begin:
+            return close
     match = compiled(value).match(text, begin)
     return match.end() if match else begin
 
 
 def may_hold_setting(text: str) -> bool:
+    """Whether a SETTING may be in the text; this takes less time than to search it."""
     return compiled(SIGN).search(text) is not None
 
 
-def name_of(found: re.Match[str]) -> str:
-    """The name of a setting, without the letter of an escape before it."""
-    name: str = found["option"] or found["name"]
-    return name[name[0] in "nrt" and found.string.endswith("\\", 0, found.start()) :]
+def name_of(setting: re.Match[str]) -> str:
+    """The name of a SETTING, without the letter of an escape before it: `\\nHF_TOKEN=`."""
+    name: str = setting["option"] or setting["name"]
+    follows_backslash = setting.string.endswith("\\", 0, setting.start())
+    if follows_backslash and name[0] in "nrt":
+        return name[1:]
+    return name
 
 
-def _settings(text: str) -> Iterator[Place]:
-    at = 0
+def _settings(text: str) -> Iterator[SecretSpan]:
+    """The values of settings whose names say that they are secret."""
     if not may_hold_setting(text):
         return
-    while found := compiled(SETTING).search(text, at):
-        at, name = found.end(), name_of(found)
-        if secrecy(name) is Secrecy.NONE:
+    place = 0
+    while setting := compiled(SETTING).search(text, place):
+        place = setting.end()
+        name = name_of(setting)
+        name_secrecy = secrecy(name)
+        if name_secrecy is Secrecy.NONE:
             continue
-        end = end_of(text, found, VALUE)
-        cut = end >= at + PROBE
-        value = text[at:end]
-        if secrecy(name) is not Secrecy.STRONG:
+        begin = place
+        end = end_of(text, setting, VALUE)
+        value = text[begin:end]
+        if name_secrecy is not Secrecy.STRONG:
             value = value.partition("\\")[0]  # an escape ends it
         value = value.rstrip(CLOSING)
-        if _is_hidden(name, value, found["sign"] != ":" or found["quote"] != ""):
-            rest = compiled(REST).match(text, end) if cut else None
-            end = rest.end() if rest else at + len(value)
-            yield at, end, name
-            at = end
+        is_quoted = setting["quote"] != ""
+        is_certain = is_quoted or setting["sign"] != ":"
+        if not _is_hidden(name, value, is_certain):
+            continue
+        is_longer_than_probe = end >= begin + PROBE_CHARS
+        rest = compiled(REST).match(text, end) if is_longer_than_probe else None
+        place = rest.end() if rest else begin + len(value)
+        yield SecretSpan(begin, place, name)
 
 
-def _is_hidden(name: str, value: str, certain: bool) -> bool:
+def _is_hidden(name: str, value: str, is_certain: bool) -> bool:
+    """Whether the value of a setting is taken out; `is_certain`: it is one, not what
+    follows a colon in a sentence."""
     if is_placeholder(value) or not hides(name, value):
         return False
     if secrecy(name) is not Secrecy.USUAL:
         return True
-    if certain:
+    if is_certain:
         return not value.isdigit() or len(value) > 8
-    return (
-        len(value) >= 8
-        and any(char.isdigit() for char in value)
-        and not value.isdigit()
-    )
+    return len(value) >= 8 and _has_digit(value) and not value.isdigit()
 
 
-def _bare(text: str) -> Iterator[Place]:
-    lower = (
-        text.lower()
-        if text.isascii()
-        else re.sub("[A-Z]", lambda m: m[0].lower(), text)
-    )
+def _has_digit(text: str) -> bool:
+    return any(char.isdigit() for char in text)
+
+
+def _ascii_lower(text: str) -> str:
+    """A text with A to Z in lower case, in which every character keeps its place."""
+    if text.isascii():
+        return text.lower()
+    return re.sub("[A-Z]", lambda match: match[0].lower(), text)
+
+
+def _bare(text: str) -> Iterator[SecretSpan]:
+    """What follows words such as `password` after a blank; see BARE."""
+    lower = _ascii_lower(text)
     if not any(word in lower for word in WORDS):
         return
-    for found in compiled(BARE).finditer(lower):
-        begin, end = found.span("value")
-        before = lower[found.start() - 1 : found.start()]
-        if before.isalpha() and not found["name"].startswith("passw"):
-            continue  # the end of another word
-        if not found["quote"]:
+    for match in compiled(BARE).finditer(lower):
+        name = match["name"]
+        char_before = lower[match.start() - 1 : match.start()]
+        is_end_of_word = char_before.isalpha()
+        if is_end_of_word and not name.startswith("passw"):
+            continue
+        begin, end = match.span("value")
+        is_quoted = match["quote"] != ""
+        if not is_quoted:
             end = begin + len(lower[begin:end].rstrip(CLOSING + ",;"))
-        if _is_bare(found["name"], text[begin:end], found["quote"] != ""):
-            yield begin, end, found["name"]
-    if "==" in text or "!=" in text:
-        for found in compiled(COMPARED).finditer(text):
-            if secrecy(found["name"]) >= Secrecy.USUAL and not is_trivial(
-                found["value"]
-            ):
-                yield *found.span("value"), found["name"]
+        if _is_bare_secret(name, text[begin:end], is_quoted):
+            yield SecretSpan(begin, end, name)
 
 
-def _command_options(text: str) -> Iterator[Place]:
+def _compared(text: str) -> Iterator[SecretSpan]:
+    """What a secret is compared with: `"hunter2" == password`."""
+    if "==" not in text and "!=" not in text:
+        return
+    lower = _ascii_lower(text)
+    if not any(word in lower for word in WORDS):
+        return
+    for match in compiled(COMPARED).finditer(text):
+        is_sure = secrecy(match["name"]) >= Secrecy.USUAL
+        if is_sure and not is_trivial(match["value"]):
+            yield SecretSpan(*match.span("value"), match["name"])
+
+
+def _command_options(text: str) -> Iterator[SecretSpan]:
+    """Passwords as options of one letter; see COMMAND_OPTION."""
     if "sshpass" not in text and "mysql" not in text:
         return
     for match in compiled(COMMAND_OPTION).finditer(text):
         begin, end = match.span("quoted" if match["quote"] else "plain")
-        if not is_trivial(text[begin:end]) and not is_placeholder(text[begin:end]):
-            yield begin, end, COMMAND_PASSWORD
+        value = text[begin:end]
+        if not is_trivial(value) and not is_placeholder(value):
+            yield SecretSpan(begin, end, COMMAND_PASSWORD)
 
 
-def _is_bare(name: str, value: str, quoted: bool) -> bool:
+def _is_bare_secret(name: str, value: str, is_quoted: bool) -> bool:
     """Whether what follows a name after a blank is its value, not the rest of a
     sentence."""
     if is_trivial(value):
         return False
-    if name in ("key", "token", "pass", "pwd", "secret", "credential", "credentials"):
+    if name in NAMES_IN_SENTENCES:
         return is_random(value)
-    mixed = any(char.isdigit() for char in value) and any(
-        char.isalpha() for char in value
-    )
-    strong = name.startswith("pass")
-    return (quoted and strong) or (mixed and len(value) >= (6 if strong else 8))
+    is_password = name.startswith("pass")
+    if is_quoted and is_password:
+        return True
+    is_mixed = _has_digit(value) and any(char.isalpha() for char in value)
+    min_chars = 6 if is_password else 8
+    return is_mixed and len(value) >= min_chars
 
 
 def secrets_of(trace: Trace) -> tuple[str, ...]:
@@ -279,19 +343,19 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
 
     `keys` are those around the events, `names` any texts. Each is listed once.
     """
-    texts = [name for name in names if not name.startswith(OF_CODE)]
-    found = [*_of_keys(keys, texts)]
-    text = BETWEEN.join(texts)
-    found += (kind for _, _, kind in tokens_in(text))
-    found += (
-        name for begin, end, name in named_in(text) if is_secret(name, text[begin:end])
-    )
-    return tuple(dict.fromkeys(found))
+    texts = [name for name in names if not name.startswith(BEGINNINGS_OF_CODE)]
+    names_of_secrets = [*_secret_keys(keys, texts)]
+    text = BETWEEN_TEXTS.join(texts)
+    names_of_secrets += [token.name for token in tokens_in(text)]
+    for span in named_in(text):
+        if is_secret(span.name, text[span.begin : span.end]):
+            names_of_secrets.append(span.name)
+    return tuple(dict.fromkeys(names_of_secrets))
 
 
-def _of_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
-    """Keys whose values look like secrets; adds all others that are texts to
-    `texts`."""
+def _secret_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
+    """Keys whose values look like secrets, at any depth; adds all other values that are
+    texts to `texts`."""
     waiting = deque[tuple[str, Any]](keys.items())
     while waiting:
         key, value = waiting.popleft()

@@ -14,15 +14,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from json import dumps
+from json import dumps  # only ASCII, with lone surrogates as escapes
 from typing import Any
 
 from isal import igzip_threaded
 
 from fusetui.trace.formats import format_of
-from fusetui.trace.model.errors import NotATrace
+from fusetui.trace.model.errors import NotATraceError
 from fusetui.trace.model.report import Progress, silent
-from fusetui.trace.new_file import CannotWrite, check_new, new_file
+from fusetui.trace.new_file import CannotWriteError, check_new, new_file
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import Source, open_source
@@ -37,8 +37,8 @@ from fusetui.trace.scrub.texts import Known, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
-OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
-LARGEST = 64 << 20  # bytes; at most this much of a damaged head or tail is searched
+OTHER_PLACEHOLDER = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
+MAX_SEARCHED_BYTES = 64 << 20  # of a damaged head or tail
 
 
 class ScrubbedDocument:
@@ -47,7 +47,7 @@ class ScrubbedDocument:
     def __init__(
         self, source: Source, known: Known | None = None, trace_name: str = TRACE_NAME
     ) -> None:
-        """Raises NotATrace."""
+        """Raises NotATraceError."""
         self.source = source
         self._document = source.document
         self._body = find_body(source)
@@ -56,7 +56,8 @@ class ScrubbedDocument:
         self._events = ScrubbedEvents(source.document, self._texts, self._values)
         self._known = known or {}
         self._pieces: list[JsonPiece] = []
-        self._head, self._tail = Pairs(), Pairs()
+        self._head = Pairs()
+        self._tail = Pairs()
         self._cut = EventCutter(source.document, self._body.start)
         self.keys_lost = False  # some of those around the events
         self.ends_early = False
@@ -80,7 +81,7 @@ class ScrubbedDocument:
     def learn(self, progress: Progress = silent) -> None:
         """Splits the document, and learns what must not be in the result."""
         size = len(self._document)
-        self._divide(lambda at: progress(at // 8, size))
+        self._divide(lambda at: progress(at // 8, size))  # an eighth of the time
         self._texts.expect(self._known)
         for keys in (self._head, self._tail):
             self._members(keys)
@@ -93,7 +94,10 @@ class ScrubbedDocument:
         """The scrubbed document, piece by piece."""
         size = len(self._document)
         head = "".join(f"{member},\n" for member in self._members(self._head))
-        yield b"[\n" if self._body.bare else f'{{\n{head}"traceEvents": [\n'.encode()
+        if self._body.bare:  # the document is the list of its events
+            yield b"[\n"
+        else:
+            yield f'{{\n{head}"traceEvents": [\n'.encode()
         between = b""
         for piece in self._pieces:
             body = self._events.scrubbed(piece)
@@ -102,7 +106,10 @@ class ScrubbedDocument:
                 between = b",\n"
             progress(size // 2 + piece.end // 2, size)
         tail = "".join(f",\n{member}" for member in self._members(self._tail))
-        yield b"\n]\n" if self._body.bare else f"\n]{tail}\n}}\n".encode()
+        if self._body.bare:
+            yield b"\n]\n"
+        else:
+            yield f"\n]{tail}\n}}\n".encode()
 
     def counts(self) -> dict[str, int]:
         """How many distinct things of each kind were removed, once the whole text was
@@ -110,38 +117,43 @@ class ScrubbedDocument:
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
     def _divide(self, reached: Callable[[int], None]) -> None:
+        """Divides the document into pieces, and what stands before and after them."""
         cut = self._cut
-        self._reserve(self._document[: self._body.start])
+        head = self._document[: self._body.start]
+        self._reserve(head)
         for piece in cut.pieces():
             self._pieces.append(piece)
             self._reserve(self._document[piece.start : piece.end])
             reached(cut.at)
-        tail = self._document[cut.after :].strip(BLANKS) if cut.after != -1 else b""
+        is_list_closed = cut.after != -1
+        tail = self._document[cut.after :].strip(BLANKS) if is_list_closed else b""
         self._reserve(tail)
         if self._body.bare:
             self.keys_lost = tail not in (b"", b"}")
             return
-        self.ends_early = cut.after == -1
-        found = self._object(self._document[: self._body.start].lstrip(BLANKS) + b"]}")
-        self._head = Pairs(pair for pair in found if pair[0] != "traceEvents")
-        if not self.ends_early:
+        self.ends_early = not is_list_closed
+        keys = self._object(head.lstrip(BLANKS) + b"]}")
+        self._head = Pairs(pair for pair in keys if pair[0] != "traceEvents")
+        if is_list_closed:
             self._tail = self._object(b"{" + tail.removeprefix(b","))
 
     def _reserve(self, text: bytes) -> None:
         """Placeholders that already occur in the text are not used for anything
         else."""
-        found = {*FOLDER.findall(text), *OTHERS.findall(text)}
-        self._texts.given.reserved.update(map(bytes.decode, found))
+        occurring = {*FOLDER.findall(text), *OTHER_PLACEHOLDER.findall(text)}
+        self._texts.given.reserved.update(map(bytes.decode, occurring))
 
     def _object(self, text: bytes) -> Pairs:
         """An object, repaired where that is safe, or else the keys of it that matter
         most."""
         with suppress(*UNWRITABLE):
-            if isinstance(found := parse(text), Pairs):
-                return found
+            parsed = parse(text)
+            if isinstance(parsed, Pairs):
+                return parsed
         self.keys_lost = True
-        least: Pairs = parse(dumps(read_keys(text[:LARGEST]).values).encode())
-        return least
+        most_important = read_keys(text[:MAX_SEARCHED_BYTES]).values
+        pairs: Pairs = parse(dumps(most_important).encode())
+        return pairs
 
     def _members(self, keys: Pairs) -> list[str]:
         """Keys and values as JSON, scrubbed."""
@@ -165,17 +177,17 @@ LEVEL = 3  # of isal's 0 to 3
 
 
 def check_target(out: str) -> None:
-    """Raises CannotWrite unless a file of this name can be created."""
+    """Raises CannotWriteError unless a file of this name can be created."""
     if not out.endswith(ENDINGS):
-        raise CannotWrite(
+        raise CannotWriteError(
             f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
         )
     check_new(out)
 
 
 def save(out: str, texts: Iterator[bytes]) -> None:
-    """Writes the texts to a new file, compressed as its name says. Raises CannotWrite,
-    leaving nothing behind."""
+    """Writes the texts to a new file, compressed as its name says. Raises
+    CannotWriteError, leaving nothing behind."""
     check_target(out)
     with new_file(out) as file:
         packed: Any = file  # not given by name, which it would contain
@@ -197,14 +209,14 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
     check_target(out)
     source = open_source(path)
     if format_of(source.document[:HEAD]) != "json":
-        raise NotATrace(
+        raise NotATraceError(
             f"{source.path} is not JSON: write it as JSON with fusetui convert, and scrub that."
         )
     document = ScrubbedDocument(source, this_machine())
     document.learn(progress)
     if not document.events:
         path = document.source.path
-        raise NotATrace(
+        raise NotATraceError(
             f"{path} contains no readable event, so there is nothing to write."
         )
     save(out, document.text(progress))

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator
-from json import dumps, loads
+from collections.abc import Callable, Iterable, Iterator
+from json import dumps, loads  # which know lone surrogates, as escapes
 
 import msgspec
 import numpy as np
@@ -21,12 +21,13 @@ from fusetui.trace.scrub.texts import TELLING, Texts, kind_of
 from fusetui.trace.scrub.values import Values, parse, write
 
 STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-MOST = 256 << 20  # bytes of distinct strings that are cached
-EACH = 200  # bytes of memory for each, in addition to its text
-LONGEST_KEY = 80  # characters
-FEW = 24  # strings of a piece that are replaced one by one
-MOST_NUMBERS = 20_000_000  # strings of all pieces whose use is recorded: 80 MB
-PLAIN = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
+MAX_CACHED_BYTES = 256 << 20  # of distinct strings
+CACHED_STRING_BYTES = 200  # memory for each, in addition to its text
+MAX_KEY_CHARS = 80
+MAX_SWAPPED = 24  # strings of a piece that are replaced one by one
+MAX_RECORDED = 20_000_000  # strings of all pieces whose use is recorded: 80 MB
+IN_STRINGS_ONLY = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
+"""A character that JSON has only in strings."""
 UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 
 
@@ -56,35 +57,57 @@ class EventCutter:
         is too damaged. They are split as in reading: everything that the reader can
         read, or that is JSON, is in a piece."""
         for chunk in Joiner(others=True).ordered(self._document, self.at):
-            self.at, self.after = chunk.end, chunk.after
+            self.at = chunk.end
+            self.after = chunk.after
             self._count_lost(chunk)
             piece = self._piece(chunk)
             if piece.events:
                 yield piece
 
     def _piece(self, chunk: Chunk) -> JsonPiece:
-        """Consecutive events as one text, if that is valid UTF-8."""
+        """Consecutive events as one text, if that is valid JSON in UTF-8; else with the
+        place of each element."""
         if chunk.places is not None:
             return JsonPiece(
-                chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:]
+                start=chunk.start,
+                end=chunk.end,
+                events=len(chunk.places),
+                places=chunk.places[:, 1:],
             )
         text = self._document[chunk.start : chunk.end]
-        count = chunk.events - chunk.unreadable
+        readable = chunk.events - chunk.unreadable
         if is_utf8(text) and _is_list_of(text.strip(SEPARATORS), chunk.events):
-            start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
-            return JsonPiece(start, chunk.start + len(text.rstrip(SEPARATORS)), count)
-        found = split(text + b"]")
-        filled = first_bytes(text, found.begins, found.ends) < found.ends
-        places = chunk.start + np.stack((found.begins, found.ends), axis=1)[filled]
-        return JsonPiece(chunk.start, chunk.end, count, places)
+            separators_before = len(text) - len(text.lstrip(SEPARATORS))
+            return JsonPiece(
+                start=chunk.start + separators_before,
+                end=chunk.start + len(text.rstrip(SEPARATORS)),
+                events=readable,
+            )
+        elements = split(text + b"]")
+        first_byte = first_bytes(text, elements.begins, elements.ends)
+        is_filled = first_byte < elements.ends
+        places = np.stack((elements.begins, elements.ends), axis=1)[is_filled]
+        return JsonPiece(
+            start=chunk.start,
+            end=chunk.end,
+            events=readable,
+            places=chunk.start + places,
+        )
 
     def _count_lost(self, chunk: Chunk) -> None:
-        kept = set() if chunk.places is None else set(chunk.places[:, 1].tolist())
+        """Events that could not be read; what is in a piece all the same is not
+        lost."""
+        starts_of_pieces = set()
+        if chunk.places is not None:
+            starts_of_pieces.update(chunk.places[:, 1].tolist())
         lost = [
-            (skip.byte, skip.reason) for skip in chunk.skipped if skip.byte not in kept
+            (skipped.byte, skipped.reason)
+            for skipped in chunk.skipped
+            if skipped.byte not in starts_of_pieces
         ]
+        in_pieces = len(chunk.skipped) - len(lost)
         self.lost += lost
-        self.lost_in_all += chunk.unreadable - (len(chunk.skipped) - len(lost))
+        self.lost_in_all += chunk.unreadable - in_pieces
         if chunk.too_damaged:
             self.lost.append((chunk.end, "too damaged to continue from here"))
             self.lost_in_all += 1
@@ -100,10 +123,10 @@ def _is_list_of(text: bytes, count: int) -> bool:
 
 def texts_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:
     """The elements of a piece with separate elements."""
+    if piece.places is None:
+        return
     text = document[piece.start : piece.end]
-    for start, end in (
-        () if piece.places is None else (piece.places - piece.start).tolist()
-    ):
+    for start, end in (piece.places - piece.start).tolist():
         yield text[start:end].strip(SEPARATORS)
 
 
@@ -115,7 +138,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 class Strings(dict[bytes, bytes]):
-    """The content of a JSON string -> its content afterwards.
+    """The content of a JSON string, as it is written -> its content afterwards.
 
     `before` maps strings to what they were already changed to.
     """
@@ -130,17 +153,30 @@ class Strings(dict[bytes, bytes]):
         self.telling: set[bytes] = set()  # keys whose value may be private
 
     def __missing__(self, raw: bytes) -> bytes:
-        known = raw if self._before is None else self._before[raw]
-        text = loads(b'"%b"' % known) if b"\\" in known else known.decode()
+        written = raw if self._before is None else self._before[raw]
+        text = _decoded(written)
         if self._before is None and _tells(text):
             self.telling.add(raw)
-        new = self._change(text)
-        self._size += EACH + 2 * len(raw)
-        if self._size > MOST:
+        new_text = self._change(text)
+        self._size += CACHED_STRING_BYTES + 2 * len(raw)
+        if self._size > MAX_CACHED_BYTES:
             self.clear()
             self._size = 0
-        found = self[raw] = known if new == text else dumps(new)[1:-1].encode()
-        return found
+        self[raw] = written if new_text == text else _encoded(new_text)
+        return self[raw]
+
+
+def _decoded(content: bytes) -> str:
+    """The text of the content of a JSON string."""
+    if b"\\" not in content:
+        return content.decode()
+    text: str = loads(b'"%b"' % content)
+    return text
+
+
+def _encoded(text: str) -> bytes:
+    """The content of a JSON string with this text."""
+    return dumps(text)[1:-1].encode()
 
 
 class Used:
@@ -149,26 +185,29 @@ class Used:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._of_piece: dict[int, array[int]] = {}
-        self._left = MOST_NUMBERS
+        self._left = MAX_RECORDED
         self._differing: dict[int, tuple[bytes, bytes]] | None = None
 
     def add(self, piece: int, strings: set[bytes]) -> None:
         """Records the strings of the piece that begins at this byte, unless there are
         too many."""
         self._left -= len(strings)
-        if self._left > 0:
-            number = self._numbers
-            found = array("I", (number.setdefault(raw, len(number)) for raw in strings))
-            self._of_piece[piece] = found
+        if self._left <= 0:
+            return
+        numbers = self._numbers
+        self._of_piece[piece] = array(
+            "I", [numbers.setdefault(raw, len(numbers)) for raw in strings]
+        )
 
     def differing(self, piece: int, final: Strings) -> list[tuple[bytes, bytes]] | None:
         """The strings of a piece that change, and to what; None if that is not
         known."""
         if self._differing is None:
-            pairs = ((number, raw, final[raw]) for raw, number in self._numbers.items())
-            self._differing = {
-                number: (raw, new) for number, raw, new in pairs if new != raw
-            }
+            self._differing = {}
+            for raw, number in self._numbers.items():
+                new = final[raw]
+                if new != raw:
+                    self._differing[number] = (raw, new)
         used = self._of_piece.get(piece)
         if used is None:
             return None
@@ -177,11 +216,11 @@ class Used:
 
 def swapped(text: bytes, differing: list[tuple[bytes, bytes]]) -> bytes | None:
     """JSON with these strings replaced; None if `changed` is faster or safer."""
-    if len(differing) > FEW or (differing and b"\\" in text):
+    if len(differing) > MAX_SWAPPED or (differing and b"\\" in text):
         return None
     for raw, new in differing:
-        if not PLAIN.search(raw):  # might also be the text between two strings
-            return None
+        if not IN_STRINGS_ONLY.search(raw):
+            return None  # might also be the text between two strings
         text = text.replace(b'"%b"' % raw, b'"%b"' % new)
     return text
 
@@ -191,22 +230,26 @@ def parts(text: bytes) -> list[bytes]:
     return STRING.split(text) if b"\\" in text else text.split(b'"')
 
 
+def _strings_in(text: bytes) -> list[bytes]:
+    """The contents of the strings of a JSON text, in order."""
+    return parts(text)[1::2]
+
+
 def changed(text: bytes, strings: Strings) -> bytes:
-    found = parts(text)
-    found[1::2] = map(strings.__getitem__, found[1::2])
-    return b'"'.join(found)
+    """JSON with each of its strings changed."""
+    divided = parts(text)
+    divided[1::2] = map(strings.__getitem__, divided[1::2])
+    return b'"'.join(divided)
 
 
 def _tells(text: str) -> bool:
     """Whether the value of this key may be private; also for an item such as
     `HOME=/root`."""
-    if len(text) > LONGEST_KEY:
-        return text.partition("=")[0] in TELLING
-    return (
-        kind_of(text) is not None
-        or text in TELLING
-        or text.partition("=")[0] in TELLING
-    )
+    if text.partition("=")[0] in TELLING:
+        return True
+    if len(text) > MAX_KEY_CHARS:
+        return False
+    return text in TELLING or kind_of(text) is not None
 
 
 class ScrubbedEvents:
@@ -218,62 +261,76 @@ class ScrubbedEvents:
         self._values = values
         self._learnt = Strings(texts.learn)
         self._final = Strings(texts.finish, self._learnt)
-        self._told: set[JsonPiece] = set()  # pieces with a key that says what follows
+        self._with_telling_keys: set[JsonPiece] = set()
         self._used = Used()
         self.lost: list[tuple[int, str]] = []  # byte of the piece and reason
 
     def learn(self, piece: JsonPiece) -> None:
+        """Learns from all strings of a piece, and from values whose keys say what they
+        are."""
         if piece.places is not None:
             for text in texts_of(self._document, piece):
-                is_whole = _is_whole(text)
-                if is_whole:
-                    self._learn_strings(parts(text)[1::2])
-                if not is_whole or self._tells(text):
-                    self._rewritten(text)
+                self._learn_element(text)
             return
         text = self._document[piece.start : piece.end]
-        known = self._learn_strings(parts(text)[1::2])
-        self._used.add(piece.start, known)
-        if not known.isdisjoint(self._learnt.telling):
-            self._told.add(piece)
-            for event in filter(self._tells, _elements(text)):
-                self._rewritten(event)
+        strings = self._learn_strings(_strings_in(text))
+        self._used.add(piece.start, strings)
+        if not strings.isdisjoint(self._learnt.telling):
+            self._with_telling_keys.add(piece)
+            for event in _elements(text):
+                if self._tells(event):
+                    self._rewritten(event)
+
+    def _learn_element(self, text: bytes) -> None:
+        """Learns from an element that may be damaged: its strings are known only if it
+        is whole."""
+        is_whole = _is_whole(text)
+        if is_whole:
+            self._learn_strings(_strings_in(text))
+        if not is_whole or self._tells(text):
+            self._rewritten(text)
 
     def _learn_strings(self, strings: list[bytes]) -> set[bytes]:
-        """Looks at those that are new, in order, so that numbers are reproducible."""
-        known = set(strings)
-        if new := known.difference(self._learnt):
+        """Learns from those that are new, in order, so that numbers are reproducible;
+        returns all of them."""
+        distinct = set(strings)
+        new = distinct.difference(self._learnt)
+        if new:
             for raw in dict.fromkeys(strings):
                 if raw in new:
-                    self._learnt[raw]
-        return known
+                    self._learnt[raw]  # is made now
+        return distinct
 
     def scrubbed(self, piece: JsonPiece) -> bytes:
         """The piece as JSON, a list without its brackets; blank if nothing is left."""
+        if piece.places is not None:
+            return self._scrubbed_one_by_one(texts_of(self._document, piece), piece)
         text = self._document[piece.start : piece.end]
-        if piece.places is not None or piece in self._told:
-            each = (
-                _elements(text)
-                if piece.places is None
-                else texts_of(self._document, piece)
-            )
-            return b",\n".join(
-                filter(None, (self._event(event, piece) for event in each))
-            )
+        if piece in self._with_telling_keys:
+            return self._scrubbed_one_by_one(_elements(text), piece)
         differing = self._used.differing(piece.start, self._final)
-        swap = None if differing is None else swapped(text, differing)
-        return changed(text, self._final) if swap is None else swap
+        with_swaps = None if differing is None else swapped(text, differing)
+        if with_swaps is not None:
+            return with_swaps
+        return changed(text, self._final)
+
+    def _scrubbed_one_by_one(self, events: Iterable[bytes], piece: JsonPiece) -> bytes:
+        scrubbed = [self._event(event, piece) for event in events]
+        return b",\n".join(event for event in scrubbed if event)
 
     def _event(self, event: bytes, piece: JsonPiece) -> bytes:
-        if (piece.places is None or _is_whole(event)) and not self._tells(event):
+        """An element of a piece, scrubbed; blank if it is lost."""
+        is_whole = piece.places is None or _is_whole(event)
+        if is_whole and not self._tells(event):
             return changed(event, self._final)
-        found = self._rewritten(event)
-        if found is None:
+        rewritten = self._rewritten(event)
+        if rewritten is None:
             self.lost.append((piece.start, "nested too deeply"))
-        return found or b""
+            return b""
+        return rewritten
 
     def _tells(self, event: bytes) -> bool:
-        return not self._learnt.telling.isdisjoint(parts(event)[1::2])
+        return not self._learnt.telling.isdisjoint(_strings_in(event))
 
     def _rewritten(self, text: bytes) -> bytes | None:
         """An event parsed, scrubbed and written; None if it is nested too deeply."""

@@ -9,7 +9,6 @@ are kept. And URLs, e-mail addresses, hosts with a domain and IP addresses.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from ipaddress import AddressValueError, IPv6Address
 
 from fusetui.trace.scrub.names import Names
@@ -28,18 +27,29 @@ PACKAGES = words_of("public_packages.txt")
 site-packages: `torch/nn/modules/linear.py`. Names that users also give to folders of
 their own (datasets, docker) are left out."""
 
-_STOP = r"\s/\\\"'`;:,<>|*?(){}\[\]\x00-\x1f"  # where a part of a path ends
+_STOP = r"\s/\\\"'`;:,<>|*?(){}\[\]\x00-\x1f"
+"""Characters before which a part of a path ends."""
 _PART = rf"[^{_STOP}]++"
 _BRACKETED = r"[(\[{](?!\d++[)\]}])[^\s/\\()\[\]{}\"']{0,80}+[)\]}]"
 _FOLDER = rf"(?:[^{_STOP}]++|{_BRACKETED})++"
 _SEP = r"[/\\]++"
 _ENDINGS = {name: words.split() for name, _, words in rows_of("file_endings.txt")}
-_ALL = [*_ENDINGS["code"], *_ENDINGS["others"]]
-_ENDED = rf"\.(?:{'|'.join(_ALL)})(?:\.\d+)*"
-_NO_FILE = "".join(
-    rf"(?<!\.(?:{'|'.join(ending for ending in _ALL if len(ending) == length)}))"
-    for length in sorted({len(ending) for ending in _ALL})
-)
+_ALL_ENDINGS = [*_ENDINGS["code"], *_ENDINGS["others"]]
+_ENDED = rf"\.(?:{'|'.join(_ALL_ENDINGS)})(?:\.\d+)*"
+
+
+def _not_behind_an_ending() -> str:
+    """A pattern of the places that no ending of a file stands before. All alternatives
+    of a pattern that looks back have the same length."""
+    by_length: dict[int, list[str]] = {}
+    for ending in _ALL_ENDINGS:
+        by_length.setdefault(len(ending), []).append(ending)
+    return "".join(
+        rf"(?<!\.(?:{'|'.join(by_length[length])}))" for length in sorted(by_length)
+    )
+
+
+_NO_FILE = _not_behind_an_ending()
 FILE = re.compile(rf"[^/\\.][^/\\]*?{_ENDED}", re.IGNORECASE)
 CODE = re.compile(rf".*\.(?:{'|'.join(_ENDINGS['code'])})", re.IGNORECASE | re.DOTALL)
 HOMES = re.compile(r"(?:^|/)(?:home|users)$", re.IGNORECASE)
@@ -82,62 +92,81 @@ ENCODED = re.compile(
 
 ROOTED = re.compile(r"(?:/|~/|[A-Za-z]:[/\\])(?=.*[^\s])[^:;,\"'<>|*?()\x00-\x1f]++")
 FILE_BEFORE_BLANK = re.compile(rf"{_ENDED}\s", re.IGNORECASE)
-MOST_BLANKS = 4  # in the last part of a path; with more it is a sentence
+MAX_BLANKS = 4  # in the last part of a path; with more it is a sentence
 
 
 def scrub_paths(text: str, given: Placeholders) -> str:
     """A text whose paths contain no folder names."""
     if "%2" in text:
-        text = ENCODED.sub(lambda found: given.give(FOLDER, found[0]), text)
+        text = ENCODED.sub(lambda path: given.give(FOLDER, path[0]), text)
     if "/" not in text and "\\" not in text:
         return text
     if _is_one_path(text):
         return scrub_path(text, given)
-    return PATH.sub(lambda found: _shorten(found, given), text)
+    return PATH.sub(lambda path: _shorten(path, given), text)
 
 
 def scrub_path(path: str, given: Placeholders) -> str:
     """Treats the whole text as one path, including spaces; the last part may be a
     folder."""
-    plain = path.replace("\\", "/")
-    return _public(plain, given) if plain.strip("/") else path
+    with_slashes = path.replace("\\", "/")
+    if not with_slashes.strip("/"):
+        return path
+    return _public(with_slashes, given)
 
 
 def _is_one_path(text: str) -> bool:
     """Whether a text with spaces is a single path: `/home/ada/my work`."""
-    last = text.replace("\\", "/").rpartition("/")[2]
-    if " " not in text or last.count(" ") > MOST_BLANKS or " /" in text:
+    last_part = text.replace("\\", "/").rpartition("/")[2]
+    if " " not in text or last_part.count(" ") > MAX_BLANKS or " /" in text:
         return False
     return bool(ROOTED.fullmatch(text)) and not FILE_BEFORE_BLANK.search(text)
 
 
-def _shorten(found: re.Match[str], given: Placeholders) -> str:
-    path = found[0]
-    body = path.rstrip(".") or path
-    plain = body.replace("\\", "/")
-    folder, _, name = plain.rpartition("/")
-    if found.lastgroup == "relative":
-        if not FILE.fullmatch(name) and not HOME_INSIDE.search(plain):
-            # words divided by a slash may be anything: 0/1, tokens/s, train/loss
-            return path
-        if plain.split("/", 1)[0] in PACKAGES and CODE.fullmatch(name):
-            return path
-    elif not folder.strip("/.") and (len(name) < 2 or FILE.fullmatch(name)):
+def _shorten(match: re.Match[str], given: Placeholders) -> str:
+    """A PATH in a text with a placeholder for its folder; as it is if it need not be a
+    path, or reveals nothing."""
+    path = match[0]
+    without_dots = path.rstrip(".") or path  # the end of a sentence
+    end = path[len(without_dots) :]
+    with_slashes = without_dots.replace("\\", "/")
+    if match.lastgroup == "relative":
+        is_kept = _is_kept_relative(with_slashes)
+    else:
+        is_kept = _is_kept_absolute(with_slashes)
+    if is_kept:
         return path
-    return _public(plain, given) + path[len(body) :]
+    return _public(with_slashes, given) + end
 
 
-def _public(plain: str, given: Placeholders) -> str:
-    """A path with a placeholder for its folder, or for all of it if it ends in a
-    folder."""
-    folder, _, name = plain.rpartition("/")
+def _is_kept_relative(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    if not FILE.fullmatch(name) and not HOME_INSIDE.search(path):
+        # words divided by a slash may be anything: 0/1, tokens/s, train/loss
+        return True
+    first_part = path.split("/", 1)[0]
+    return first_part in PACKAGES and CODE.fullmatch(name) is not None
+
+
+def _is_kept_absolute(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    is_in_root = not folder.strip("/.")
+    return is_in_root and (len(name) < 2 or FILE.fullmatch(name) is not None)
+
+
+def _public(path: str, given: Placeholders) -> str:
+    """A path, with slashes, with a placeholder for its folder, or for all of it if it
+    ends in a folder."""
+    folder, _, name = path.rpartition("/")
     if not FILE.fullmatch(name) or HOMES.search(folder):
-        folder, name = plain.rstrip("/"), ""
+        folder = path.rstrip("/")
+        name = ""
     library = LIBRARY.fullmatch(folder)
-    before, kept = (library["before"], library["kept"]) if library else (folder, "")
-    if before and not is_placeholder(before.strip("/")):
-        before = given.give(FOLDER, before)
-    return "/".join(filter(None, (before, kept, name)))
+    private = library["before"] if library else folder
+    in_library = library["kept"] if library else ""
+    if private and not is_placeholder(private.strip("/")):
+        private = given.give(FOLDER, private)
+    return "/".join(part for part in (private, in_library, name) if part)
 
 
 URL = re.compile(
@@ -174,84 +203,111 @@ _NOBODY = frozenset(("127.0.0.1", "0.0.0.0", "255.255.255.255"))
 
 def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
     """A text whose URLs keep their scheme, and the name of a file at the end."""
+    if "://" not in text:
+        return text
+    return URL.sub(lambda url: _scrubbed_url(url, given, names), text)
 
-    def shorten(found: re.Match[str]) -> str:
-        scheme, rest = found[1], found[2]
-        if scheme.lower() == "file":
-            return found[0]  # a path like any other
-        authority, _, path = rest.partition("/")
-        login, at, host = authority.rpartition("@")
-        if host in HOSTS["public"] and not at and "?" not in rest:
-            return found[0]
-        if login:
-            names.user(login.partition(":")[0])
-            if ":" in login:
-                names.secret(login.partition(":")[2])
-        bare, colon, port = host.partition(":")
-        shown = bare if bare in HOSTS["known"] else names.host(bare) if bare else ""
-        return f"{scheme}://{shown}{colon}{port if port.isdigit() else ''}{tail(path)}"
 
-    def tail(path: str) -> str:
-        folder, _, name = path.partition("?")[0].partition("#")[0].rpartition("/")
-        if not path:
-            return ""
-        if is_placeholder(path) or (
-            path == f"{folder}/{name}" and is_placeholder(folder)
-        ):
-            return f"/{path}"
-        end = f"/{name}" if FILE.fullmatch(name) else ""
-        return f"/{given.give(FOLDER, f'//{path}')}{end}"
+def _scrubbed_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
+    scheme, rest = url.groups()
+    if scheme.lower() == "file":
+        return url[0]  # a path like any other
+    authority, _, path = rest.partition("/")
+    login, at, host_and_port = authority.rpartition("@")
+    if host_and_port in HOSTS["public"] and not at and "?" not in rest:
+        return url[0]
+    if login:
+        user, colon, password = login.partition(":")
+        names.user(user)
+        if colon:
+            names.secret(password)
+    host, colon, port = host_and_port.partition(":")
+    if host and host not in HOSTS["known"]:
+        host = names.host(host)
+    if not port.isdigit():
+        port = ""
+    return f"{scheme}://{host}{colon}{port}{_scrubbed_url_path(path, given)}"
 
-    return URL.sub(shorten, text) if "://" in text else text
+
+def _scrubbed_url_path(path: str, given: Placeholders) -> str:
+    """What follows the host and the slash behind it, with that slash; "" for
+    nothing."""
+    if not path:
+        return ""
+    without_query = path.partition("?")[0].partition("#")[0]
+    folder, _, name = without_query.rpartition("/")
+    is_folder_scrubbed = path == f"{folder}/{name}" and is_placeholder(folder)
+    if is_placeholder(path) or is_folder_scrubbed:
+        return f"/{path}"
+    end = f"/{name}" if FILE.fullmatch(name) else ""
+    return f"/{given.give(FOLDER, f'//{path}')}{end}"
 
 
 def scrub_mails(text: str, given: Placeholders, names: Names) -> str:
     """A text without e-mail addresses, and without the `user@host:path` of ssh."""
 
-    def hide(found: re.Match[str]) -> str:
-        user, host, path = found.groups()
+    def hide(mail: re.Match[str]) -> str:
+        user, host, path = mail.groups()
         if not path and not _is_host(host):
-            return found[0]
+            return mail[0]
         names.user(user)
         names.host(host)
-        return given.give("mail", found[0])
+        return given.give("mail", mail[0])
 
-    return MAIL.sub(hide, text) if "@" in text else text
+    if "@" not in text:
+        return text
+    return MAIL.sub(hide, text)
 
 
 def scrub_hosts(text: str, names: Names) -> str:
     """A text without IP and MAC addresses, and without hosts that have a domain."""
+
+    def hide(match: re.Match[str]) -> str:
+        return names.host(match[0])
+
+    def hide_host(match: re.Match[str]) -> str:
+        return names.host(match[0]) if _is_host(match[0]) else match[0]
+
+    def hide_address(match: re.Match[str]) -> str:
+        return names.host(match[0]) if _is_address(match[0]) else match[0]
+
     if "." in text:
-        text = DOTTED.sub(lambda m: names.host(m[0]) if _is_host(m[0]) else m[0], text)
-        text = IPV4.sub(lambda m: names.host(m[0]) if _is_address(m[0]) else m[0], text)
+        text = DOTTED.sub(hide_host, text)
+        text = IPV4.sub(hide_address, text)
     if ":" in text:
-        text = IPV6.sub(lambda m: names.host(m[0]) if _is_address(m[0]) else m[0], text)
+        text = IPV6.sub(hide_address, text)
     if "-" in text:
-        text = DEFAULT_HOST.sub(lambda m: names.host(m[0]), text)
+        text = DEFAULT_HOST.sub(hide, text)
     if text.count(":") > 4 or text.count("-") > 4:
-        text = MAC.sub(lambda m: names.host(m[0]), text)
+        text = MAC.sub(hide, text)
     return text
 
 
-def _is_host(run: str) -> bool:
+def _is_host(words: str) -> bool:
     """Whether words joined by dots name a host; `torch.nn.functional` does not."""
-    labels = run.split(".")
-    last = labels[-1].lower()
-    if len(labels) < 2 or run in HOSTS["public"] | HOSTS["known"] or not all(labels):
+    labels = words.split(".")
+    if len(labels) < 2 or not all(labels):
         return False
+    if words in HOSTS["public"] or words in HOSTS["known"]:
+        return False
+    last = labels[-1].lower()
     if last in HOSTS["sure"]:
         return True
-    mixed = any(not label.isalpha() and not label.isdigit() for label in labels[:-1])
+    is_mixed = any(not label.isalpha() and not label.isdigit() for label in labels[:-1])
     if last in HOSTS["inside"]:
-        return mixed and "_" not in run
-    if last not in HOSTS["likely"] or "_" in run or not run.islower():
+        return is_mixed and "_" not in words
+    if last not in HOSTS["likely"] or "_" in words or not words.islower():
         return False
-    return "-" in labels[-2] or (len(labels) > 2 and mixed)
+    return "-" in labels[-2] or (len(labels) > 2 and is_mixed)
 
 
 def _is_address(text: str) -> bool:
+    """Whether a text of the form of an IP address is one, of a machine."""
     if ":" not in text:
-        return text not in _NOBODY and all(int(part) < 256 for part in text.split("."))
-    with suppress(AddressValueError):
-        return bool(IPv6Address(text))
-    return False
+        is_of_a_machine = text not in _NOBODY
+        return is_of_a_machine and all(int(part) < 256 for part in text.split("."))
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return True

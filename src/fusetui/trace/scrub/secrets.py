@@ -22,6 +22,7 @@ from fusetui.text.patterns import late
 
 
 def listed(words: str) -> frozenset[str]:
+    """The words of a text, divided by blanks."""
     return frozenset(words.split())
 
 
@@ -55,24 +56,31 @@ class Secrecy(IntEnum):
 
 WORDS = {name: listed(words) for name, _, words in rows_of("secret_words.txt")}
 """Words of names by which secrets are known; the file says what each list means."""
+WORDS_OF_LOCKS = {
+    "key": WORDS["OF_A_LOCK"],
+    "token": WORDS["OF_A_LOCK"],
+    "pass": WORDS["OF_A_LOGIN"],
+}
+"""By the last word of a name: which words before it make it CERTAIN."""
 
-FEWEST, MOST = 14, 400  # characters of a value that looks random
+MIN_SECRET_CHARS = 4
+MIN_TELLING_CHARS = 16  # of a secret, if the name alone is not conclusive
+MIN_NO_WORD_CHARS, MAX_NO_WORD_CHARS = 14, 400
 ONE_RUN = late(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
 UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-OTHERS = late(r"[_.~+/=:%-]")
-SHORTEST = 4  # characters of a value that could be a secret
-LIKELY = 16  # the same if the key alone is not conclusive
-# of the kind of character, for each character, in what is drawn at random
-CHANGES = 0.3
-MANY_CHANGES = 0.45  # more than in words joined like ThisOne2
-ALIKE = late(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
+SEPARATORS = late(r"[_.~+/=:%-]")
+RUN_OF_A_KIND = late(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
+MIN_RUNS_A_CHAR = 0.3
+"""How often the kind of character changes, for each character, in what is drawn at
+random."""
+MIN_RUNS_A_CHAR_WITHOUT_DIGITS = 0.45  # more than in words joined like ThisOne2
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
     r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
 )
-MASKED = late(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
-LEFT = 8  # characters beside the mask of what is masked
+MASK = late(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
+MAX_CHARS_BESIDE_MASK = 8  # of a value that is masked
 
 
 def secrecy(name: str) -> Secrecy:
@@ -83,88 +91,109 @@ def secrecy(name: str) -> Secrecy:
 
 @lru_cache(maxsize=1 << 14)
 def _secrecy(name: str) -> Secrecy:
+    words = _deciding_words(name)
+    if not words:
+        return Secrecy.NONE
+    last = words[-1]
+    before = words[-2] if len(words) > 1 else ""
+    is_about_secret = last in WORDS["NOT_THE_SECRET"]
+    if _is_strong(last) or any(word.startswith("passw") for word in words):
+        return Secrecy.NONE if is_about_secret else Secrecy.STRONG
+    if any(map(_is_strong, words)):
+        return Secrecy.NONE if is_about_secret else Secrecy.USUAL
+    if last in WORDS["ALWAYS"] or before in WORDS_OF_LOCKS.get(last, ()):
+        return Secrecy.CERTAIN
+    if _is_usual(name, last, before):
+        return Secrecy.USUAL
+    joined_pairs = {first + second for first, second in pairwise(words)}
+    if WORDS["OF_A_SERVICE"] & {*words, *joined_pairs}:
+        return Secrecy.NONE if is_about_secret else Secrecy.LIKELY
+    is_harmless = before in WORDS["OF_A_TABLE"] or before in WORDS["OF_A_TOKENIZER"]
+    if last in WORDS["MAYBE"] and not is_harmless:
+        return Secrecy.WEAK
+    return Secrecy.NONE
+
+
+def _deciding_words(name: str) -> list[str]:
+    """The words of a name in lower case, without those at its end that say nothing:
+    `apiKey2` -> api, key."""
     words = [word.lower() for word in WORD.findall(name)]
     while len(words) > 1 and (words[-1] in WORDS["AFTER"] or words[-1].isdigit()):
         words.pop()
-    if not words:
-        return Secrecy.NONE
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if _is_strong(last) or any(word.startswith("passw") for word in words):
-        return Secrecy.NONE if last in WORDS["NOT_THE_SECRET"] else Secrecy.STRONG
-    if any(map(_is_strong, words)):
-        return Secrecy.NONE if last in WORDS["NOT_THE_SECRET"] else Secrecy.USUAL
-    locks = {
-        "key": WORDS["OF_A_LOCK"],
-        "token": WORDS["OF_A_LOCK"],
-        "pass": WORDS["OF_A_LOGIN"],
-    }.get(last, ())
-    if last in WORDS["ALWAYS"] or before in locks:
-        return Secrecy.CERTAIN
-    of_variable = before != "" and name.isupper()  # written in capitals
-    usual = {
-        "pwd": before not in ("", "old"),
-        "pw": before != "",
-        "pat": before in WORDS["OF_A_VAULT"] or of_variable,
-        "auth": name.isupper(),
-        "token": before not in WORDS["OF_A_TOKENIZER"],
-        "key": before in WORDS["OF_A_VAULT"]
-        or (of_variable and before not in WORDS["OF_A_TABLE"]),
-    }
-    if usual.get(last):
-        return Secrecy.USUAL
-    if not WORDS["OF_A_SERVICE"].isdisjoint([*words, *map("".join, pairwise(words))]):
-        return Secrecy.NONE if last in WORDS["NOT_THE_SECRET"] else Secrecy.LIKELY
-    harmless = before in WORDS["OF_A_TABLE"] or before in WORDS["OF_A_TOKENIZER"]
-    return Secrecy.WEAK if last in WORDS["MAYBE"] and not harmless else Secrecy.NONE
+    return words
 
 
 def _is_strong(word: str) -> bool:
     """Also as the end of a longer word: PGPASSWORD."""
-    return (
-        word.removesuffix("s").endswith(tuple(WORDS["STRONG"])) and word != "secretary"
-    )
+    if word == "secretary":
+        return False
+    return word.removesuffix("s").endswith(tuple(WORDS["STRONG"]))
+
+
+def _is_usual(name: str, last: str, before: str) -> bool:
+    """Whether a name whose last two words are these is USUAL; `before` is "" if it has
+    only one."""
+    is_variable = before != "" and name.isupper()  # written in capitals
+    match last:
+        case "pwd":
+            return before not in ("", "old")
+        case "pw":
+            return before != ""
+        case "pat":
+            return is_variable or before in WORDS["OF_A_VAULT"]
+        case "auth":
+            return name.isupper()
+        case "token":
+            return before not in WORDS["OF_A_TOKENIZER"]
+        case "key":
+            is_harmless = before in WORDS["OF_A_TABLE"]
+            return before in WORDS["OF_A_VAULT"] or (is_variable and not is_harmless)
+    return False
 
 
 def is_trivial(value: str) -> bool:
     """Whether the value is blank, a switch, or already masked."""
     if re.fullmatch(TRIVIAL, value):
         return True
-    rest, masks = MASKED.subn("", value)
-    return masks > 0 and len(rest) <= LEFT
+    rest, masks = MASK.subn("", value)
+    return masks > 0 and len(rest) <= MAX_CHARS_BESIDE_MASK
 
 
 def is_random(value: str) -> bool:
     """Whether this looks drawn at random, unlike words, numbers, paths and names of
     kernels."""
-    changes = len(ALIKE.findall(value)) / max(len(value), 1)
-    digits = len(re.findall(r"\d+", value))
-    return (
-        len(value) >= LIKELY
-        and (changes > MANY_CHANGES or (changes > CHANGES and digits > 2))
-        and is_no_word(value)
-        and not UUID.fullmatch(value)
+    if len(value) < MIN_TELLING_CHARS:
+        return False
+    runs_a_char = len(RUN_OF_A_KIND.findall(value)) / len(value)
+    numbers = len(re.findall(r"\d+", value))
+    is_mixed = runs_a_char > MIN_RUNS_A_CHAR_WITHOUT_DIGITS or (
+        runs_a_char > MIN_RUNS_A_CHAR and numbers > 2
     )
+    return is_mixed and is_no_word(value) and not UUID.fullmatch(value)
 
 
 def is_no_word(value: str) -> bool:
     """Whether this is one run of letters and digits, with few other characters."""
-    if (
-        not FEWEST <= len(value) <= MOST
-        or value[0] in "/~."
-        or not ONE_RUN.fullmatch(value)
-    ):
+    if not MIN_NO_WORD_CHARS <= len(value) <= MAX_NO_WORD_CHARS:
         return False
-    return len(OTHERS.findall(value)) <= max(len(value) // 10, min(len(value) // 8, 5))
+    is_path = value[0] in "/~."
+    if is_path or not ONE_RUN.fullmatch(value):
+        return False
+    max_separators = max(len(value) // 10, min(len(value) // 8, 5))
+    return len(SEPARATORS.findall(value)) <= max_separators
 
 
 def hides(name: str, value: str) -> bool:
     """Whether a value is taken out because of its name."""
-    sure = secrecy(name)
-    if sure is Secrecy.WEAK:
-        return is_random(value) and not is_trivial(value)
-    if sure is Secrecy.LIKELY and not (is_no_word(value) or UUID.fullmatch(value)):
+    name_secrecy = secrecy(name)
+    if name_secrecy is Secrecy.NONE or is_trivial(value):
         return False
-    return sure is not Secrecy.NONE and not is_trivial(value)
+    match name_secrecy:
+        case Secrecy.WEAK:
+            return is_random(value)
+        case Secrecy.LIKELY:
+            return is_no_word(value) or UUID.fullmatch(value) is not None
+    return True
 
 
 def is_secret(name: str, value: object) -> bool:
@@ -173,18 +202,21 @@ def is_secret(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     text = value.strip()
-    if len(text) < SHORTEST or text[0] in "/~." or not hides(name, text):
+    if len(text) < MIN_SECRET_CHARS:
+        return False
+    is_path = text[0] in "/~."
+    if is_path or not hides(name, text):
         return False
     if secrecy(name) is not Secrecy.USUAL:
         return True
     if text.isdigit() or " " in text:
         return False
-    return name.isupper() or (
-        len(text) >= LIKELY and any(char.isdigit() for char in text)
-    )
+    if name.isupper():
+        return True
+    return len(text) >= MIN_TELLING_CHARS and any(char.isdigit() for char in text)
 
 
-REMOVED = "scrubbed"  # For text that need not be distinguished from anything
+REMOVED = "scrubbed"  # for text that need not be distinguished from anything
 
 FOLDER = "dir"
 KINDS = ("user", "host", "mail", "secret", "command")
@@ -194,17 +226,20 @@ INSIDE = late(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 
 def is_placeholder(text: str) -> bool:
+    """Whether the whole text is one."""
     return text == REMOVED or WHOLE.fullmatch(text) is not None
 
 
 def replaced(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
     """A text with other texts in these places [begin, end), which ascend."""
-    kept: list[str] = []
+    pieces: list[str] = []
     done = 0
     for begin, end, new in changes:
-        kept += [text[done:begin], new]
+        pieces += [text[done:begin], new]
         done = end
-    return "".join([*kept, text[done:]]) if kept else text
+    if not pieces:
+        return text
+    return "".join([*pieces, text[done:]])
 
 
 class Placeholders:
@@ -223,11 +258,13 @@ class Placeholders:
         if is_placeholder(text):
             return text
         if (kind, text) not in self._given:
-            numbers = self._numbers.setdefault(kind, count(1))
-            form = f"{kind}{{}}" if kind == FOLDER else f"<{kind}{{}}>"
-            names = map(form.format, numbers)
-            self._given[kind, text] = next(
-                name for name in names if name not in self.reserved
-            )
+            self._given[kind, text] = self._next_free(kind)
             self.counts[kind] += 1
         return self._given[kind, text]
+
+    def _next_free(self, kind: str) -> str:
+        for number in self._numbers.setdefault(kind, count(1)):
+            name = f"{kind}{number}" if kind == FOLDER else f"<{kind}{number}>"
+            if name not in self.reserved:
+                return name
+        raise AssertionError("count() has no end")

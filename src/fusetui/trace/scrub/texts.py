@@ -50,16 +50,19 @@ class KeyKind(Enum):
     OTHER = auto()  # private for another reason: a job, an id of the run
 
 
-def _by_word(where: str) -> dict[str, KeyKind]:
-    """Where a key stands, what it is of, and its words: `end` are those that keys end
-    in."""
-    rows = (row for row in rows_of("key_words.txt") if row[0] == where)
-    return {word: KeyKind[kind] for _, kind, words in rows for word in words.split()}
+def _kind_by_word(where: str) -> dict[str, KeyKind]:
+    """The kinds of keys in such a place, by their words; `end`: by how they end."""
+    kinds: dict[str, KeyKind] = {}
+    for row_where, kind, words in rows_of("key_words.txt"):
+        if row_where == where:
+            kinds |= dict.fromkeys(words.split(), KeyKind[kind])
+    return kinds
 
 
-_ANYWHERE, _ENDS = _by_word("anywhere"), _by_word("end")
-_OF_METADATA = _ANYWHERE | _by_word("metadata")
-_JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
+_ANYWHERE = _kind_by_word("anywhere")
+_ENDS = _kind_by_word("end")
+_IN_METADATA = _ANYWHERE | _kind_by_word("metadata")
+_JOB_KEY = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
 NAME = re.compile(r"[\w .:/-]{1,80}")
 """The form of a name; any other text does not say what its value is."""
@@ -71,48 +74,52 @@ KNOWN_VARIABLE = re.compile(
     r"|MASTER_(?:ADDR|PORT)|(?:CONDA|SLURM|PBS|LSB|KUBERNETES|AWS|AZURE|GOOGLE|GCP|GCLOUD|HF|WANDB"
     r"|MLFLOW|SSH|SUDO|XDG|DOCKER|GIT|GITHUB|GITLAB|CI|POD|NODE|HOST|USER|DBUS|OPENAI|ANTHROPIC)_\w+"
 )
-TELLING = frozenset(_by_word("environment"))
+TELLING = frozenset(_kind_by_word("environment"))
 """An object with two of these keys is an environment, whatever it is called."""
 
 
 @lru_cache(maxsize=1 << 14)
 def kind_of(key: str) -> KeyKind | None:
-    """The kind of a key anywhere in a trace, including the args of an event."""
-    named = NAME.fullmatch(key) is not None
-    kind = _ANYWHERE.get(_plain(key)) if named else None
-    sure = secrecy(key)
-    if kind is None and sure >= Secrecy.USUAL:
+    """The kind of a key anywhere in a trace, including the args of an event; None if
+    the key says nothing about its value."""
+    is_name = NAME.fullmatch(key) is not None
+    if is_name and _plain(key) in _ANYWHERE:
+        return _ANYWHERE[_plain(key)]
+    key_secrecy = secrecy(key)
+    if key_secrecy >= Secrecy.USUAL:
         return KeyKind.SECRET
-    if kind is None and named:
-        kind = next(
-            (kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None
-        )
-    return KeyKind.MAYBE if kind is None and sure else kind
+    if is_name:
+        for ending, kind in _ENDS.items():
+            if key.lower().endswith(ending):
+                return kind
+    return None if key_secrecy is Secrecy.NONE else KeyKind.MAYBE
 
 
-def kind_in_metadata(key: str, top: bool) -> KeyKind | None:
-    """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a
-    top-level key."""
+def kind_in_metadata(key: str, is_top: bool) -> KeyKind | None:
+    """The kind of a key outside traceEvents, where more words are unambiguous;
+    `is_top`: a key of the document itself."""
     if not NAME.fullmatch(key):
         return kind_of(key)
-    kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
-    unsure = kind in (None, KeyKind.MAYBE)
-    if unsure and _JOBS.match(key):
+    kind = _IN_METADATA.get(_plain(key)) or kind_of(key)
+    if kind not in (None, KeyKind.MAYBE):
+        return kind
+    if _JOB_KEY.match(key):
         return KeyKind.OTHER
-    if unsure and top and (VARIABLE.fullmatch(key) or key in TELLING):
+    if is_top and (VARIABLE.fullmatch(key) or key in TELLING):
         return KeyKind.OTHER
-    if unsure and key.lower().endswith("path"):
+    if key.lower().endswith("path"):
         return KeyKind.FOLDER
     return kind
 
 
 def _plain(key: str) -> str:
+    """The letters and digits of a key, in lower case."""
     return re.sub(r"[^a-z0-9]", "", key[:80].lower())
 
 
 VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
 DUMP = late(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
-LEAST = 3  # minimum number of lines NAME=value of a text that is an environment
+MIN_DUMP_LINES = 3  # NAME=value, of a text that is an environment
 
 PROGRAM = late(
     r"(?<![\w-])(?P<program>python[\d.]{0,6}|ipython|pypy\d?|torchrun|accelerate|deepspeed|srun|sbatch"
@@ -128,15 +135,13 @@ HOME = late(
     re.IGNORECASE,
 )
 ACCOUNT = late(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
-ROUNDS = 8  # more than three were never needed
+MAX_ROUNDS = 8  # more than three were never needed
 
 
 ENCODED = late(
     r"(?<![^\s\"'`<>])[^\s\"'`<>%]{0,2000}+%[0-9A-Fa-f]{2}[^\s\"'`<>]{0,8000}+"
 )
 """A run of characters with an escape of a URL in it."""
-
-
 MAX_DECODINGS = 4  # of a text that was encoded again and again
 
 
@@ -151,33 +156,37 @@ def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
         scrubbed = scrub(decoded)
         return match[0] if scrubbed == decoded else scrubbed
 
-    return ENCODED.sub(shorten, text) if "%" in text else text
+    if "%" not in text:
+        return text
+    return ENCODED.sub(shorten, text)
 
 
 def scrub_commands(text: str, given: Placeholders) -> str:
     """A text without the arguments of command lines."""
 
-    def cut(found: re.Match[str]) -> str:
-        rest = found["rest"]
-        script = found["program"].endswith((".py", ".sh"))
-        if is_placeholder(rest) or not (
-            rest[0] == "-" if script else ARGUMENTS.search(rest)
-        ):
-            return found[0]
-        return f"{found['program']}{found['blank']}{given.give('command', rest)}"
+    def cut(command: re.Match[str]) -> str:
+        rest = command["rest"]
+        is_script = command["program"].endswith((".py", ".sh"))
+        # other programs are also words of sentences
+        has_arguments = rest[0] == "-" if is_script else ARGUMENTS.search(rest)
+        if is_placeholder(rest) or not has_arguments:
+            return command[0]
+        return command["program"] + command["blank"] + given.give("command", rest)
 
-    return PROGRAM.sub(cut, text) if " " in text or "\t" in text else text
+    if " " not in text and "\t" not in text:
+        return text
+    return PROGRAM.sub(cut, text)
 
 
 def scrub_secrets(text: str, names: Names) -> str:
     """A text without tokens of known forms, and without the values that a name says are
     secret."""
-    for places in (tokens_in, named_in):
-        found = (
+    for find_secrets in (tokens_in, named_in):
+        changes = (
             (begin, end, names.secret(text[begin:end]))
-            for begin, end, _ in places(text)
+            for begin, end, _ in find_secrets(text)
         )
-        text = replaced(text, found)
+        text = replaced(text, changes)
     return text
 
 
@@ -186,47 +195,57 @@ def scrub_settings(text: str, names: Names) -> str:
     if not may_hold_setting(text):
         return text
     text = replaced(text, _settings(text, names))
-    # one variable per line
-    if "\n" in text and len(DUMP.findall(f"\n{text}")) >= LEAST:
+    if "\n" not in text or len(DUMP.findall(f"\n{text}")) < MIN_DUMP_LINES:
+        return text
 
-        def hide(line: re.Match[str]) -> str:
-            return (
-                line[0] if is_placeholder(line[2]) else line[1] + names.secret(line[2])
-            )
+    def hide_value(line: re.Match[str]) -> str:
+        name, value = line[1], line[2]
+        return line[0] if is_placeholder(value) else name + names.secret(value)
 
-        text = DUMP.sub(hide, f"\n{text}")[1:]
-    return text
+    return DUMP.sub(hide_value, f"\n{text}")[1:]
 
 
 def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
     """Begin and end of each value to be hidden, and what replaces it."""
-    at = 0
-    # whether two of the variables are in it that every environment has
-    everything = False
-    if "PATH" in text or "HOME" in text or "USER" in text:
-        known = TELLING.intersection(map(name_of, compiled(SETTING).finditer(text)))
-        everything = len(known) > 1
-    while found := compiled(SETTING).search(text, at):
-        at = found.end()
-        hide = _hiding(found, everything, names)
-        end = end_of(text, found, VALUE) if hide else at
-        if hide and end > at and not is_placeholder(text[at:end]):
-            yield at, end, hide(text[at:end])
-            at = end
+    is_environment = _is_environment(text)
+    place = 0
+    while setting := compiled(SETTING).search(text, place):
+        place = setting.end()
+        hide = _hiding(setting, is_environment, names)
+        if hide is None:
+            continue
+        begin = place
+        end = end_of(text, setting, VALUE)
+        value = text[begin:end]
+        if value and not is_placeholder(value):
+            yield begin, end, hide(value)
+            place = end
+
+
+def _is_environment(text: str) -> bool:
+    """Whether it sets two of the variables that every environment has."""
+    if "PATH" not in text and "HOME" not in text and "USER" not in text:
+        return False
+    names = map(name_of, compiled(SETTING).finditer(text))
+    return len(TELLING.intersection(names)) > 1
 
 
 def _hiding(
-    found: re.Match[str], everything: bool, names: Names
+    setting: re.Match[str], is_in_environment: bool, names: Names
 ) -> Callable[[str], str] | None:
     """What the value of a setting is replaced by; None if it is kept."""
-    name, sign = name_of(found), found["sign"]
+    name = name_of(setting)
+    sign = setting["sign"]
     kind = kind_of(name)
-    variable = everything and name.isupper()
+    is_variable = is_in_environment and name.isupper()
     if kind in (KeyKind.USER, KeyKind.HOST) and sign in (None, "=", ":"):
-        learn = names.user if kind is KeyKind.USER else names.host
-        return learn if sign != ":" or found["quote"] or variable else None
-    known = sign == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
-    return names.secret if variable or known else None
+        # a colon is also a part of sentences
+        is_certain = sign != ":" or setting["quote"] or is_variable
+        if not is_certain:
+            return None
+        return names.user if kind is KeyKind.USER else names.host
+    is_known = sign == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
+    return names.secret if is_variable or is_known else None
 
 
 Known = Mapping[str, Iterable[str]]
@@ -251,23 +270,33 @@ class Texts:
     def learn(self, text: str) -> str:
         """The text without what its own form reveals; names in that are learnt."""
         self.names.see(text)
-        return _settled(text, self._by_form)
+        return _until_stable(text, self._by_form)
 
     def scrub(self, text: str) -> str:
+        """The text without anything private that is known by now."""
         return self.finish(self.learn(text))
 
     def finish(self, learnt: str) -> str:
         """The result of `learn`, without the names that were learnt."""
-        return _settled(learnt, self._by_name)
+        return _until_stable(learnt, self._by_name)
+
+    def path(self, text: str) -> str:
+        """A text that is a single path, including spaces; it may end in a folder."""
+        self._learn_names(text)
+        return self.scrub(scrub_path(text, self.given))
 
     def _by_name(self, text: str) -> str:
-        found = self.names.scrub(text)
-        if "@" in found and ("<user" in found or "<host" in found):
-            give = self.given.give
-            found = ACCOUNT.sub(
-                lambda m: give("mail", m[0]) if "<" in m[0] else m[0], found
-            )
-        return found if found == text else _settled(found, self._by_form)
+        scrubbed = self.names.scrub(text)
+        if "@" in scrubbed and ("<user" in scrubbed or "<host" in scrubbed):
+            scrubbed = ACCOUNT.sub(self._account, scrubbed)
+        if scrubbed == text:
+            return text
+        return _until_stable(scrubbed, self._by_form)
+
+    def _account(self, match: re.Match[str]) -> str:
+        """The placeholder of an account whose user or host is one."""
+        account = match[0]
+        return self.given.give("mail", account) if "<" in account else account
 
     def _by_form(self, text: str) -> str:
         return self._by_decoded_form(scrub_encoded(text, self._by_decoded_form))
@@ -282,26 +311,24 @@ class Texts:
         text = scrub_paths(text, self.given)
         return scrub_hosts(text, self.names)
 
-    def path(self, text: str) -> str:
-        """A text that is a single path, including spaces; it may end in a folder."""
-        self._learn_names(text)
-        return self.scrub(scrub_path(text, self.given))
-
     def _learn_names(self, text: str) -> None:
         """Learns names from home folders, the log of NCCL and the output of `id`."""
-        for found in HOME.finditer(text):
-            self.names.user(found[1])
-        for found in OF_NCCL.finditer(text) if "NCCL" in text else ():
-            self.names.host(found[1])
-        for found in OF_ID.finditer(text) if "uid=" in text else ():
-            self.names.user(found[1])
+        for home in HOME.finditer(text):
+            self.names.user(home[1])
+        if "NCCL" in text:
+            for line in OF_NCCL.finditer(text):
+                self.names.host(line[1])
+        if "uid=" in text:
+            for entry in OF_ID.finditer(text):
+                self.names.user(entry[1])
 
 
-def _settled(text: str, change: Callable[[str], str]) -> str:
+def _until_stable(text: str, change: Callable[[str], str]) -> str:
     """The text, changed until nothing changes any more: a placeholder may delimit a
     word, so that what is next to it is recognized."""
-    for _ in range(ROUNDS):
-        before, text = text, change(text)
+    for _ in range(MAX_ROUNDS):
+        before = text
+        text = change(text)
         if text == before:
             break
     return text

@@ -5,7 +5,7 @@ Numbers keep the digits they were written with, and repeated keys stay repeated.
 
 from __future__ import annotations
 
-import json
+import json  # which reads repeated keys, and gives numbers as they are written
 import math
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ from fusetui.trace.scrub.texts import (
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 TRACE_NAME = "trace.json"
-MOST = 50_000  # texts that are cached
+MAX_CACHED_TEXTS = 50_000
 WRITTEN_BY_TORCH = re.compile(
     r"(?P<host>.+)_\d+\.\d+(?:\.pt)?\.trace(?:\.tmp)?(?:\.json)?.*"
 )
@@ -76,33 +76,32 @@ def _parse(text: bytes) -> Any:
 def write(value: Any) -> str:
     """The JSON of a parsed value, however deep it is; without numbers that JSON has
     not, and only ASCII, so that a lone surrogate is an escape."""
-    parts: list[str] = []
-    todo: list[Any] = [value]
-    while todo:
-        one = todo.pop()
-        match one:
-            case Written():
-                parts.append(one)
-            case Digits():
-                parts.append(str(one))
+    written: list[str] = []
+    waiting: list[Any] = [value]  # the next one is the last
+    while waiting:
+        part = waiting.pop()
+        match part:
+            case Written() | Digits():
+                written.append(str(part))
             case Pairs():
-                todo += reversed(_object_parts(one))
+                waiting += reversed(_object_parts(part))
             case dict():
-                todo += reversed(_object_parts(one.items()))
+                waiting += reversed(_object_parts(part.items()))
             case list() | tuple():
-                todo += reversed(_list_parts(one))
-            case Decimal() if one.is_finite():  # of repair.loads
-                parts.append(str(one))
+                waiting += reversed(_list_parts(part))
+            case Decimal() if part.is_finite():  # of repair.loads
+                written.append(str(part))
             case Decimal():
-                parts.append(f'"{one}"')
-            case float() if not math.isfinite(one):
-                parts.append(f'"{one}"')
+                written.append(f'"{part}"')
+            case float() if not math.isfinite(part):
+                written.append(f'"{part}"')
             case _:
-                parts.append(json.dumps(one))
-    return "".join(parts)
+                written.append(json.dumps(part))
+    return "".join(written)
 
 
 def _object_parts(pairs: Iterable[tuple[str, Any]]) -> list[Any]:
+    """An object divided into JSON and its values."""
     parts: list[Any] = [Written("{")]
     for number, (key, value) in enumerate(pairs):
         between = ", " if number else ""
@@ -111,6 +110,7 @@ def _object_parts(pairs: Iterable[tuple[str, Any]]) -> list[Any]:
 
 
 def _list_parts(values: Iterable[Any]) -> list[Any]:
+    """A list divided into JSON and its values."""
     parts: list[Any] = [Written("[")]
     for number, value in enumerate(values):
         parts += (Written(", " if number else ""), value)
@@ -121,32 +121,27 @@ class Values:
     """The values of one file."""
 
     def __init__(self, texts: Texts, trace_name: str = TRACE_NAME) -> None:
-        self._texts, self._names = texts, texts.names
+        self._texts = texts
+        self._names = texts.names
         self._trace_name = trace_name
-        self._text = lru_cache(MOST)(texts.learn)
+        self._text = lru_cache(MAX_CACHED_TEXTS)(texts.learn)
         self.variables: Counter[str] = Counter()  # of environments that were removed
 
     def finish(self) -> None:
         """Ends learning: from now on values are scrubbed."""
-        self._text = lru_cache(MOST)(self._texts.scrub)
+        self._text = lru_cache(MAX_CACHED_TEXTS)(self._texts.scrub)
         self.variables.clear()
 
     def metadata(self, keys: Pairs) -> Pairs:
         """The keys around traceEvents, with their values."""
-        return Pairs(
-            (self._text(key), self._member(key, value, True, True))
-            for key, value in keys
-        )
+        scrubbed = Pairs()
+        for key, value in keys:
+            new_key = self._text(key)
+            kind = kind_in_metadata(key, is_top=True)
+            scrubbed.append((new_key, self._member(kind, key, value, in_metadata=True)))
+        return scrubbed
 
-    def _member(self, key: str, value: Any, metadata: bool, top: bool = False) -> Any:
-        kind = kind_in_metadata(key, top) if metadata else kind_of(key)
-        return (
-            self._of(kind, key, value, metadata)
-            if kind
-            else self.scrubbed(value, metadata)
-        )
-
-    def scrubbed(self, value: Any, metadata: bool = False) -> Any:
+    def scrubbed(self, value: Any, in_metadata: bool = False) -> Any:
         """An element of traceEvents, or another value whose key says nothing about
         it."""
         match value:
@@ -155,83 +150,99 @@ class Values:
             case str():
                 return self._text(value)
             case Pairs():
-                if len(TELLING.intersection(key for key, _ in value)) > 1:
+                telling_keys = TELLING.intersection(key for key, _ in value)
+                if len(telling_keys) > 1:
                     return self._without(value)
-                found = (
-                    (key, self._member(key, inner, metadata)) for key, inner in value
-                )
-                return Pairs((self._text(key), new) for key, new in found)
+                return self._members(value, in_metadata)
             case list():
                 if _is_dump(value):
                     return self._without(value)
-                return [self.scrubbed(item, metadata) for item in value]
+                return [self.scrubbed(item, in_metadata) for item in value]
         return value
 
-    def _of(self, kind: KeyKind, key: str, value: Any, metadata: bool) -> Any:
+    def _members(self, pairs: Pairs, in_metadata: bool) -> Pairs:
+        scrubbed = Pairs()
+        for key, value in pairs:
+            kind = kind_in_metadata(key, is_top=False) if in_metadata else kind_of(key)
+            new_value = self._member(kind, key, value, in_metadata)
+            scrubbed.append((self._text(key), new_value))
+        return scrubbed
+
+    def _member(
+        self, kind: KeyKind | None, key: str, value: Any, in_metadata: bool
+    ) -> Any:
+        if kind is None:
+            return self.scrubbed(value, in_metadata)
+        return self._of_kind(kind, key, value, in_metadata)
+
+    def _of_kind(self, kind: KeyKind, key: str, value: Any, in_metadata: bool) -> Any:
         """The value of a key that says what it is."""
         if value is None or isinstance(value, bool) or value == "":
             return value
         if isinstance(value, Digits):
-            private = kind is KeyKind.OTHER or secrecy(key) is Secrecy.STRONG
-            return REMOVED if private else value
+            is_private = kind is KeyKind.OTHER or secrecy(key) is Secrecy.STRONG
+            return REMOVED if is_private else value
         if isinstance(value, str):
             return self._leaf(kind, key, value)
         if kind is KeyKind.ENVIRONMENT:
             return self._without(value)
         if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.FOLDER, KeyKind.MAYBE):
             if isinstance(value, Pairs):
-                return self.scrubbed(value, metadata)
-            return [self._of(kind, key, item, metadata) for item in value]
+                return self.scrubbed(value, in_metadata)
+            return [self._of_kind(kind, key, item, in_metadata) for item in value]
         self._learn_all(kind, key, value)
         return REMOVED
 
     def _leaf(self, kind: KeyKind, key: str, value: str) -> str:
+        """The value of such a key, if it is a text."""
         match kind:
             case KeyKind.USER:
                 return self._names.user(value)
             case KeyKind.HOST:
                 return self._names.host(value)
             case KeyKind.SECRET | KeyKind.MAYBE:
-                return (
-                    self._names.secret(value)
-                    if hides(key, value)
-                    else self._text(value)
-                )
+                if hides(key, value):
+                    return self._names.secret(value)
+                return self._text(value)
             case KeyKind.FOLDER:
                 return self._texts.path(value)
         self._texts.learn(value)
         if kind is KeyKind.TRACE:
-            name = value.replace("\\", "/").rpartition("/")[2]
-            if found := WRITTEN_BY_TORCH.fullmatch(name):
-                self._names.host(found["host"])
+            file_name = value.replace("\\", "/").rpartition("/")[2]
+            written_by_torch = WRITTEN_BY_TORCH.fullmatch(file_name)
+            if written_by_torch:
+                self._names.host(written_by_torch["host"])
             return self._trace_name
         if kind is KeyKind.OTHER and VARIABLE.fullmatch(key):
             self.variables[key] += 1
         return REMOVED
 
-    def _learn_all(self, kind: KeyKind, key: str, value: Any) -> None:
+    def _learn_all(self, kind: KeyKind, key: str, value: Pairs | list[Any]) -> None:
         """Learns from a value that is removed as a whole: its content is searched for
         everywhere."""
         if isinstance(value, Pairs):
-            for inner, item in value:
-                self._of(kind_of(inner) or kind, inner, item, True)
+            for inner_key, item in value:
+                inner_kind = kind_of(inner_key) or kind
+                self._of_kind(inner_kind, inner_key, item, in_metadata=True)
             return
         self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
         if kind is KeyKind.SECRET:
             for item in value:
-                self._of(kind, key, item, True)
+                self._of_kind(kind, key, item, in_metadata=True)
 
-    def _without(self, variables: Any) -> Any:
-        """Removes an environment, but learns the users, hosts and secrets in it."""
-        if not isinstance(variables, Pairs):
-            self.variables.update(str(text).partition("=")[0] for text in variables)
-            self._texts.learn("\n".join(map(str, variables)))
+    def _without(self, environment: Pairs | list[Any]) -> Pairs | list[Any]:
+        """An environment without its variables; learns the users, hosts and secrets in
+        it."""
+        if not isinstance(environment, Pairs):
+            lines = [str(line) for line in environment]
+            self.variables.update(line.partition("=")[0] for line in lines)
+            self._texts.learn("\n".join(lines))
             return []
-        for key, value in variables:
-            self.variables[key] += 1
-            kind = kind_of(key)
+        for name, value in environment:
+            self.variables[name] += 1
+            kind = kind_of(name)
             if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.SECRET, KeyKind.MAYBE):
-                self._of(kind, key, value, True)
+                self._of_kind(kind, name, value, in_metadata=True)
             elif isinstance(value, str) and not isinstance(value, Digits):
                 self._texts.learn(value)
         return Pairs()
@@ -239,6 +250,9 @@ class Values:
 
 def _is_dump(values: list[Any]) -> bool:
     """A list of `NAME=value`, as `env` prints it."""
-    found = [v for v in values if isinstance(v, str) and ASSIGNMENT.match(v)]
-    telling = {value.partition("=")[0] for value in found} & TELLING
-    return len(found) == len(values) and len(telling) > 1
+    names = set()
+    for value in values:
+        if not isinstance(value, str) or not ASSIGNMENT.match(value):
+            return False
+        names.add(value.partition("=")[0])
+    return len(names & TELLING) > 1

@@ -17,10 +17,10 @@ from fusetui.trace.snapshot.tables import (
     ROW,
     Kind,
     ListItems,
+    MalformedError,
     Memo,
     RowFields,
     SnapshotTables,
-    Wrong,
 )
 
 CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
@@ -89,7 +89,7 @@ class Machine:
             self.steps[code[0]] = step
 
     def run(self) -> Any:
-        """Raises Wrong with what is wrong, as the end of a sentence."""
+        """Raises MalformedError with what is wrong, as the end of a sentence."""
         data, steps, at = self.data, self.steps, 0
         codes, things, push = self.memo.codes, self.memo.things, self.stack.append
         try:
@@ -110,19 +110,19 @@ class Machine:
                 self.memo.check(PLACE * (len(self.stack) + len(self.marks)))
                 self.progress(at, len(data))
             if len(self.stack) != 1 or self.marks:
-                raise Wrong("it does not end with one value")
+                raise MalformedError("it does not end with one value")
             return self.stack[0]
         except (IndexError, struct.error):
             if at >= len(data) - 9:
-                raise Wrong("it is cut short") from None
-            raise Wrong("its opcodes do not fit together") from None
+                raise MalformedError("it is cut short") from None
+            raise MalformedError("its opcodes do not fit together") from None
 
     def _refuse(self, at: int) -> int:
         if self.data[at - 1] in ASKS:
-            raise Wrong(
+            raise MalformedError(
                 f"it asks Python to import or call something, which {self.what} never does"
             )
-        raise Wrong(f"it has opcodes that {self.what} never has")
+        raise MalformedError(f"it has opcodes that {self.what} never has")
 
     def _push(self, value: Any, at: int) -> int:
         self.stack.append(value)
@@ -169,7 +169,7 @@ class Machine:
     def _long(self, at: int) -> int:
         size = self.data[at]
         if size > 9:  # an unsigned one of 64 bits has 9
-            raise Wrong(f"a number is larger than any of {self.what}")
+            raise MalformedError(f"a number is larger than any of {self.what}")
         digits = self._bytes(at + 1, size)
         return self._push(int.from_bytes(digits, "little", signed=True), at + 1 + size)
 
@@ -179,19 +179,19 @@ class Machine:
 
     def _bytes(self, at: int, size: int) -> bytes:
         if at + size > len(self.data):
-            raise Wrong("it is cut short")
+            raise MalformedError("it is cut short")
         return self.data[at : at + size]
 
     def _put(self, number: int, at: int) -> int:
         if number != len(self.memo):
-            raise Wrong("its parts are not numbered as Python does")
+            raise MalformedError("its parts are not numbered as Python does")
         self.memo.put(self.stack[-1])
         return at
 
     def _tuple(self, size: int, at: int) -> int:
         start = len(self.stack) - size
         if start < (self.marks[-1] if self.marks else 0):
-            raise Wrong("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         self.stack[start:] = [tuple(self.stack[start:])]
         self.memo.take(CONTAINER + PLACE * size)
         return at
@@ -199,7 +199,7 @@ class Machine:
     def _append(self, values: list[Any], at: int) -> int:
         items = self.stack[-1]
         if type(items) is not ListItems:
-            raise Wrong("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         items.add(values)
         self.memo.take(PLACE)
         return at
@@ -211,10 +211,10 @@ class Machine:
             or len(found) % 2
             or fields.kind is not Kind.PLAIN
         ):
-            raise Wrong("its opcodes do not fit together")
+            raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
         if not set(map(type, keys)) <= {str}:
-            raise Wrong("a key is no text")
+            raise MalformedError("a key is no text")
         fields.update(zip(keys, found[1::2], strict=True))
         kind = self.tables.settle(fields)
         self.memo.take(TABLE if kind is Kind.PLAIN else -PLACE * len(found))

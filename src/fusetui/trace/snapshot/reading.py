@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.own_memory import without_collector
 from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
@@ -27,9 +27,9 @@ from fusetui.trace.snapshot.opcodes import Machine
 from fusetui.trace.snapshot.tables import (
     Kind,
     ListItems,
+    MalformedError,
     RowFields,
     SnapshotTables,
-    Wrong,
 )
 
 # the opcode; bytes of a frame that is not the last: 64 KB
@@ -46,15 +46,17 @@ MOST = float(1 << 62)  # bytes that all events may have together: their sums are
 
 
 def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one
-    plain sentence."""
+    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError
+    with one plain sentence."""
     data, size = _document(path)
     tables = SnapshotTables()
     try:
         with without_collector():
             return _snapshot(path, size, Machine(data, tables, progress).run(), tables)
-    except Wrong as wrong:
-        raise NotATrace(f"{path} is not a readable memory snapshot: {wrong}.") from None
+    except MalformedError as wrong:
+        raise NotATraceError(
+            f"{path} is not a readable memory snapshot: {wrong}."
+        ) from None
 
 
 def _document(path: str) -> tuple[bytes, int]:
@@ -65,11 +67,11 @@ def _document(path: str) -> tuple[bytes, int]:
             source = unpacked(stored, room, is_meant=is_pickle)
             data = _unframed(source.document)
     except OSError as error:
-        raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
+        raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
-        raise CannotRead(f"{path} cannot be read to its end: {source.cut}.")
+        raise CannotReadError(f"{path} cannot be read to its end: {source.cut}.")
     if not is_pickle(data[:2]):
-        raise NotATrace(f"{path} is no memory snapshot, which is a pickle.")
+        raise NotATraceError(f"{path} is no memory snapshot, which is a pickle.")
     return data, stored.size
 
 
@@ -90,11 +92,11 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
     if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
-        raise Wrong("it has no segments")
+        raise MalformedError("it has no segments")
     segments = _rows(root["segments"], Kind.SEGMENT)
     traces = root.get("device_traces", ListItems())
     if type(traces) is not ListItems or traces.rows:
-        raise Wrong("device_traces is not a list of lists")
+        raise MalformedError("device_traces is not a list of lists")
     of_devices = [_rows(one, Kind.EVENT) for one in traces]
     settings = root.get("allocator_settings", {})
     noted = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
@@ -119,20 +121,21 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
 
 
 def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
-    """Raises Wrong unless they can be added up."""
+    """Raises MalformedError unless they can be added up."""
     for columns in tables.values():
         for name in columns.keys() & SIZES:
             sizes = _array(columns[name])
             if sizes.min(initial=0) < -1:
-                raise Wrong("a size is negative")
+                raise MalformedError("a size is negative")
             if float(sizes.sum(dtype=float)) > MOST:
-                raise Wrong("its sizes add up to more than any device has")
+                raise MalformedError("its sizes add up to more than any device has")
 
 
 def _rows(items: object, kind: Kind) -> Int32s:
-    """The rows that a list consists of. Raises Wrong if it holds anything else."""
+    """The rows that a list consists of. Raises MalformedError if it holds anything
+    else."""
     if type(items) is not ListItems or items or items.kind not in (Kind.PLAIN, kind):
-        raise Wrong(
+        raise MalformedError(
             f"a list that should hold {kind.name.lower()}s holds something else"
         )
     return np.frombuffer(items.rows, np.int32)
@@ -181,7 +184,7 @@ def _stacks(tables: SnapshotTables) -> Stacks:
 def _plain(value: Any, depth: int = 8) -> Any:
     """Settings as dicts, lists and values that JSON has."""
     if not depth:
-        raise Wrong("its settings are nested too deeply")
+        raise MalformedError("its settings are nested too deeply")
     if isinstance(value, RowFields):
         return {key: _plain(one, depth - 1) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -24,7 +24,7 @@ from fusetui.trace.snapshot.columns import (
 )
 
 
-class Wrong(Exception):  # noqa: N818
+class MalformedError(Exception):
     """What makes the file no snapshot, as the end of a sentence."""
 
 
@@ -70,7 +70,7 @@ class ListItems(list[Any]):
         self.kind, self.rows = Kind.PLAIN, array("i")
 
     def add(self, values: list[Any]) -> None:
-        """Raises Wrong if rows of one kind stand beside something else."""
+        """Raises MalformedError if rows of one kind stand beside something else."""
         append = self.rows.append
         for value in values:
             if type(value) is RowFields and value.row >= 0:
@@ -83,11 +83,11 @@ class ListItems(list[Any]):
             else:
                 self.append(value)
         if self and self.rows:
-            raise Wrong("a list mixes its entries with others")
+            raise MalformedError("a list mixes its entries with others")
 
     def _expect(self, kind: Kind) -> None:
         if kind is not self.kind and self.rows:
-            raise Wrong("a list mixes entries of two kinds")
+            raise MalformedError("a list mixes entries of two kinds")
         self.kind = kind
 
 
@@ -115,7 +115,7 @@ NOTHING: ListItems = ListItems()
 
 
 class SnapshotTables:
-    """All rows so far. Raises Wrong where a value has the wrong type."""
+    """All rows so far. Raises MalformedError where a value has the wrong type."""
 
     def __init__(self) -> None:
         self.columns = {
@@ -145,7 +145,9 @@ class SnapshotTables:
                 try:
                     fields.row = make(fields)
                 except OverflowError:
-                    raise Wrong("a number is larger than any of a snapshot") from None
+                    raise MalformedError(
+                        "a number is larger than any of a snapshot"
+                    ) from None
                 fields.kind = kind
                 fields.clear()
                 return kind
@@ -160,7 +162,7 @@ class SnapshotTables:
             or frames
             or frames.kind not in (Kind.PLAIN, Kind.FRAME)
         ):
-            raise Wrong("frames are not a list of frames")
+            raise MalformedError("frames are not a list of frames")
         return self.stack_of(frames.rows)
 
     def stack_of(self, frames: array[int]) -> int:
@@ -172,7 +174,7 @@ class SnapshotTables:
     def action(self, name: object) -> int:
         """The Action with this name."""
         if not isinstance(name, str):
-            raise Wrong("action is not a text")
+            raise MalformedError("action is not a text")
         return ACTIONS.get(name, 0)
 
     def text(self, text: object) -> int:
@@ -225,7 +227,7 @@ class SnapshotTables:
             fields.setdefault("requested_size", history[0].get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
         if state is None:
-            raise Wrong("a block has a state of another name")
+            raise MalformedError("a block has a state of another name")
         stack = self.stack(fields.get("frames", NOTHING))
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
@@ -244,7 +246,7 @@ class SnapshotTables:
             or blocks
             or blocks.kind not in (Kind.PLAIN, Kind.BLOCK)
         ):
-            raise Wrong("blocks are not a list of blocks")
+            raise MalformedError("blocks are not a list of blocks")
         self._place(blocks.rows, row, _number(fields, "address"))
         return row
 
@@ -254,7 +256,7 @@ class SnapshotTables:
         columns = self.columns[Kind.BLOCK]
         for row in blocks:
             if columns["segment"][row] != -1:
-                raise Wrong("a block is in two segments")
+                raise MalformedError("a block is in two segments")
             columns["segment"][row] = segment
             if columns["address"][row] == -1:
                 columns["address"][row] = address
@@ -276,21 +278,21 @@ class SnapshotTables:
             for name, append in appends:
                 append(value(name, -1))
         except TypeError:
-            raise Wrong(f"{name} is not a whole number") from None
+            raise MalformedError(f"{name} is not a whole number") from None
         return row
 
 
 def _number(fields: RowFields, key: str, missing: int = -1) -> int:
     value = fields.get(key, missing)
     if type(value) is not int:
-        raise Wrong(f"{key} is not a whole number")
+        raise MalformedError(f"{key} is not a whole number")
     return value
 
 
 def _text(fields: RowFields, key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
-        raise Wrong(f"{key} is not a text")
+        raise MalformedError(f"{key} is not a text")
     return value
 
 
@@ -315,9 +317,9 @@ class Memo:
         return len(self.codes)
 
     def __getitem__(self, index: int) -> Any:
-        """Raises Wrong if nothing has this number."""
+        """Raises MalformedError if nothing has this number."""
         if index >= len(self.codes):
-            raise Wrong("it refers to what it does not hold")
+            raise MalformedError("it refers to what it does not hold")
         return self.thing(self.codes[index])
 
     def get(self, index: int) -> Any:
@@ -328,7 +330,7 @@ class Memo:
     def thing(self, code: int) -> Any:
         """What a code stands for."""
         if code == ROW:
-            raise Wrong("it has one event in two places")
+            raise MalformedError("it has one event in two places")
         return self.things[code] if code > ROW else StackNumber(stack_code(code))
 
     def put(self, thing: Any) -> None:
@@ -349,15 +351,15 @@ class Memo:
     def codes_of(self, numbers: Int64s) -> Int32s:
         """The codes of what has these numbers."""
         if len(numbers) and int(numbers.max()) >= len(self.codes):
-            raise Wrong("it refers to what it does not hold")
+            raise MalformedError("it refers to what it does not hold")
         return np.frombuffer(self.codes, np.int32)[numbers]
 
     def take(self, size: int) -> None:
-        """Counts bytes that objects take in Python. Raises Wrong if they are too
-        many."""
+        """Counts bytes that objects take in Python. Raises MalformedError if they are
+        too many."""
         self.left -= size
         if self.left < 0:
-            raise Wrong("it holds more objects than a snapshot of its size")
+            raise MalformedError("it holds more objects than a snapshot of its size")
 
     def check(self, beside: int) -> None:
         """As `take`, of what is counted again each time."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
-from fusetui.trace.snapshot.tables import ROW, Memo, Wrong
+from fusetui.trace.snapshot.tables import ROW, MalformedError, Memo
 
 
 def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
@@ -136,5 +136,5 @@ class Walk:
         opcode, word = self._bytes[at], self._words[at + 1]
         given = np.where(opcode == ord("r"), word & 0xFFFFFFFF, word & 0xFF)
         if bool(np.any((given != numbers) & (opcode != 0x94))):
-            raise Wrong("its parts are not numbered as Python does")
+            raise MalformedError("its parts are not numbered as Python does")
         memo.codes.frombytes(codes.tobytes())

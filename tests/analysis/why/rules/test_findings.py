@@ -80,7 +80,7 @@ def test_what_host_bound_would_change_is_no_warm_up() -> None:
         asked(Accounts(open_trace(str(TRACES / "gp100_step_annotations.json.gz"))))
     )
     rules = [one.rule for one in why.findings]
-    wanted, warming = why.wanted[rules.index("host-bound")], facts.warming
+    wanted, warming = why._wanted[rules.index("host-bound")], facts.warming
     assert isinstance(wanted, Hurried)
     assert warming.ns
     assert not wanted.cover.within(warming.start, warming.end).any()

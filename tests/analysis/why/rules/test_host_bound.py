@@ -165,7 +165,7 @@ def hurried(trace: Trace) -> tuple[int, int]:
     """The bounds of what is changed about being host-bound (ns)."""
     why, _ = explained(asked(Accounts(trace)))
     rules = [one.rule for one in why.findings]
-    wanted = why.wanted[rules.index("host-bound")]
+    wanted = why._wanted[rules.index("host-bound")]
     assert isinstance(wanted, Hurried)
     return int(wanted.cover.start.min()), int(wanted.cover.end.max())
 

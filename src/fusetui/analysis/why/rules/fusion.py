@@ -16,7 +16,13 @@ from fusetui.analysis.why.kernel_runs import (
     runs_of,
 )
 from fusetui.analysis.why.kernels import Kernels, by_text, the_most
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_large_enough, of_work
+from fusetui.analysis.why.rule import (
+    CannotTellError,
+    Claim,
+    Rule,
+    is_large_enough,
+    of_work,
+)
 from fusetui.text.figures import count, plural
 
 __all__ = ["fusable_run", "inside_of", "runs_of"]
@@ -37,7 +43,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         option = "with_stack=True, or record_function"
         if facts.has_stacks:
             option = "record_function"
-        raise CannotTell("modules or annotations", option)
+        raise CannotTellError("modules or annotations", option)
     runs = runs_of(kernels)
     if not len(runs.ns):
         return

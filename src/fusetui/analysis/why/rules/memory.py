@@ -18,7 +18,7 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.needs import PROPERTIES
 from fusetui.analysis.why.rule import (
-    CannotTell,
+    CannotTellError,
     Claim,
     Rule,
     claimed_by,
@@ -53,7 +53,7 @@ def recompute(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not len(kernels.origins.modules):
         if len(facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)):
-            raise CannotTell("Python frames and modules", "with_stack=True")
+            raise CannotTellError("Python frames and modules", "with_stack=True")
         return
     again = kernels.credit.recompute & kernels.is_kernel
     taken_ns = kernels.ns(again)
@@ -85,15 +85,17 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         return
     memory = memory_peaks(facts.trace)
     if not memory.is_recorded:
-        raise CannotTell("memory events", "profile_memory=True")
+        raise CannotTellError("memory events", "profile_memory=True")
     if not memory.peaks:
-        raise CannotTell("memory events of the GPU with totals", "profile_memory=True")
+        raise CannotTellError(
+            "memory events of the GPU with totals", "profile_memory=True"
+        )
     properties = device_properties(facts.trace)
     asked_about = {device.pid for device in facts.devices}
     for pid, peak in _devices(facts, memory.peaks).items():
         size = properties.get(pid, {}).get("totalGlobalMem")
         if type(size) is not int or not size:
-            raise CannotTell("the size of the GPU's memory", PROPERTIES)
+            raise CannotTellError("the size of the GPU's memory", PROPERTIES)
         unused = peak.reserved - peak.allocated
         is_nearly_full = peak.reserved >= NEARLY_FULL * size
         is_wasted = is_nearly_full and unused >= UNUSED * peak.reserved
@@ -115,7 +117,9 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
         return {peak.device: peak for peak in peaks}
     if len(every) == len(peaks) == 1:
         return {every[0]: peaks[0]}
-    raise CannotTell("which GPU each memory event is about", "one GPU for each process")
+    raise CannotTellError(
+        "which GPU each memory event is about", "one GPU for each process"
+    )
 
 
 TO_HOST: Final = late(r"DtoH|DeviceToHost|Device -> Pageable|Device -> Host")

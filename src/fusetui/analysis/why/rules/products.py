@@ -14,7 +14,7 @@ from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
 from fusetui.analysis.why.needs import PROPERTIES, properties_asked
 from fusetui.analysis.why.remedies import tags_of
 from fusetui.analysis.why.rule import (
-    CannotTell,
+    CannotTellError,
     Claim,
     Rule,
     is_large_enough,
@@ -228,13 +228,13 @@ def _of_16_bits(peak: Peak) -> tuple[str, float]:
 
 
 def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
-    """A note about a device that the table of peaks lacks. Raises CannotTell, except of
-    a device without tensor cores: how much faster they are is unknown."""
+    """A note about a device that the table of peaks lacks. Raises CannotTellError,
+    except of a device without tensor cores: how much faster they are is unknown."""
     kernels, trace = facts.kernels, facts.trace
     devices = device_properties(trace)
     types = {tensor_core_types(properties) for properties in devices.values()}
     if len(types) != 1 or None in types or "nvidia" not in tags_of(facts):
-        raise CannotTell(LISTED_DEVICE, properties_asked(facts))
+        raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
     (multiplied,) = types
     if not multiplied:
         return
@@ -250,7 +250,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
             kernels=plain,
             remedy=HALF if multiplied == ("float16",) else None,
         )
-    raise CannotTell(LISTED_DEVICE, properties_asked(facts))
+    raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
 
 
 def _faster(peak: Peak) -> tuple[str, float]:
@@ -297,7 +297,7 @@ FOR_BATCH_NORMS: Final = (
 def few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
-        raise CannotTell("the number of multiprocessors", PROPERTIES)
+        raise CannotTellError("the number of multiprocessors", PROPERTIES)
     few = _candidates(kernels)
     taken_ns = kernels.ns(few)
     if not taken_ns:
