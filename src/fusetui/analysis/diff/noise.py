@@ -192,8 +192,8 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
 
 
 def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
-    """The variance that rounding to the tick gives the logarithms of each column, of
-    both sides together; shape [columns]."""
+    """The variance of the logarithms by rounding to the tick, of both sides
+    together."""
     of_a = tick_ns**2 / 12 / np.maximum(median(a), 1) ** 2
     of_b = tick_ns**2 / 12 / np.maximum(median(b), 1) ** 2
     return np.asarray(of_a + of_b)
