@@ -133,6 +133,7 @@ def _beside(
 
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
+    """These items of a lane as what blocks are searched in."""
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
         keys=items.by_op[members], features=items.features[members], items=members
@@ -171,6 +172,7 @@ class _Keys(msgspec.Struct, frozen=True, eq=False):
 
 
 def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
+    """The keys of these items of a lane; `place_keys` has the shape of all items."""
     members = np.array(lane, dtype=np.intp)
     return _Keys(
         exact=items.exact[members],

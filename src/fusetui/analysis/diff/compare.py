@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
-from fusetui.analysis.diff.align import align
+from fusetui.analysis.diff.align import Lanes, align
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.evidence import comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
@@ -121,12 +121,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
     aligned = align(a, b, places_a.starred, places_b.starred)
-    groups: list[WorkGroup] = []
-    for lanes in aligned:
-        groups += group(a, b, lanes)
-    groups = moved(a, b, groups)
-    groups = by_region(places_a, places_b, groups)
-    groups += surplus(a, b, aligned)
+    groups = _groups(places_a, places_b, aligned)
 
     step = step_change(a, b, groups)
     # a step in which something else happened is no usual one
@@ -169,6 +164,21 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
         side_b=side_b,
     )
     return with_summary(result)
+
+
+def _groups(
+    a: ProgramPlaces, b: ProgramPlaces, aligned: Sequence[Lanes]
+) -> list[WorkGroup]:
+    """What does the same work on both sides, and what only one side does: every item of
+    both sides is in exactly one group. Groups are found within two aligned lanes first,
+    then anywhere, then by the parts of the program; those of repeated blocks are
+    last."""
+    groups: list[WorkGroup] = []
+    for lanes in aligned:
+        groups += group(a.items, b.items, lanes)
+    groups = moved(a.items, b.items, groups)
+    groups = by_region(a, b, groups)
+    return groups + surplus(a.items, b.items, aligned)
 
 
 def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
@@ -219,8 +229,8 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
 def accounting(
     step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]
 ) -> Accounting:
-    """The change of the step as a sum. Integers throughout, so that it closes
-    exactly."""
+    """The change of the step as a sum of changes (ns), which closes exactly: all are
+    whole numbers. `rows`: all rows of the diff."""
     rows_ns = sum(row.change_ns for row in rows if row.counts)
     idle_ns = b.idle_ns - a.idle_ns
     # more overlap, and more work after the end of the step, make the step shorter
@@ -290,7 +300,8 @@ CLOCK_BASE_KEY = "baseTimeNanoseconds"
 
 
 def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> StepChange:
-    """The medians over the steps used, and the interval of their ratio.
+    """The median lengths of the steps of both sides, and the interval of their ratio;
+    no ratio where A has no steps or they take no time, or where B has none.
 
     Where the steps of both took turns, each is compared with its neighbor, and what
     became slower or faster over time counts for nothing; else the drift of each run

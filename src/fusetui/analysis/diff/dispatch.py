@@ -49,7 +49,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s  # self time
     usual: Rows  # the numbers of the steps that its time is averaged over
     rows: tuple[int, ...]  # of its slices in the representative step
-    every: Rows  # the rows of its slices in all steps; shape [slices]
+    rows_of_all_steps: Rows  # the rows of its slices; shape [slices]
     step: Rows  # the step of each of those; shape [slices]
     adds_up: bool  # its time is not part of other dispatch or of work
 
@@ -78,7 +78,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
             names=self.names if times else (),
             ns=int(self.ns[step]),
             count=times,
-            rows=tuple(self.every[self.step == step].tolist()),
+            rows=tuple(self.rows_of_all_steps[self.step == step].tolist()),
         )
 
 
@@ -112,19 +112,20 @@ def rows(
     out, unless dispatch is part of the sum, as it is without a GPU. `renamed`: {label in
     B: label in A} of what is the same.
     """
-    counts = not (a.work.gpu or b.work.gpu)
+    is_in_sum = not (a.work.gpu or b.work.gpu)
     as_frequent = []
     changed = []
-    for both in _of_both_sides(a, b, without, renamed, counts):
+    for both in _of_both_sides(a, b, without, renamed, is_in_sum):
         if both.is_as_frequent:
             as_frequent.append(both)
         elif not _is_called_as_often(both.calls_a, both.calls_b):
-            changed.append(_more_or_less_often(both, counts))
-        # else it launches by itself what an op inside it launches on the other side
+            changed.append(_more_or_less_often(both, is_in_sum))
+        # An op that both sides call as often has no row: where it counts less often as
+        # dispatch, it launches by itself what an op inside it launches otherwise.
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for both in as_frequent:
         changed += _in_one_step(a, b, both)
-    if counts:
+    if is_in_sum:
         changed += _all_else(as_frequent)
     return changed
 
@@ -144,16 +145,16 @@ def _of_both_sides(
     b: WorkItems,
     without: RowsOfSides,
     renamed: Mapping[str, str],
-    counts: bool,
+    is_in_sum: bool,
 ) -> list[_OfBothSides]:
-    """The dispatch of each label that either side has, A's first. `counts`: dispatch is
-    part of the sum, so that no rows are left out, and other calls of an op do not
-    matter. See `rows` for the others."""
-    of_a = by_label(a, None if counts else without.a)
-    of_b = _by_label_of_a(by_label(b, None if counts else without.b), renamed)
+    """The dispatch of each label that either side has, A's first. `is_in_sum`: dispatch
+    is part of the sum, so that no rows are left out, and other calls of an op do not
+    matter. See `rows` for the other arguments."""
+    of_a = by_label(a, None if is_in_sum else without.a)
+    of_b = _by_label_of_a(by_label(b, None if is_in_sum else without.b), renamed)
     calls_a: Calls = {}
     calls_b: Calls = {}
-    if not counts:
+    if not is_in_sum:
         calls_a = _calls_of_ops(a, without.a)
         calls_b = _by_label_of_a(_calls_of_ops(b, without.b), renamed)
     return [
@@ -217,22 +218,22 @@ def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
     return times_a == times_b > 0
 
 
-def _more_or_less_often(both: _OfBothSides, counts: bool) -> Row:
+def _more_or_less_often(both: _OfBothSides, is_in_sum: bool) -> Row:
     """The row of a label that the median steps of the two sides do not have equally
-    often; `counts`: dispatch is part of the sum."""
+    often; `is_in_sum`: dispatch is part of the sum."""
     before = both.a.share if both.a else RowShare()
     after = both.b.share if both.b else RowShare()
     why = ""
     if before.count and after.count:
         why = f"{count(before.count)} -> {count(after.count)} a step"
     adds_up = all(dispatch.adds_up for dispatch in (both.a, both.b) if dispatch)
-    return _row(both.label, before, after, why, counts and adds_up)
+    return _row(both.label, before, after, why, counts=is_in_sum and adds_up)
 
 
 def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
     """The row of a label that both sides have equally often in all steps but one, in
-    which they differ; none if it is not so, or if the sides have not equally many
-    steps."""
+    which they differ; an empty list if it is not so, or if the sides have not
+    equally many steps."""
     steps = len(b.work.windows)
     if steps < MIN_STEPS or len(a.work.windows) != steps:
         return []
@@ -258,8 +259,11 @@ def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
     return [_row(both.label, before, after, why, counts=False)]
 
 
-def _row(label: str, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
-    """The row of dispatch that was removed, if B has fewer of it, else added."""
+def _row(
+    label: str, before: RowShare, after: RowShare, why: str, *, counts: bool
+) -> Row:
+    """The row of dispatch that was removed, if B has fewer of it, else added.
+    `counts`: as in `Row`."""
     is_less_often = after.count < before.count
     kind = RowKind.REMOVED if is_less_often else RowKind.ADDED
     return row_of(kind, CPU + label, before, after, why, counts=counts)
@@ -273,8 +277,8 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
 
 
 def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
-    """One row for all dispatch that both sides have equally often and that adds up; none
-    if a side has no such dispatch."""
+    """One row for all dispatch that both sides have equally often and that adds up; an
+    empty list if a side has no such dispatch."""
     of_a = [both.a for both in as_frequent if both.a and both.a.adds_up]
     of_b = [both.b for both in as_frequent if both.b and both.b.adds_up]
     if not of_a or not of_b:
@@ -309,34 +313,42 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
 def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispatch]:
     """All dispatch of a side, {label: dispatch}, as far as it is in the steps used.
     `without` flags rows of the trace that are left out. Empty without steps."""
-    work, trace = items.work, items.trace
-    steps = len(work.windows)
     dispatches: dict[str, Dispatch] = {}
-    if not steps:
+    if not len(items.work.windows):
         return dispatches
-    for slices in _populations(work):
-        step_of_row = work.windows.step_of_calls(trace.start[slices.rows])
-        is_kept = step_of_row >= 0
-        if without is not None:
-            is_kept &= ~without[slices.rows]
-        rows, step_of_row = slices.rows[is_kept], step_of_row[is_kept]
-        ns = slices.ns[is_kept]
-        labels = _Labels(trace, slices.label_of)
-        groups = grouped(labels.number_of_name[trace.name[rows]], rows)
-        for group, label_number in enumerate(groups.keys.tolist()):
-            members = groups.places(group)
-            every, step = rows[members], step_of_row[members]
-            names = [trace.names[name] for name in np.unique(trace.name[every])]
-            dispatches[labels.texts[label_number]] = Dispatch(
-                names=tuple(names),
-                count=np.bincount(step, minlength=steps),
-                ns=summed(step, ns[members], steps),
-                usual=items.usual,
-                rows=tuple(every[step == items.window].tolist()),
-                every=every,
-                step=step,
-                adds_up=slices.adds_up,
-            )
+    for slices in _populations(items.work):
+        dispatches |= _by_label_of(slices, items, without)
+    return dispatches
+
+
+def _by_label_of(
+    slices: _Population, items: WorkItems, without: Flags | None
+) -> dict[str, Dispatch]:
+    """See `by_label`, of some slices of the side; there is at least one step."""
+    trace, windows = items.trace, items.work.windows
+    step_of_row = windows.step_of_calls(trace.start[slices.rows])
+    is_kept = step_of_row >= 0
+    if without is not None:
+        is_kept &= ~without[slices.rows]
+    rows, step_of_row = slices.rows[is_kept], step_of_row[is_kept]
+    ns = slices.ns[is_kept]
+    labels = _Labels(trace, slices.label_of)
+    groups = grouped(labels.number_of_name[trace.name[rows]], rows)
+    dispatches = {}
+    for group, label_number in enumerate(groups.keys.tolist()):
+        members = groups.places(group)
+        rows_of_label, step = rows[members], step_of_row[members]
+        names = [trace.names[name] for name in np.unique(trace.name[rows_of_label])]
+        dispatches[labels.texts[label_number]] = Dispatch(
+            names=tuple(names),
+            count=np.bincount(step, minlength=len(windows)),
+            ns=summed(step, ns[members], len(windows)),
+            usual=items.usual,
+            rows=tuple(rows_of_label[step == items.window].tolist()),
+            rows_of_all_steps=rows_of_label,
+            step=step,
+            adds_up=slices.adds_up,
+        )
     return dispatches
 
 

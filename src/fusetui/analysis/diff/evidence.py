@@ -128,10 +128,14 @@ def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
     if merged_work is None:
         return separate
     merged = items(merged_work, words, known)
-    return max(separate, merged, key=lambda side: (len(side.alike), _in_common(side)))
+
+    def steadiness(side: WorkItems) -> tuple[int, int]:
+        return len(side.alike), _in_common_with_usual(side)
+
+    return max(separate, merged, key=steadiness)
 
 
-def _in_common(side: WorkItems) -> int:
+def _in_common_with_usual(side: WorkItems) -> int:
     """How many pieces of work all unusual steps together have in common with the usual
     one, by kernel, op and lane."""
     usual = Counter(side.keys_of(side.work.of_window(side.window)).tolist())
@@ -202,7 +206,7 @@ def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
     """The kernels that the two sides launch equally often, but never under the same op,
     although both sides have all of these ops: there the names of ops tell nothing.
 
-    None where such kernels are less than MIN_EXPLAINED_WORK of all launches that one
+    No kernels where such ones are less than MIN_EXPLAINED_WORK of all launches that one
     side has more of under some op: then another program does the work. Only kernels
     that tell their op count in all of this (`_kernels_that_tell_their_op`).
     """
@@ -211,28 +215,29 @@ def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
     launches_b = _launches_of(b, telling_kernels)
     ops_a, ops_b = _ops_by_kernel(launches_a), _ops_by_kernel(launches_b)
     ops_of_both = (_ops_of(a) & _ops_of(b)) - {0}
-    swapped_kernels: set[int] = set()
+    kernels: set[int] = set()
     for kernel in ops_a.keys() & ops_b.keys():
-        own, other = ops_a[kernel], ops_b[kernel]
-        has_no_common_op = not own.keys() & other.keys()
-        is_of_known_ops = own.keys() | other.keys() <= ops_of_both
-        if has_no_common_op and is_of_known_ops and own.total() == other.total():
-            swapped_kernels.add(kernel)
+        before, after = ops_a[kernel], ops_b[kernel]
+        has_common_op = bool(before.keys() & after.keys())
+        has_only_ops_of_both = before.keys() | after.keys() <= ops_of_both
+        is_as_frequent = before.total() == after.total()
+        if not has_common_op and has_only_ops_of_both and is_as_frequent:
+            kernels.add(kernel)
     differing = (launches_a - launches_b) + (launches_b - launches_a)
-    explained = sum(
-        times
-        for key, times in differing.items()
-        if key & KERNEL_MASK in swapped_kernels
-    )
+    explained = _launches_of_kernels(differing, kernels)
     if explained < MIN_EXPLAINED_WORK * differing.total():
-        swapped_kernels = set()
-    swapped_ops: set[int] = set()
-    for kernel in swapped_kernels:
-        swapped_ops.update(ops_a[kernel], ops_b[kernel])
+        kernels = set()
+    ops: set[int] = set()
+    for kernel in kernels:
+        ops.update(ops_a[kernel], ops_b[kernel])
     return _Swapped(
-        ops=frozenset(swapped_ops),
-        kernels=np.array(sorted(swapped_kernels), dtype=np.int64),
+        ops=frozenset(ops), kernels=np.array(sorted(kernels), dtype=np.int64)
     )
+
+
+def _launches_of_kernels(launches: Counter[int], kernels: set[int]) -> int:
+    """How many launches, {exact key: times}, are of these kernels under any op."""
+    return sum(times for key, times in launches.items() if key & KERNEL_MASK in kernels)
 
 
 def _kernels_that_tell_their_op(side: WorkItems) -> set[int]:
@@ -311,7 +316,8 @@ def _step_of(side: WorkItems, number: int) -> _Step:
     """The step of a side that has this number."""
     span = side.work.of_window(number)
     return _Step(
-        exact=side.every[span], by_graph=by_graph(side.work, side.work.row[span])
+        exact=side.exact_of_all_steps[span],
+        by_graph=by_graph(side.work, side.work.row[span]),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -363,26 +364,38 @@ def _program_order(
     first_rank_a = [
         min((rank_a[item] for item in group.a), default=-1) for group in groups
     ]
-    # (first item of B, rank in A) of the groups that both sides have
-    matched = sorted(
-        (min(group.b), first_rank_a[number])
+    matched = [
+        _Matched(item_b=min(group.b), rank_a=first_rank_a[number])
         for number, group in enumerate(groups)
         if group.a and group.b
-    )
-    keys = []
+    ]
+    matched.sort()
+    sort_keys = []
     for number, group in enumerate(groups):
         if group.a:
-            keys.append((first_rank_a[number], -1, number))  # before B's of this rank
-            continue
-        item = group.b[0]
-        rank_before = -1
-        place = bisect_right(matched, item, key=itemgetter(0)) - 1
-        if place >= 0:
-            matched_item, rank_of_match = matched[place]
-            if b.lane[matched_item] == b.lane[item]:
-                rank_before = rank_of_match
-        keys.append((rank_before, rank_b[item], number))
-    return [number for _, _, number in sorted(keys)]
+            sort_keys.append((first_rank_a[number], -1, number))
+        else:
+            item = group.b[0]
+            rank_before = _rank_before(b, item, matched)
+            sort_keys.append((rank_before, rank_b[item], number))
+    return [number for _, _, number in sorted(sort_keys)]
+
+
+class _Matched(NamedTuple):
+    """A group that both sides have."""
+
+    item_b: int  # its first item of B
+    rank_a: int  # the rank of its first launch in A
+
+
+def _rank_before(b: WorkItems, item: int, matched: Sequence[_Matched]) -> int:
+    """The rank in A of the last matched group whose item is at or before an item of B;
+    -1 if there is none, or on another lane. `matched`: by their items of B."""
+    place = bisect_right(matched, item, key=attrgetter("item_b")) - 1
+    if place < 0:
+        return -1
+    before = matched[place]
+    return before.rank_a if b.lane[before.item_b] == b.lane[item] else -1
 
 
 def _launch_ranks(items: WorkItems) -> list[int]:

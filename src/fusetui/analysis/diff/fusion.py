@@ -192,8 +192,8 @@ def _greedy_cuts(covers: Covers) -> list[int]:
 def _covers(
     alignment: Alignment, side: int, item: int, collector: Collector
 ) -> frozenset[str]:
-    """The ops on a collector's list that an item of `side` may be. None for copies and
-    sets, nor for work like products, unless the collector may do that."""
+    """The ops on a collector's list that an item of `side` may be. Empty for copies and
+    sets, and for WORK_APART unless the collector may do that."""
     items = alignment.items[side]
     if not items.computes[item]:
         return frozenset()
@@ -213,7 +213,7 @@ def _missing_nearby(
 ) -> list[int]:
     """For each op of a fused kernel's core that none of its `claimed` items may be, the
     nearest open item that may, in the gaps before its own, then after it. Items that are
-    `taken` are left out. None for a kernel of attention, whose name lists no ops: its
+    `taken` are left out. Empty for a kernel of attention, whose name lists no ops: its
     core are alternatives."""
     collector, gap = fused.collector, fused.gap
     if collector.gemms and not collector.listed:

@@ -62,6 +62,7 @@ def in_parts(alignment: Alignment, side: int) -> None:
             open_by_call[_call_of(mine, item)].append(item)
     if not open_by_call:
         return
+    # the numbers of the pairs of one kernel under one op, by the call on this side
     pairs_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
     for number, pair in enumerate(alignment.pairs):
         if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
@@ -73,12 +74,13 @@ def in_parts(alignment: Alignment, side: int) -> None:
         pair = alignment.pairs[numbers[0]]
         if pair is None:
             continue
-        one, parts = pair[1 - side], [pair[side], *open_parts]
+        paired_part, whole = pair[side], pair[1 - side]
+        parts = [paired_part, *open_parts]
         parts_ns = [mine.compared_times[part] for part in parts]
-        if adds_up_to(parts_ns, other.compared_times[one]):
+        if adds_up_to(parts_ns, other.compared_times[whole]):
             alignment.pairs[numbers[0]] = None
             alignment.close(side, set(open_parts), alignment.gaps)
-            alignment.add(side, tuple(sorted(parts)), one, IN_PARTS)
+            alignment.add(side, tuple(sorted(parts)), whole, IN_PARTS)
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:

@@ -82,7 +82,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     alone: Int64s  # a key: the only kernel of the same op; 0 for none
     by_class: Int64s  # a key: the same kind of work; 0 where the kind says too little
     samples: Int64s  # the time of each (ns), of shape [steps alike, items]
-    every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
+    # `exact` of every piece of work; shape [pieces of all steps]
+    exact_of_all_steps: Int64s
     # whether the kernel alone is compared, because its op is no evidence
     by_kernel: Flags
 
@@ -120,7 +121,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def op_or_kernel(self) -> list[int]:
-        """The number of the op of each item; without an op minus that of its kernel."""
+        """The number of the op of each item or, where it has none, minus the number of
+        its kernel."""
         op = self.exact >> OP_SHIFT
         kernel = self.exact & KERNEL_MASK
         return [*np.where(op > 0, op, -kernel).tolist()]
@@ -193,7 +195,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         lanes = self.work.lane
         first_lane = lanes.min() if len(lanes) else 0
         lane_numbers = (lanes[span] - first_lane).astype(np.int64)
-        return self.every[span] ^ (lane_numbers << LANE_SHIFT)
+        return self.exact_of_all_steps[span] ^ (lane_numbers << LANE_SHIFT)
 
     def op_number(self, item: int) -> int:
         """The number of the op of an item; 0 when there is none."""
@@ -262,7 +264,7 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         alone=_keys_alone(work, span, op[span]),
         by_class=_keys_by_class(work, span, words),
         samples=samples.reshape(max(1, len(alike)), span.stop - span.start),
-        every=exact,
+        exact_of_all_steps=exact,
         by_kernel=by_kernel[span],
     )
 

@@ -55,7 +55,7 @@ class SingleStepOutlier(msgspec.Struct, frozen=True):
 def single_step_outliers(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[SingleStepOutlier]:
-    """Kernels and idle time that changed in one step only. None unless both sides have
+    """Kernels and idle time that changed in one step only. Empty unless both sides have
     equally many steps and vary alike from step to step (`_vary_alike`): the n-th steps
     of two separate runs have nothing in common but chance."""
     steps = len(a.work.windows)
@@ -153,13 +153,8 @@ def _outlying_kernels(
     before = np.where(is_missing, np.array(a.medians)[items_a], a.trace.dur[rows_a])
     after = np.where(is_missing, np.array(b.medians)[items_b], b.trace.dur[rows_b])
     outliers = _outliers(before, after, is_missing)
-    longest_ns = np.maximum(before, after).max(axis=0)
-    floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
-    # of each kernel, but for the step in which it is the farthest
-    in_other_steps = np.sort(_from_usual_change(before, after), axis=0)[:-1]
-    common_ns = int(np.percentile(in_other_steps, COMMON_PERCENTILE))
-    min_ns = max(resolution(a.samples, b.samples), MIN_DISTANCE_RATIO * common_ns)
-    is_far = outliers.apart_ns > np.maximum(floor_ns, min_ns)
+    tick_ns = resolution(a.samples, b.samples)
+    is_far = outliers.apart_ns > _least_distance(before, after, tick_ns)
     farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
     reported = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
     kernels = []
@@ -175,6 +170,24 @@ def _outlying_kernels(
         unusual_step = step if outliers.vary_alike[pair] else None
         kernels.append(SingleStepOutlier(row=row, unusual_step=unusual_step))
     return kernels
+
+
+def _least_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
+    """How far from the usual change (ns) the two sides of a kernel must be in a step
+    that is reported; shape [kernels]. `before`, `after`: times of shape [steps,
+    kernels].
+
+    That is the floor of all changes (FLOOR_PERCENT of its longest time, FLOOR_NS and a
+    tick of the clock), and MIN_DISTANCE_RATIO times what the kernels have in common in
+    other steps (COMMON_PERCENTILE).
+    """
+    longest_ns = np.maximum(before, after).max(axis=0)
+    floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
+    # of each kernel, but for the step in which it is the farthest
+    in_other_steps = np.sort(_from_usual_change(before, after), axis=0)[:-1]
+    common_ns = int(np.percentile(in_other_steps, COMMON_PERCENTILE))
+    min_ns = max(tick_ns, MIN_DISTANCE_RATIO * common_ns)
+    return np.asarray(np.maximum(floor_ns, min_ns))
 
 
 def _run_of(items: WorkItems, item: int, row: int) -> RowShare:
@@ -312,7 +325,7 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     """How much of the change of the idle time of each step (`change_ns`, B less A) is
     because its work differs, in ns; shape [steps]. Work that is gone or faster leaves a
     gap of at most its time, and more work fills one: that is no change of its own."""
-    keys = np.unique(np.concatenate([a.every, b.every]))
+    keys = np.unique(np.concatenate([a.exact_of_all_steps, b.exact_of_all_steps]))
     less_ns = _work_by_key(a, keys) - _work_by_key(b, keys)
     gone_ns = np.clip(less_ns, 0, None).sum(axis=1)
     added_ns = np.clip(-less_ns, 0, None).sum(axis=1)
@@ -329,7 +342,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     # each run is cut where a step begins or ends
     inside, piece = pieces(runs, Cover(windows.start, windows.end))
     step = windows.index_of(inside.start)
-    number_of_key = np.searchsorted(keys, items.every[piece])
+    number_of_key = np.searchsorted(keys, items.exact_of_all_steps[piece])
     shape = (len(windows), len(keys))
     return summed((step, number_of_key), inside.end - inside.start, shape)
 

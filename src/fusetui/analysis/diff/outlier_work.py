@@ -250,8 +250,8 @@ def _keys_of_one_side(
             only_a.update(int(a.exact[item]) for item in group.a)
         if not group.a:
             only_b.update(int(b.exact[item]) for item in group.b)
-    only_a.difference_update(b.every.tolist())
-    only_b.difference_update(a.every.tolist())
+    only_a.difference_update(b.exact_of_all_steps.tolist())
+    only_b.difference_update(a.exact_of_all_steps.tolist())
     return only_a | only_b
 
 
@@ -263,7 +263,11 @@ def _pieces(items: WorkItems, twin: WorkItems) -> Iterator[OutlierPiece]:
     work = items.work
     for odd in odd_steps(items, twin):
         span = work.of_window(odd.number)
-        keys, rows_of_step, ns = items.every[span], work.row[span], work.ns[span]
+        keys, rows_of_step, ns = (
+            items.exact_of_all_steps[span],
+            work.row[span],
+            work.ns[span],
+        )
         more = list(odd.more)
         is_there = odd.piece_of_item >= 0
         for item in odd.lacking:
@@ -403,7 +407,7 @@ def _fused(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
 
 
 def _collected(trace: Trace, others: Pieces, collector: Collector) -> Pieces:
-    """The first pieces in a row whose ops are on a kernel's list (`collector`). None if
+    """The first pieces in a row whose ops are on a kernel's list (`collector`). Empty if
     they are fewer than two or than the list requires, or include no op of its core."""
     collected: list[OutlierPiece] = []
     has_core = False

@@ -79,7 +79,7 @@ def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
 
 def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:
     """The items on other lanes that a thread launched while it launched some blocks,
-    ascending; `members` as in `launch_periods`. None without a GPU."""
+    ascending; `members` as in `launch_periods`. Empty without a GPU."""
     if not items.work.gpu or not len(members):
         return []
     trace = items.trace

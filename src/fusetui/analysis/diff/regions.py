@@ -204,7 +204,7 @@ def _in_order(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, why: str
 ) -> list[WorkGroup]:
     """Pairs of items in order; the side with more leaves those out whose times fit the
-    least. None if one side has far fewer, or if the times of too few pairs differ by
+    least. Empty if one side has far fewer, or if the times of too few pairs differ by
     about the same factor: then the two orders differ (MAX_RATIO_OF_TIMES)."""
     fewer, more = sorted((len(items.a), len(items.b)))
     if not items.are_nearly_as_many or not is_feasible(fewer, more):

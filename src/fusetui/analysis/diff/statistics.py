@@ -61,7 +61,8 @@ def median(samples: Int64s) -> Int64s:
 
 
 def mean(samples: Int64s) -> Int64s:
-    """Along the first axis, in whole numbers, halves away from zero; 0 of none."""
+    """The mean along the first axis, in whole numbers, halves rounded away from zero; 0
+    of no samples."""
     count = max(1, len(samples))
     total = samples.sum(axis=0)
     magnitude = (2 * np.abs(total) + count) // (2 * count)
@@ -81,14 +82,15 @@ class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
 
 
 def middle_half(samples: Int64s) -> MiddleHalf:
-    """Of fewer than five samples all are the middle half."""
+    """The middle half of samples, along the first axis; of fewer than five samples,
+    that is all of them."""
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return MiddleHalf(low=ordered[last // 4], high=ordered[last - last // 4])
 
 
 def midmean(samples: Int64s) -> Int64s:
-    """The mean of the middle half along the first axis."""
+    """The mean of the middle half of samples along the first axis, in whole numbers."""
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return mean(ordered[last // 4 : last - last // 4 + 1])
@@ -329,25 +331,26 @@ def usual_steps(
 
 
 def middle(durations: Int64s, alike: Rows) -> float:
-    """The median step (ns): of those that do the usual work, where these are most of
-    them."""
+    """The median length of the steps that do the usual work (`alike`), if these are more
+    than half of all steps, else of all steps (ns); 0 without steps."""
     are_most = 2 * len(alike) > len(durations)
     of_usual_work = durations[alike] if are_most else durations
     return float(np.median(of_usual_work)) if len(of_usual_work) else 0.0
 
 
 def _min_usual_steps(alike: Rows) -> int:
-    """How many of these steps are chosen at least: of fewer than FEW_STEPS the median
-    one."""
+    """How many of these steps are chosen at least: MIN_USUAL_STEPS of FEW_STEPS or more,
+    else one; 0 of none."""
     return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
 
 
 def _around_median(
     durations: Int64s, medians: Floats, alike: Rows, distance: Floats
 ) -> Rows:
-    """The most of the alike steps, nearest to the median first, whose mean is the
-    median on each side. `durations`: shape [sides, steps]; `medians`: shape [sides];
-    `distance` from the median: shape [steps]. Empty when there are none."""
+    """As many of the alike steps as possible, nearest to the median first, whose mean is
+    the median on each side, up to MAX_SHARE_OFF; ascending, empty if there are none
+    such. `durations`: shape [sides, steps]; `medians`: shape [sides]; `distance` from
+    the median: shape [steps]."""
     if not len(alike):
         return alike
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
@@ -365,8 +368,10 @@ def _around_median(
 def _nearest_to_median(
     durations: Int64s, median_ns: float, alike: Rows, distance: Floats
 ) -> Rows:
-    """Of the alike steps, nearest to the median first, as many as have the mean that is
-    nearest to the median; at least `_min_usual_steps`."""
+    """Those first of the alike steps, nearest to the median first, whose mean is the
+    nearest to the median; at least `_min_usual_steps` of them, ascending. `durations`
+    and `distance` from the median: shape [steps]. There is at least one alike
+    step."""
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
     counts = np.arange(1, len(nearest_first) + 1)
     means = np.cumsum(durations[nearest_first]) / counts
