@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import Pair, in_order, occurrences
+from fusetui.analysis.diff.sequences import in_order, occurrences
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 MAX_BLOCKS = 8
@@ -167,8 +167,8 @@ def _best_fitting(
     few: LaneWork,
     repeated: Repeat,
     with_counterpart: list[int],
-    run: Pair,
-) -> Pair:
+    run: tuple[int, int],
+) -> tuple[int, int]:
     """The range [begin, end) of places of the many that a run of blocks without a
     counterpart takes: `run` is the first and the last number of these blocks.
 
@@ -191,9 +191,10 @@ def _best_fitting(
     forward = _gain_forward(many, few, begin, end, counterpart, size)
     if forward.min() < backward.min():
         shift = int(forward.argmin())
-    else:  # the earliest of those that fit alike
-        farthest_back = len(backward) - 1 - int(backward[::-1].argmin())
-        shift = -farthest_back
+    else:
+        # of shifts that fit alike the farthest back, so that the range begins early
+        best_shifts = np.flatnonzero(backward == backward.min())
+        shift = -int(best_shifts[-1])
     return begin + shift, end + shift
 
 

@@ -191,17 +191,17 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     begins, ends = work.windows.start[usual], work.windows.end[usual]
     top_ops = _top_op_rows(trace)
     if work.gpu:
-        rows = trace.gpu_rows
+        busy_rows = trace.gpu_rows
         devices = tuple(dict.fromkeys(device_names(trace)))
     else:
-        rows = top_ops if on_cpu else work.row
+        busy_rows = top_ops if on_cpu else work.row
         devices = ()
-    busy_ns = int(mean(any_busy_ns(trace, rows, begins, ends)))
+    busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
     step_ns = work.windows.dur
     idle_ns = int(mean(step_ns[usual])) - busy_ns
     work_ns = int(items.ns.sum())
     dispatch_ns = int(mean(dispatched(items)[usual])) if on_cpu else 0
-    crossing = _crossing_work(work, rows, usual)
+    crossing = _crossing_work(work, busy_rows, usual)
     odd_ns = 0  # how much the steps that differ from the usual ones move the median
     if len(step_ns):
         odd_ns = int(np.median(step_ns) - middle(step_ns, items.plain))

@@ -136,13 +136,13 @@ def rest_of_ops(alignment: Alignment, side: int) -> None:
         pair = alignment.pairs[link.pair]
         if pair is None:
             continue
-        is_other_kernel = a.kernel_number(pair[0]) != b.kernel_number(pair[1])
-        adds_up_parts = _all_add_up(a, pair[0], rest_a) and _all_add_up(
-            b, pair[1], rest_b
-        )
-        if is_other_kernel or adds_up_parts:
+        item_a, item_b = pair
+        is_other_kernel = a.kernel_number(item_a) != b.kernel_number(item_b)
+        rest_a_adds_up = _all_add_up(a, item_a, rest_a)
+        rest_b_adds_up = _all_add_up(b, item_b, rest_b)
+        if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
             alignment.pairs[link.pair] = None
-            of_a, of_b = [pair[0], *rest_a], [pair[1], *rest_b]
+            of_a, of_b = [item_a, *rest_a], [item_b, *rest_b]
             alignment.claim_both(of_a, of_b, f"all of {name}")
 
 
@@ -159,14 +159,14 @@ def with_reduction(alignment: Alignment, side: int) -> None:
             continue
         if _adds_up(items.names[main], items.names[after]):
             alignment.pairs[number] = None
-            of_side = ([pair[0]], [pair[1]])
-            of_side[side].append(after)
+            of_a, of_b = oriented(side, [main, after], [pair[1 - side]])
             why = "with the kernel that adds up its parts"
-            alignment.claim_both(of_side[0], of_side[1], why)
+            alignment.claim_both(of_a, of_b, why)
 
 
 def _all_add_up(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
-    """Whether each of the rest adds up the parts of the main kernel."""
+    """Whether each of the rest adds up the parts of the main kernel; so it is if there
+    is no rest."""
     return all(_adds_up(items.names[main], items.names[item]) for item in rest)
 
 

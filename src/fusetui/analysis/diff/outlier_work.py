@@ -432,7 +432,7 @@ def _other_kernels(items: WorkItems, more: Pieces, lacking: Pieces, side: str) -
         kind = RowKind.REPLACED
     else:
         kind = RowKind.FUSED if a.count > b.count else RowKind.SPLIT
-    op = items.trace.name_of(int(items.trace.op[more[0].row]))
+    op = _op_name(items.trace, more[0])
     return row_of(kind, op, a, b, _only(items, more[0], side), counts=False)
 
 
@@ -443,9 +443,9 @@ def _row(items: WorkItems, pieces: Pieces, side: str, *, are_many: bool) -> Row:
     the trace are of `side` in both cases; of missing work, they are those in the
     representative step. `are_many`: the row says how many pieces, instead of their op.
     """
-    trace, missing = items.trace, pieces[0].missing
+    missing = pieces[0].missing
     is_of_a = side == "A"
-    is_more_in_b = missing == is_of_a
+    is_more_in_b = missing if is_of_a else not missing
     counted_a = () if is_more_in_b else pieces
     counted_b = pieces if is_more_in_b else ()
     shown_a = pieces if is_of_a else ()
@@ -453,8 +453,7 @@ def _row(items: WorkItems, pieces: Pieces, side: str, *, are_many: bool) -> Row:
     if are_many:
         what = f"{plural(len(pieces), 'piece')} of work"
     else:
-        op = int(trace.op[pieces[0].row])
-        what = trace.name_of(op) if op >= 0 else ""
+        what = _op_name(items.trace, pieces[0])
     why = f"{'missing ' if missing else ''}{_only(items, pieces[0], side)}"
     return row_of(
         RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
@@ -464,6 +463,12 @@ def _row(items: WorkItems, pieces: Pieces, side: str, *, are_many: bool) -> Row:
         why,
         counts=False,
     )
+
+
+def _op_name(trace: Trace, piece: OutlierPiece) -> str:
+    """The name of the op of a piece; "" when unknown."""
+    op = int(trace.op[piece.row])
+    return trace.name_of(op) if op >= 0 else ""
 
 
 def _only(items: WorkItems, piece: OutlierPiece, side: str) -> str:

@@ -78,13 +78,14 @@ def by_epilogue(alignment: Alignment, side: int) -> None:
         next_op = stem(mine.op_names[next_item])
         if not next_op or not mine.computes[next_item]:
             continue
-        own_words = _words_of_epilogue(mine.names[pair[side]])
-        other_words = _words_of_epilogue(other.names[pair[1 - side]])
+        own_gemm, other_gemm = pair[side], pair[1 - side]
+        own_words = _words_of_epilogue(mine.names[own_gemm])
+        other_words = _words_of_epilogue(other.names[other_gemm])
         if next_op in other_words - own_words:
             alignment.pairs[number] = None
-            following.pop(0)
+            following.remove(next_item)
             why = f"the GEMM's epilogue names {next_op}"
-            alignment.add(side, (pair[side], next_item), pair[1 - side], why)
+            alignment.add(side, (own_gemm, next_item), other_gemm, why)
 
 
 def _words_of_epilogue(kernel: str) -> set[str]:
