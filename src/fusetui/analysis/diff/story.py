@@ -345,22 +345,24 @@ def _change_ns(rows: Iterable[Row]) -> int:
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _SubtotalKey(msgspec.Struct, frozen=True):
     """What rows are summed by; see `Subtotal`."""
 
     name: str
     phase: str
 
 
-def _part_by_work(row: Row) -> _Part:
-    return _Part(name=_work(row), phase="")
+def _part_by_work(row: Row) -> _SubtotalKey:
+    return _SubtotalKey(name=_work(row), phase="")
 
 
-def _part_by_place(row: Row) -> _Part:
-    return _Part(name=_NUMBER.sub("*", row.where), phase=row.phase)
+def _part_by_place(row: Row) -> _SubtotalKey:
+    return _SubtotalKey(name=_NUMBER.sub("*", row.where), phase=row.phase)
 
 
-def _subtotals(diff: Diff, part_of: Callable[[Row], _Part]) -> tuple[Subtotal, ...]:
+def _subtotals(
+    diff: Diff, part_of: Callable[[Row], _SubtotalKey]
+) -> tuple[Subtotal, ...]:
     """The sums of the rows that count, by their parts; the largest change first."""
     counted = [row for row in diff.rows if row.counts]
     subtotals = []
