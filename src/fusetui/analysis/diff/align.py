@@ -234,9 +234,9 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
             return []
         places_a = [place for place, key in enumerate(keys_a) if key in common]
         places_b = [place for place, key in enumerate(keys_b) if key in common]
-        matches = longest_common(
-            [keys_a[place] for place in places_a], [keys_b[place] for place in places_b]
-        )
+        common_a = [keys_a[place] for place in places_a]
+        common_b = [keys_b[place] for place in places_b]
+        matches = longest_common(common_a, common_b)
     return [(places_a[i] + first_a, places_b[j] + first_b) for i, j in matches]
 
 

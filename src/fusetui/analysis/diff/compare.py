@@ -137,7 +137,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     outlier_rows += [outlier.row for outlier in outliers]
     rows = (
         *explain.rows(a, b, groups, (places_a, places_b)),
-        *outlier_steps.in_parts(a, b, outlier_rows),
+        *outlier_steps.with_joined_parts(a, b, outlier_rows),
         *dispatch.rows(a, b, rows_for_surplus(a, b, aligned), renamed_dispatch),
     )
 

@@ -178,11 +178,11 @@ def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
 def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """What changed of a pair, in words, then the evidence for it: `aten::gelu -> gelu;
     the same kernel, +12 % time`, or how its kernels differ where they were replaced."""
-    item_a, item_b = group.a[0], group.b[0]
-    names = (a.names[item_a], b.names[item_b])
+    kernel_a, kernel_b = a.names[group.a[0]], b.names[group.b[0]]
     texts = [_renamed_op(a, b, group)]
     if kind is RowKind.REPLACED:
-        texts.append(differences(*names) if any(names) else "")
+        has_names = kernel_a or kernel_b
+        texts.append(differences(kernel_a, kernel_b) if has_names else "")
     else:
         what = "kernel" if a.work.gpu and b.work.gpu else "op"
         texts.append(f"the same {what}{_change_of_time(a, b, group, kind)}")
@@ -343,12 +343,12 @@ def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
         items, members = (b, group.b) if has_more_a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
-    op_names = {}  # of each call of an op once; by its row, or by the item without one
+    name_of_call = {}  # by the row of the call of the op, or by the item without one
     for item in members:
         call = int(items.op[item]) if items.op_number(item) else -item - 1
-        op_names[call] = items.op_names[item]
+        name_of_call[call] = items.op_names[item]
     texts = []
-    for name, calls in Counter(op_names.values()).items():
+    for name, calls in Counter(name_of_call.values()).items():
         if name:
             texts.append(f"{name} x{calls}" if calls > 1 else name)
     return " + ".join(texts)

@@ -69,7 +69,7 @@ def single_step_outliers(
     return [*_outlying_kernels(a, b, groups), *_outlying_idle_time(a, b)]
 
 
-def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
+def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
     """The rows of single steps, where two of them become one if they are a kernel that
     was divided in one step: one part of it is a row of a faster kernel, and the other
     parts, of the same name under the same op, are a row of added work. The rows of

@@ -384,22 +384,22 @@ def _fused(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
         members.sort(key=lambda piece: piece.row)
         if len(members) > MAX_PIECES_FOR_FUSION:
             continue
-        for one in members:
-            collector = collector_of(items.trace.name_of(one.row))
+        for fused in members:
+            collector = collector_of(items.trace.name_of(fused.row))
             if collector is None:
                 continue
             others = [
                 piece
                 for piece in members
-                if piece.missing != one.missing and piece not in collected
+                if piece.missing != fused.missing and piece not in collected
             ]
-            many = _collected(items.trace, others, collector)
-            if not many:
+            parts = _collected(items.trace, others, collector)
+            if not parts:
                 continue
-            more, lacking = (many, [one]) if one.missing else ([one], many)
+            more, lacking = (parts, [fused]) if fused.missing else ([fused], parts)
             rows.append(_other_kernels(items, more, lacking, side))
-            collectors.add(one)
-            collected.update(many)
+            collectors.add(fused)
+            collected.update(parts)
     in_rows = collectors | collected
     return _RowsAndRest(
         rows=rows, rest=[piece for piece in pieces if piece not in in_rows]

@@ -63,10 +63,12 @@ def launch_periods(
 
 
 def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
-    """The items that bound the launches of a run of blocks, the items `first` to `last`:
-    its first item and the one after its last or, where other work follows than a block
-    like these, the one before its first (left out) and its last. None where the lane has
-    nothing after the run, nor such an item before it."""
+    """The items that bound the launches of a run of blocks, the items `first` to `last`.
+
+    Where another such block follows, or where nothing comes before the run on its lane:
+    its first item, and the one after its last. Else the item before its first, which is
+    left out, and its last. None where the run is all that its lane has.
+    """
     has_next = last + 1 < len(items) and items.lane[last + 1] == items.lane[last]
     has_previous = first > 0 and items.lane[first - 1] == items.lane[first]
     repeats = has_next and items.by_op[last + 1] == items.by_op[first]
