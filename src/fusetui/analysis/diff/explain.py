@@ -390,7 +390,7 @@ class _Matched(NamedTuple):
 
 def _rank_before(b: WorkItems, item: int, matched: Sequence[_Matched]) -> int:
     """The rank in A of the last matched group whose item is at or before an item of B;
-    -1 if there is none, or on another lane. `matched`: by their items of B."""
+    -1 if there is none, or if that is on another lane. `matched` is sorted."""
     place = bisect_right(matched, item, key=attrgetter("item_b")) - 1
     if place < 0:
         return -1

@@ -69,7 +69,7 @@ def work_class(op: str, kernel: str) -> str:
     ''
     """
     kind_by_kernel = _kind_to_pair_by(kind_of_kernel(kernel))
-    if _is_no_single_kind(kernel, kind_by_kernel):
+    if _does_other_work_than_op(kernel, kind_by_kernel):
         return ""
     op_stem = stem(op)
     kind_by_op = _kind_to_pair_by(kind_of_op(op_stem))
@@ -85,10 +85,11 @@ def work_class(op: str, kernel: str) -> str:
     return "act_and_mul" if _ACTIVATION.search(kernel) else ""
 
 
-def _is_no_single_kind(kernel: str, kind: str) -> bool:
-    """Whether the name of a kernel shows that its op's kind is not its own: it helps
-    the main kernel, does the work of several ops, or is known to be of another kind.
-    `kind`: what the kernel can be paired by, "" for none."""
+def _does_other_work_than_op(kernel: str, kind: str) -> bool:
+    """Whether the name of a kernel shows that the kind of its op is not its own: it
+    helps the main kernel of the op, does the work of several ops, or is known to do
+    something that two kernels cannot be paired by. `kind`: what the kernel can be
+    paired by, "" for none."""
     decoded = decode(kernel)
     if decoded is None:
         return False

@@ -177,9 +177,9 @@ def _least_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
     that is reported; shape [kernels]. `before`, `after`: times of shape [steps,
     kernels].
 
-    That is the floor of all changes (FLOOR_PERCENT of its longest time, FLOOR_NS and a
-    tick of the clock), and MIN_DISTANCE_RATIO times what the kernels have in common in
-    other steps (COMMON_PERCENTILE).
+    That is the largest of: FLOOR_PERCENT of its longest time, FLOOR_NS, a tick of the
+    clock, and MIN_DISTANCE_RATIO times as far as COMMON_PERCENTILE of all kernels are
+    from it in other steps.
     """
     longest_ns = np.maximum(before, after).max(axis=0)
     floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)

@@ -214,8 +214,8 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
     """Pairs of equal numbers, ascending on both sides, from windows that move along
     both. What occurs on one side only is left out before.
 
-    The windows move to where the last pair is that was kept, and at least WINDOW / 4
-    places on one of the sides.
+    The windows move past the last pair that was kept, and at least WINDOW / 4 places on
+    one of the sides.
     """
     places_a = np.flatnonzero(np.isin(a, b)).tolist()
     places_b = np.flatnonzero(np.isin(b, a)).tolist()
@@ -258,7 +258,7 @@ def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
 
     A longest common subsequence of both would skip elements at the ends of both
     windows, because they are equally long. It is returned only where the two windows
-    have so little in common that the other alignment pairs less than half of `a`.
+    have so little in common that the other alignment pairs at most half of `a`.
     """
     rows = _table(a, b)
     ends = []
