@@ -62,7 +62,8 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
-        """Those kept, and why the others were not."""
+        """The windows with the numbers `keep`, ascending; `note` says why the others are
+        left out."""
         launching = self.launching
         if launching is not None:
             launching = Cover(start=launching.start[keep], end=launching.end[keep])
@@ -76,11 +77,12 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         )
 
     def index_of(self, times: Int64s) -> Rows:
-        """The window that each time lies in, -1 for none."""
+        """The number of the window that each time (ns) lies in, -1 for none."""
         return Cover(self.start, self.end).place_of(times)
 
     def step_of_calls(self, times: Int64s) -> Rows:
-        """The step that what the CPU does at each time belongs to, -1 for none."""
+        """The number of the step to which calls at these times of the CPU (ns) belong,
+        -1 for none."""
         if self.launching is not None:
             return self.launching.place_of(times)
         return self.index_of(times)
@@ -91,11 +93,12 @@ class NoStepsError(Error):
 
 
 def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
-    """The steps of the trace, of a server each pass of its model; without any,
-    everything.
+    """The steps of a trace: those that the file names or, in a trace of a server, the
+    passes of its model, else those that were found in it. The whole trace is one step
+    where there are none. `label` is the name of the trace in notes.
 
-    `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if
-    none does.
+    `step_by`: the annotations that match it are the steps instead (see `steps_of`);
+    raises NoStepsError if none does.
     """
     steps = steps_of(trace, step_by)
     if step_by is not None and not len(steps):
@@ -281,17 +284,18 @@ def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -
 
 
 def without_odd(steps: Windows, pieces: Int64s, label: str) -> Windows:
-    """Leaves out steps that the profiler cut off, and cold first steps. `pieces`: how
-    many pieces of work each step has.
+    """The steps without those that the profiler cut off, then without cold first steps.
+    `pieces`: how many pieces of work each step has; shape [steps].
 
-    Cut off: less than half as many as the median step. Cold: one first step after the
-    other, as long as it took more than 1.5 times the median of those after it, and at
-    least three steps are there.
+    Cut off: less than half as many pieces as the median step has. Cold: one first step
+    after the other, as long as it took more than MIN_RATIO_OF_COLD times the median of
+    those after it and MIN_STEPS_WITH_COLD steps remain, itself included.
     """
     return _without_cold(_without_cut_off(steps, pieces, label), label)
 
 
 def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
+    """See `without_odd`."""
     if not len(pieces):
         return steps
     is_complete: Flags = 2 * pieces >= np.median(pieces)
@@ -304,6 +308,7 @@ def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
 
 
 def _without_cold(steps: Windows, label: str) -> Windows:
+    """See `without_odd`."""
     durations = steps.dur
     cold = 0
     while len(durations) - cold >= MIN_STEPS_WITH_COLD:
@@ -322,7 +327,7 @@ def _without_cold(steps: Windows, label: str) -> Windows:
 
 
 def _ratio_of_first(durations: Int64s) -> str:
-    """How much longer the first step is, in words."""
+    """`3.2 times as long as the median of the others`, of the first step."""
     usual_ns = float(np.median(durations[1:]))
     if not usual_ns:
         return "since the others take no time at the median"
