@@ -66,11 +66,11 @@ def pixels(text: str) -> int:
 
 def _of_capture() -> tuple[Argument, ...]:
     """What is not given is absent from the parsed arguments."""
-    from fusetui.capture.options import declared
+    from fusetui.capture.options import declared_options
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
     options = []
-    for option in declared().values():
+    for option in declared_options().values():
         if not option.flag:
             continue
         settings: dict[str, Any] = {"dest": option.name, "default": SUPPRESS}
@@ -103,7 +103,7 @@ CUT = (
         "A slice, by its row, with the GPU events that it launched.",
         type=amount,
     ),
-    flag("--steady", "The step of median duration, the first left aside."),
+    flag("--steady", "The step of median wall time, the first left aside."),
     flag("--scrub", "Remove private data, as scrub does."),
     NO_CACHE,
 )

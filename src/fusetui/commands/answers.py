@@ -199,7 +199,7 @@ def run_launches(args: Namespace) -> int:
         thread_launches,
     )
     from fusetui.report.documents import LaunchesDocument
-    from fusetui.report.program import launches_text
+    from fusetui.report.launches import launches_text
 
     loaded = load(args.trace, args.captured_by)
     trace = loaded.trace
@@ -233,13 +233,13 @@ def run_check(args: Namespace) -> int:
     """Compares a guess about the kernels of a trace with the trace; 1 if any guess is
     wrong."""
     from fusetui.analysis.questions.computing import tallies
-    from fusetui.capture.record import compare, parse
+    from fusetui.capture.record import compare_guess, parse_guess
     from fusetui.report.documents import CheckDocument, GuessDocument
 
-    expected = parse(args.expect)
+    expected = parse_guess(args.expect)
     loaded = load(args.trace)
     counted = tallies(loaded.trace)
-    guesses = compare(expected, counted)
+    guesses = compare_guess(expected, counted)
     is_right = all(guess.right for guess in guesses)
 
     def document() -> CheckDocument:
@@ -283,7 +283,7 @@ def _guesses_text(guesses: Sequence[Guess], what_counts: str) -> str:
         mark = "=" if guess.right else "!"
         lines.append(
             f"  {mark} {guess.kind:{kind_width}}  guess {guess.expected:>4}   "
-            f"found {guess.said}"
+            f"found {guess.found_text}"
         )
     return "\n".join(lines)
 
@@ -304,7 +304,7 @@ def _told(
             Case(
                 name=term,
                 outcome=Outcome.PASSED if guess.right else Outcome.FAILED,
-                said=f"{name}: guess {term}, found {guess.said} (counted {what_counts}).",
+                said=f"{name}: guess {term}, found {guess.found_text} (counted {what_counts}).",
                 file=file_of(trace),
             )
         )

@@ -308,7 +308,7 @@ def run_capture(args: Namespace) -> int:
     """Records the variants of a workload in a run folder; returns 1 if a guess was
     wrong or a variant failed. Raises CaptureError or CommandError."""
     from fusetui.capture import command
-    from fusetui.capture.options import Options, declared
+    from fusetui.capture.options import Options, declared_options
 
     if args.open and not has_terminal():
         raise CommandError(
@@ -316,7 +316,7 @@ def run_capture(args: Namespace) -> int:
         )
     given: dict[str, Any] = {}
     for name, value in vars(args).items():
-        if name in declared():
+        if name in declared_options():
             is_repeated = isinstance(value, list)
             given[name] = tuple(value) if is_repeated else value
     options = Options(**given, shapes=args.rest)

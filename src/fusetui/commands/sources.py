@@ -166,10 +166,10 @@ def _traces_in(folder: Path) -> list[Path]:
         files = [path for path in files if not _is_other_json(path)] or files
     if not is_run(str(folder)):
         return files
-    from fusetui.capture.record import why_not
+    from fusetui.capture.record import why_not_opened
 
     # A link could lead anywhere: a run folder may come from somebody else.
-    return [path for path in files if why_not(folder, path.name) is None]
+    return [path for path in files if why_not_opened(folder, path.name) is None]
 
 
 def _is_other_json(path: Path) -> bool:

@@ -31,7 +31,7 @@ from fusetui.analysis.why.selection import (
     asked,
     on_this_device,
 )
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
@@ -39,7 +39,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, digest, joined, parted
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
-from fusetui.trace.read.reread import Reread, StretchArgs
+from fusetui.trace.read.elements import StretchArgs
+from fusetui.trace.read.reread import Reread
 from fusetui.trace.read.threads import in_threads
 
 
@@ -120,7 +121,7 @@ def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
 
 
 def _short(name: str) -> str:
-    kernel = decode(name)
+    kernel = role_of_kernel(name).decoded
     return kernel.short if kernel else name[:LONGEST_NAME]
 
 

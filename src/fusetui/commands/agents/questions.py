@@ -188,11 +188,11 @@ def _path(_: Any, opened: KeptTrace) -> Answer:
 
 def _check(asked: Any, opened: KeptTrace) -> Answer:
     from fusetui.analysis.questions.computing import tallies
-    from fusetui.capture.record import compare, parse
+    from fusetui.capture.record import compare_guess, parse_guess
 
-    expected = parse(asked.expect)
+    expected = parse_guess(asked.expect)
     counted = tallies(opened.trace)
-    guesses = compare(expected, counted)
+    guesses = compare_guess(expected, counted)
     head: dict[str, object] = {
         **head_of(opened),
         "per": "step" if counted.steps else "trace",
