@@ -28,7 +28,7 @@ from fusetui.tui.loading import TracesLoaded
 from fusetui.tui.palette import ID as PALETTE_ID
 from fusetui.tui.palette import Palette
 from fusetui.tui.performing import Answered, Performing
-from fusetui.tui.state import commands, memory, moving, reading, search
+from fusetui.tui.state import commands, hang, memory, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.commands import EXAMPLES, VERBS
 from fusetui.tui.state.offers import Offer, job_of_paths, offers_of
@@ -60,6 +60,7 @@ class AppOptions(msgspec.Struct, frozen=True):
     captured_by: Sequence[str] = ()
     typed: str = ""  # before the app began
     memory: Sequence[str] = ()  # snapshots, alone or beside the traces
+    dumps: Sequence[str] = ()  # of the flight recorder, alone or beside the traces
 
 
 class FusetuiApp(Ending):
@@ -103,14 +104,16 @@ class FusetuiApp(Ending):
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.do(partial(replace, size=Size(*self.size)))
-        first, snapshots = (
-            self._options.paths[: self._options.opened],
-            self._options.memory,
-        )
-        if first or not snapshots:
+        first = self._options.paths[: self._options.opened]
+        snapshots = self._options.memory
+        dumps = self._options.dumps
+        if first or not (snapshots or dumps):
             self.do(partial(reading.read, paths=first) if first else reading.choose)
         if snapshots:
             self.do(partial(memory.read, paths=snapshots, alone=not first))
+        if dumps:
+            is_alone = not (first or snapshots)
+            self.do(partial(hang.read, paths=dumps, alone=is_alone))
 
     # Every change
 
@@ -130,7 +133,11 @@ class FusetuiApp(Ending):
     def _draw(self, before: State) -> None:
         state = self.state
         both = before.overlay is not None and state.overlay is not None
-        same = before.sides == state.sides and before.memory is state.memory
+        same = (
+            before.sides == state.sides
+            and before.memory is state.memory
+            and before.hang is state.hang
+        )
         if not (both and same and before.size == state.size):
             # If only the overlay changed, Textual would redraw the whole page for any
             # part of it.

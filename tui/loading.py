@@ -46,7 +46,7 @@ from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import memory, moving, reading, replays, search
+from fusetui.tui.state import hang, memory, moving, reading, replays, search
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.comparison import second_of
@@ -319,6 +319,25 @@ def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
     if isinstance(found, str):
         raise CannotReadError(found)
     return found
+
+
+def read_dumps_of(
+    asked: effects.ReadDumps, post: Post, cancelled: Stop, *_: object
+) -> None:
+    """Posts why a job hangs, by its dumps, or why they cannot be read."""
+    from fusetui.analysis.hang.grid import grid_of  # many modules
+    from fusetui.trace.flight.reading import read_dumps
+
+    def progressed(done: int, total: int) -> None:
+        _posted(post, cancelled, partial(hang.progressed, paths=asked.paths, done=done))
+
+    with suppress(CancelledError):
+        dumps = read_dumps(asked.paths, progressed)
+        if dumps.ranks:
+            grid = grid_of(dumps)
+            post(partial(hang.arrived, paths=asked.paths, grid=grid))
+        else:
+            post(partial(hang.failed, sentence=dumps.unread[0].reason))
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"

@@ -79,7 +79,7 @@ WORK: dict[type[Effect], Work] = {
     **{effects.Compare: loading.compare, effects.Summarize: loading.summarize},
     **{effects.ReadRanks: loading.rank, effects.ReadMemory: loading.read_memory},
     **{effects.Search: loading.look, effects.MatchLanes: loading.match_lanes},
-    **{effects.Replay: loading.replay},
+    **{effects.Replay: loading.replay, effects.ReadDumps: loading.read_dumps_of},
 }
 
 

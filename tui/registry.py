@@ -13,6 +13,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import (
     answer,
     folding,
+    hang,
     kernels,
     memory,
     overlays,
@@ -52,7 +53,7 @@ from fusetui.tui.state.state import (
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
-    *(MODULES, RanksPage(), FlamePage(), memory.PAGE),
+    *(MODULES, hang.PAGE, RanksPage(), FlamePage(), memory.PAGE),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
@@ -65,6 +66,11 @@ SECTIONS = (
 
 def page_of(state: State) -> Page:
     return BY_NAME[state.page]
+
+
+def _brings(page: Page) -> Callable[[State], bool]:
+    """Where the key of a page applies."""
+    return lambda state: state.overlay is None and page.takes_key(state)
 
 
 def list_of(state: State) -> ListPage | None:
@@ -127,7 +133,17 @@ ACTIONS: tuple[Action, ...] = (
     *replays.ACTIONS,
     *folding.tree_actions(tree_of),
     *list_actions(list_of),
-    *(_opened(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
+    *(
+        _opened(
+            page.name,
+            page.title,
+            page.key,
+            page.help,
+            partial(turned_to, page),
+            where=_brings(page),
+        )
+        for page in PAGES
+    ),
     *search.ACTIONS,
     _opened(
         *("other-trace", "Other trace", "tab shift+tab", "of two, on pages about one"),

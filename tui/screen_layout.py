@@ -23,6 +23,7 @@ from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.memory import MEMORY
+from fusetui.tui.pages.hang import hang_head
 from fusetui.tui.pages.memory import memory_head
 from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
@@ -36,7 +37,7 @@ from fusetui.tui.state.action import (
     perform,
     with_keys,
 )
-from fusetui.tui.state.state import Outcome, Prompt, Size, State
+from fusetui.tui.state.state import HANG, RANKS, Outcome, Prompt, Size, State
 from fusetui.tui.state.tour import STEPS
 
 BETWEEN = "  "  # two hints
@@ -162,14 +163,26 @@ def _tabs(state: State) -> Pane:
 
     counters = state.side.counters if state.sides else ()
     has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
-    shown = PAGES if state.memory or has_memory else PAGES[:-1]
-    tabs = tuple(map(tab, shown))
+    has_memory = has_memory or state.memory is not None
+    tabs = tuple(tab(page) for page in PAGES if _is_listed(page, state, has_memory))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
         name = tab_at(tabs, x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
     return Pane(screen.tabs_height(state.size), tabs_picture(tabs), pointed)
+
+
+def _is_listed(page: Page, state: State, has_memory: bool) -> bool:
+    """The pages of memory and of a hang only where they are about something; the ranks
+    give way to a hang where no job of traces is open."""
+    if page.name == MEMORY:
+        return has_memory
+    if page.name == HANG:
+        return state.hang is not None
+    if page.name == RANKS:
+        return state.hang is None or bool(state.job.paths)
+    return True
 
 
 def _head(state: State) -> TextPicture:
@@ -182,6 +195,9 @@ def _head(state: State) -> TextPicture:
         return TextPicture(
             opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened]
         )
+    if state.hang and not state.sides:
+        title = _title(hang_head(state.hang))
+        return TextPicture(state.hang.grid, lambda width, height: [title])
     sides, second = {n: state.sides[n] for n in state.told_sides}, state.second
     marks = AGAIN if len(state.sides) == 2 else ("",) * len(state.sides)
     cut = glyphs_for(state.ascii_only).ellipsis

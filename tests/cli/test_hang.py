@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -91,3 +91,58 @@ def test_a_folder_with_a_trace_beside_dumps_is_opened(
     told = fusetui("open", dumps)
     assert told.out == ""
     assert told.sentence.startswith("fusetui open needs a terminal")
+
+
+@pytest.fixture
+def in_app(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """The calls of the app, as if on a terminal."""
+    from fusetui.tui import app
+
+    calls: list[dict[str, object]] = []
+
+    def run(paths: Sequence[str], **options: object) -> int:
+        calls.append({"paths": list(paths), **options})
+        return 0
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
+    return calls
+
+
+def names_of(dumps: object) -> list[str]:
+    assert isinstance(dumps, tuple)
+    return [Path(path).name for path in dumps]
+
+
+def test_on_a_terminal_dumps_open_the_app(
+    fusetui: Run, tmp_path: Path, in_app: list[dict[str, object]]
+) -> None:
+    assert fusetui("open", missing_rank(tmp_path / "dumps")).code == 0
+    assert in_app[0]["paths"] == []
+    assert names_of(in_app[0]["dumps"]) == [
+        "nccl_trace_rank_0",
+        "nccl_trace_rank_1",
+        "nccl_trace_rank_2",
+    ]
+
+
+def test_dumps_beside_traces_are_opened_with_them(
+    fusetui: Run, tmp_path: Path, in_app: list[dict[str, object]]
+) -> None:
+    """Also an empty one, which only its name tells from other files."""
+    folder = hanging(tmp_path / "job")
+    shutil.copy(sample_traces.path("mlp-eager"), folder)
+    assert fusetui("open", folder).code == 0
+    assert in_app[0]["paths"] == [str(folder / "mlp-eager.json.gz")]
+    assert "nccl_trace_rank_4" in names_of(in_app[0]["dumps"])
+
+
+def test_a_dump_that_is_named_beside_a_trace_is_no_trace(
+    fusetui: Run, tmp_path: Path, in_app: list[dict[str, object]]
+) -> None:
+    dumps = missing_rank(tmp_path / "dumps")
+    assert fusetui("open", "sample:mlp-eager", dumps / "nccl_trace_rank_0").code == 0
+    paths = in_app[0]["paths"]
+    assert isinstance(paths, list)
+    assert [Path(path).name for path in paths] == ["mlp-eager.json.gz"]
+    assert names_of(in_app[0]["dumps"]) == ["nccl_trace_rank_0"]

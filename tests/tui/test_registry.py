@@ -6,25 +6,30 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 from tests.analysis.ranks.made import rank
+from tests.flight_dumps import Job
 from tests.snapshots import Machine, train, trained
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
 from tests.tui.prepared import SIZE, after, at, do, explained, opened, remembered
 from textual.pilot import Pilot
 
+from fusetui.analysis.hang.grid import grid_of
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.predicted import predicted
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.flight.reading import read_dumps
 from fusetui.tui.app import AppOptions, FusetuiApp
+from fusetui.tui.layout.hang import HangShown, first_view
 from fusetui.tui.layout.memory import MemoryShown
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
@@ -113,6 +118,17 @@ def remembers(state: State) -> State:
     return after(replace(state, memory=SNAPSHOTS[0]), *do("memory"))
 
 
+def with_dumps(state: State) -> State:
+    """Flight-recorder dumps of two groups, the timeline in front."""
+    assert DUMPS
+    return replace(state, hang=DUMPS[0])
+
+
+def hangs(state: State) -> State:
+    """The same with their page in front, in the middle of many collectives."""
+    return after(with_dumps(state), *do("hang", *["hang-before"] * 100))
+
+
 def with_path(state: State) -> State:
     """The critical path is known and marked."""
     trace = state.side.trace
@@ -136,6 +152,7 @@ def with_second(state: State) -> State:
 CHANGE = "op:aten::linear x0.5"
 LINEAR = at("aten::linear")
 SNAPSHOTS: list[MemoryShown] = []
+DUMPS: list[HangShown] = []
 NEAR = do("memory-in", "memory-in", "memory-in")
 CASES = {
     "cut": Case(),
@@ -234,6 +251,16 @@ CASES = {
     "modules": Case(explained),
     "modules-sort-right": Case(with_modules),
     "modules-sort-left": Case(with_modules),
+    "hang": Case(with_dumps),
+    "hang-before": Case(hangs),
+    "hang-after": Case(hangs),
+    "hang-left": Case(hangs),
+    "hang-right": Case(hangs),
+    "hang-first": Case(hangs),
+    "hang-newest": Case(hangs),
+    "hang-group": Case(hangs),
+    "hang-group-before": Case(hangs),
+    "hang-reason": Case(hangs),
     "ranks": Case(of_a_job),
     "ranks-sort-right": Case(of_a_job, *do("ranks"), ranked),
     "ranks-sort-left": Case(of_a_job, *do("ranks"), ranked),
@@ -303,8 +330,21 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
     train(machine, 3)
     train(other, 2)
     paths = machine.write(folder / "a.pickle", other), trained(folder)
+    DUMPS.append(dumps_of_two_groups(tmp_path_factory.mktemp("dumps")))
     SNAPSHOTS.append(remembered(State(), *paths).memory or MemoryShown((), ()))
     return found[0], found[1]
+
+
+def dumps_of_two_groups(folder: Path) -> HangShown:
+    """Of a job whose rank 1 does not come to collective 201."""
+    job = Job(3)
+    job.group("pair", 0, 1)
+    for _ in range(200):
+        job.everywhere()
+        job.everywhere(group="pair")
+    job.issue(0, over=False)
+    grid = grid_of(read_dumps(job.write(folder)))
+    return first_view(("dumps",), grid)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

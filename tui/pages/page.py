@@ -113,6 +113,11 @@ class Page(ABC):
         row = self.subject(state)
         return Details(state.side, row) if row >= 0 else NO_MORE
 
+    def takes_key(self, state: State) -> bool:
+        """Whether its key brings it to the front; else another page with this key
+        comes."""
+        return True
+
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can. Asked where `has` is true."""
         return ""

@@ -27,6 +27,7 @@ from fusetui.tui.state.session import Hits, Range, ViewSession
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.layout.hang import HangShown
 
 COPIED = "copied"  # how the hint about a copied text begins
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
@@ -96,7 +97,9 @@ class Prompt(Enum):
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
-TIMELINE, DIFF, RANKS = "timeline", "diff", "ranks"  # pages that the state itself knows
+TIMELINE, DIFF, RANKS, HANG = "timeline", "diff", "ranks", "hang"
+"""Pages that the state itself knows."""
+
 PAIRED = frozenset({TIMELINE, DIFF, RANKS, MEMORY})  # pages about both of two traces
 
 
@@ -151,6 +154,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
     memory: MemoryShown | None = None  # the snapshots that are open, or memory events
+    hang: HangShown | None = None  # the flight-recorder dumps that are open
     job: RankedJob = RankedJob()  # the ranks that the offers are
     offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
@@ -231,7 +235,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_open(self) -> bool:
-        return bool(self.sides) or self.memory is not None
+        return bool(self.sides) or self.memory is not None or self.hang is not None
 
     def list_of(self, name: str) -> ListState:
         return self.lists.get(name, ListState())
@@ -263,6 +267,12 @@ class ReadMemory(Effect, frozen=True, eq=False):
     alone: bool
     trace: Trace | None = None
     page: str = ""
+
+
+class ReadDumps(Effect, frozen=True):
+    """Read the flight-recorder dumps of a job, one file for each rank."""
+
+    paths: tuple[str, ...]
 
 
 class Record(Effect, frozen=True):

@@ -196,6 +196,46 @@ def doubt_sentence(doubt: Doubt) -> str:
     return "gloo records no sends and receives: a wait in one of them is not seen."
 
 
+def call_lines(
+    *,
+    issued: Issued | None,
+    wait: Wait | None,
+    rank: int,
+    is_known: bool,
+    last: Issued | None,
+) -> list[str]:
+    """What one rank did in one collective: `issued` is None if it did not issue it, or
+    if that is not known. `last` is the newest of all that it issued."""
+    if issued is None:
+        lines = [_not_issued(wait, rank, is_known)]
+    else:
+        state = "over" if issued.is_over else issued.state
+        lines = [
+            f"{issued.operation}, {state}, at {place_text(issued.place)}",
+            f"inputs {tensors_text(issued.inputs)}; outputs {tensors_text(issued.outputs)}",
+        ]
+        if wait is not None and rank in wait.waiting:
+            lines.append(f"It waits here for {ranks_named(_awaited(wait))}.")
+    if last is not None and last != issued:
+        lines.append(f"The last that rank {rank} issued is {_issued(last)}.")
+    return lines
+
+
+def _not_issued(wait: Wait | None, rank: int, is_known: bool) -> str:
+    if wait is not None and rank in wait.without_dump:
+        return f"Rank {rank} wrote no readable dump. {_waiters(wait)}"
+    if wait is not None and rank in wait.lacking:
+        return f"Rank {rank} did not issue it. {_waiters(wait)}"
+    if is_known:
+        return f"Rank {rank} did not issue it, and no rank waits for it here."
+    return f"The dumps do not say whether rank {rank} issued it."
+
+
+def _awaited(wait: Wait) -> tuple[int, ...]:
+    """The ranks that have not come, as far as the dumps show."""
+    return (*wait.without_dump, *wait.lacking, *wait.unknown)
+
+
 def _absent(answer: HangAnswer, culprits: Sequence[Culprit]) -> str:
     ranks = [culprit.rank for culprit in culprits]
     first = culprits[0]

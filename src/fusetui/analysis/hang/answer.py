@@ -27,8 +27,13 @@ from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, GroupName
 
 def why_it_hangs(dumps: FlightDumps) -> HangAnswer:
     """Which rank is missing where, and who waits for it."""
-    search = _Search(Recorded(dumps))
-    recorded = search.recorded
+    return answer_of(Recorded(dumps))
+
+
+def answer_of(recorded: Recorded) -> HangAnswer:
+    """The same, of dumps about which other questions are asked too."""
+    search = _Search(recorded)
+    dumps = recorded.dumps
     return HangAnswer(
         verdict=search.verdict,
         ranks=tuple(dump.rank for dump in dumps.ranks),

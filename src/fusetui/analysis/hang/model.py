@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Literal
 
 import msgspec
 
-from fusetui.trace.flight.columns import Frame, GroupName, Tensors
+from fusetui.trace.flight.columns import UNKNOWN, Frame, GroupName, Tensors
 
 Verdict = Literal[
     "missing",  # a rank did not issue a collective in which others wait
@@ -146,3 +147,23 @@ class HangAnswer(msgspec.Struct, frozen=True):
     groups: tuple[GroupProgress, ...]
     doubts: tuple[Doubt, ...]
     unread: tuple[UnreadDump, ...]
+
+
+class CallState(IntEnum):
+    """How far the call of one rank to one collective had come."""
+
+    NOT_ISSUED = 0  # and no other rank waits for it
+    MISSING = 1  # not issued, and other ranks wait in it
+    UNKNOWN = 2  # the rank wrote no dump, or its ring lost the entry
+    SCHEDULED = 3
+    STARTED = 4
+    OVER = 5
+    OTHER = 6  # a state of a later torch, not over
+
+
+class Call(msgspec.Struct, frozen=True):
+    """`side`: where ranks issued different operations under one number, which of
+    `Mismatch.sides` the rank is on; else UNKNOWN."""
+
+    state: CallState
+    side: int = UNKNOWN

@@ -1,0 +1,314 @@
+"""The hang page: the collectives of a group by rank and number, from the dumps of the
+flight recorder, and why the job hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from fusetui.text.figures import count, plural
+from fusetui.text.printable import printable
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    TextPicture,
+    folded,
+    no_rows,
+    ruled,
+    text,
+)
+from fusetui.tui.drawing.schemes import Styled, glyphs_for
+from fusetui.tui.layout.memory import OverlayLines
+from fusetui.tui.pages.page import ListPage, Pane, page_table
+from fusetui.tui.state import hang
+from fusetui.tui.state.action import action, nothing, on
+from fusetui.tui.state.hang import NO_DUMPS, hang_of, rank_here
+from fusetui.tui.state.state import HANG, Outcome, Overlay, Size, State
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
+    from fusetui.tui.layout.hang import HangShown
+
+RANK_CELLS = 7  # of a row, with the blank after it
+NEWEST_CELLS = 10
+MAX_HEADLINES = 5  # lines of the answer above the grid
+MIN_DETAILS, MAX_DETAILS = 5, 12  # lines below it, with the rule
+SELECTED = "selection"  # the token of the selected column
+
+
+def letters() -> ModuleType:
+    """How calls are drawn; imported once dumps are open."""
+    from fusetui.tui.layout import hang as layout
+
+    return layout
+
+
+def hang_head(shown: HangShown) -> str:
+    """What is open: how many dumps, and of which versions."""
+    answer = shown.grid.answer
+    parts = [f"flight-recorder dumps of {plural(len(answer.ranks), 'rank')}"]
+    if answer.unread:
+        parts.append(f"{plural(len(answer.unread), 'file')} cannot be read")
+    parts.append(f"format {printable(', '.join(answer.versions))}")
+    return "   ".join(parts)
+
+
+class HangPage(ListPage):
+    """Ranks down, the numbers of collectives across."""
+
+    name, title, key = HANG, "Hang", "7"
+    help = "which rank is missing in which collective, by flight-recorder dumps"
+    is_table = True
+    copies = "line"
+    hints = (
+        "help keys; row-down/row-up rank; hang-before/hang-after collective; "
+        "hang-group group; hang-reason the reason; details stack; copy copy"
+    )
+
+    def has(self, state: State) -> bool:
+        return state.hang is not None
+
+    def why_not(self, state: State) -> str:
+        return "" if self.has(state) else NO_DUMPS
+
+    def takes_key(self, state: State) -> bool:
+        """Dumps and traces of the same job may be open: then the key turns from one page
+        to the other."""
+        is_in_front = state.page == HANG
+        return self.has(state) and not (is_in_front and state.job.paths)
+
+    def rows(self, state: State) -> Rows:
+        shown = hang_of(state)
+        if not shown.grid.groups:
+            return no_rows("the dumps hold no collective")
+        progress, layout = shown.progress, letters()
+
+        def row(index: int, width: int) -> list[Styled]:
+            rank = progress.members[index]
+            newest = progress.newest[index]
+            numbers = shown.columns(grid_width(width))
+            calls = shown.grid.calls(shown.group, rank, numbers)
+            parts: list[Styled] = [
+                (f"{rank:>{RANK_CELLS - 1}} ", "plain"),
+                (f"{_newest_text(newest):>{NEWEST_CELLS - 1}} ", "plain"),
+            ]
+            for number, call in zip(numbers, calls, strict=True):
+                is_selected = number == shown.number
+                token = SELECTED if is_selected else layout.token(call)
+                parts.append((layout.letter(call), token))
+            return parts
+
+        def titles(width: int) -> str:
+            numbers = shown.columns(grid_width(width - 1))
+            head = f"{'rank':>{RANK_CELLS - 1}} {'newest':>{NEWEST_CELLS - 1}} "
+            return f" {head}{layout.ruler(numbers, shown.number)}"
+
+        return Rows(shown, len(progress.members), titles, row)
+
+    def chosen(self, state: State, index: int) -> Outcome:
+        return replace(state, overlay=self.described(state))
+
+    def scroll(self, before: State, state: State, size: Size) -> State:
+        state = super().scroll(before, state, size)
+        shown = hang_of(state)
+        if not shown.grid.groups:
+            return state
+        visible = shown.in_sight(grid_width(size.width - 1))
+        return state if visible is shown else replace(state, hang=visible)
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        shown = hang_of(state)
+        headline = TextPicture(("hang", shown.grid), partial(_headline, shown))
+        lines = min(MAX_HEADLINES, len(_headline(shown, size.width, MAX_HEADLINES)))
+        return (
+            Pane(lines, headline),
+            Pane(1, text([Said(_group_text(shown), "plain")])),
+            Pane(1, text([Said(f" {letters().LEGEND}")])),
+        )
+
+    def below(self, state: State, size: Size) -> Sequence[Pane]:
+        rank = rank_here(state)
+        if rank is None:
+            return ()
+        shown = hang_of(state)
+        rule = glyphs_for(state.ascii_only).rule
+        title = f"rank {rank}, collective {count(shown.number)}"
+        about = ruled((shown, rank), title, rule, partial(_about, shown, rank))
+        height = max(MIN_DETAILS, min(MAX_DETAILS, size.height // 3))
+        return (Pane(height, about),)
+
+    def described(self, state: State) -> Overlay:
+        """All that is known of the call under the cursor, with the whole stack."""
+        shown, rank = hang_of(state), rank_here(state)
+        lines = (
+            () if rank is None else (*_call_lines(shown, rank), *_stack(shown, rank))
+        )
+        return OverlayLines(f"rank {rank}, collective {count(shown.number)}", lines)
+
+    def copied(self, state: State) -> str:
+        shown, rank = hang_of(state), rank_here(state)
+        return "" if rank is None else "\n".join(_call_lines(shown, rank))
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
+        """The ranks of the group: how far each came, and what it issued last."""
+        shown = hang_of(state)
+        members = shown.progress.members if shown.grid.groups else ()
+        listed = range(len(members)) if rows is None else rows
+        last = [shown.grid.last_of(members[index]) for index in listed]
+        from fusetui.report.hang import group_name, place_text  # rarely needed
+
+        return page_table(
+            HANG,
+            {
+                "group": [group_name(shown.progress.group)] * len(listed),
+                "last_operation": [call.operation if call else "" for call in last],
+                "last_place": [place_text(call.place) if call else "" for call in last],
+            },
+            rank=[members[index] for index in listed],
+            newest=[_known(shown.progress.newest[index]) for index in listed],
+        )
+
+
+def grid_width(width: int) -> int:
+    """The columns of collectives in a row of so many cells."""
+    return max(1, width - RANK_CELLS - NEWEST_CELLS)
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+def _newest_text(newest: int) -> str:
+    return count(newest) if newest >= 0 else "?"
+
+
+def _headline(shown: HangShown, width: int, height: int) -> list[Said]:
+    """The answer in sentences; what does not fit ends in an ellipsis."""
+    from fusetui.report.hang import headline  # only once dumps are open
+
+    sentences = map(printable, headline(shown.grid.answer))
+    return folded(sentences, max(width - 2, 20), "plain", " ", most=height)
+
+
+def _group_text(shown: HangShown) -> str:
+    from fusetui.report.hang import group_name
+
+    if not shown.grid.groups:
+        return ""
+    groups = len(shown.grid.groups)
+    numbers = shown.grid.numbers(shown.group)
+    members = plural(len(shown.progress.members), "member")
+    name = printable(group_name(shown.progress.group))
+    return (
+        f" group {name} ({shown.group + 1} of {groups}), {members}, "
+        f"collectives {count(numbers.first)} to {count(numbers.last)}"
+    )
+
+
+def _about(shown: HangShown, rank: int, width: int, height: int) -> list[Said]:
+    lines = _call_lines(shown, rank)
+    return folded(lines, max(width - 2, 20), "plain", " ", height)
+
+
+def _call_lines(shown: HangShown, rank: int) -> list[str]:
+    """What one rank did in the selected collective: operation, tensors and place; or
+    that it did not come, who waits, and what it issued last. Printable."""
+    from fusetui.report.hang import call_lines
+
+    grid = shown.grid
+    lines = call_lines(
+        issued=grid.issued(shown.group, rank, shown.number),
+        wait=grid.wait(shown.group, shown.number),
+        rank=rank,
+        is_known=grid.is_known(shown.group, rank, shown.number),
+        last=grid.last_of(rank),
+    )
+    return [printable(line) for line in lines]
+
+
+def _stack(shown: HangShown, rank: int) -> list[str]:
+    """The frames of the selected call, the innermost first."""
+    from fusetui.report.hang import place_text
+
+    frames = shown.grid.stack(shown.group, rank, shown.number)
+    return [f"  {printable(place_text(frame))}" for frame in frames]
+
+
+_action = partial(action, section="In the hang page", where=on(HANG), needs=nothing)
+
+
+def _moved(state: State, by: int) -> State:
+    return hang.moved(state, by)
+
+
+class _Screens:
+    """A screen of collectives to the left or right."""
+
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def __call__(self, state: State) -> State:
+        return hang.moved(state, self.by * grid_width(state.size.width - 1))
+
+
+def _end(state: State, *, is_last: bool) -> State:
+    shown = hang_of(state)
+    numbers = shown.grid.numbers(shown.group)
+    there = shown.at(numbers.last if is_last else numbers.first)
+    return replace(state, hang=there)
+
+
+HangPage.actions = (
+    _action(
+        "hang-before",
+        "Collective before",
+        "left h",
+        "one to the left",
+        partial(_moved, by=-1),
+    ),
+    _action(
+        "hang-after",
+        "Next collective",
+        "right l",
+        "one to the right",
+        partial(_moved, by=1),
+    ),
+    _action("hang-left", "Screen left", "H shift+left", "of collectives", _Screens(-1)),
+    _action(
+        "hang-right", "Screen right", "L shift+right", "of collectives", _Screens(1)
+    ),
+    _action(
+        "hang-first",
+        "First collective",
+        "0",
+        "that the rings still have",
+        partial(_end, is_last=False),
+    ),
+    _action(
+        "hang-newest",
+        "Newest collective",
+        "n",
+        "of the group",
+        partial(_end, is_last=True),
+    ),
+    _action("hang-group", "Next group", "]", "of ranks", partial(hang.turned, by=1)),
+    _action(
+        "hang-group-before",
+        "Group before",
+        "[",
+        "of ranks",
+        partial(hang.turned, by=-1),
+    ),
+    _action(
+        "hang-reason",
+        "The reason",
+        "space",
+        "the rank and collective that the answer is about",
+        hang.at_reason,
+    ),
+)
+PAGE = HangPage()
