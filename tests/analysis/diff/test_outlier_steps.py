@@ -87,6 +87,13 @@ def test_two_kernels_that_one_step_fuses_are_one_row(build: Build) -> None:
     assert row.change_ns == 40_000 * 103 // 100 - 70_000 * 103 // 100
 
 
+def test_a_fused_kernel_without_an_op_has_no_name_of_another_slice(
+    build: Build,
+) -> None:
+    (row,) = changed(planted(build, MM, ("", *FUSED[1:])))
+    assert (row.kind, row.op, row.b) == (RowKind.FUSED, "", (FUSED[1],))
+
+
 def test_a_fused_kernel_that_one_step_lacks_is_split(build: Build) -> None:
     found = diff(
         build([MM, FUSED], FACTORS), build([MM, FUSED], FACTORS, odd={3: USUAL})

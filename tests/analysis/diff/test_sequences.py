@@ -35,7 +35,7 @@ def is_common_subsequence(
 
 @given(NUMBERS, NUMBERS)
 def test_exact_finds_a_longest_one(a: list[int], b: list[int]) -> None:
-    pairs = sequences.exact(a, b)
+    pairs = sequences.longest_common(a, b)
     assert is_common_subsequence(pairs, a, b)
     assert len(pairs) == length(a, b)
 

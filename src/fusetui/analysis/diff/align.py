@@ -13,7 +13,7 @@ import numpy as np
 from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import launched_on_other_lanes
-from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
+from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
 from fusetui.trace.model.arrays import Int64s
 
 PLACE_FACTOR = 0x1E3779B97F4A7C15
@@ -22,41 +22,38 @@ PLACE_FACTOR = 0x1E3779B97F4A7C15
 NO_KEY = 0  # of items that cannot be paired by a key
 
 MAX_PAIRS_WITHOUT_NUMPY = 10_000
-"""Gaps with no more possible pairs than this are aligned without numpy, whose calls
-would cost more than the work on so few items."""
+"""Where no more pairs than this are possible, items are compared without numpy, whose
+calls would cost more than the work on so few."""
 
 MAX_COMPARED_LANES = 64
 """Lanes of each side, the largest, whose work is compared to find partners."""
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
-    """Two paired lanes: the items of each, and the aligned pairs, ascending on both
-    sides.
+    """A lane of A and its partner of B, aligned. A lane without a partner has no items
+    on the other side."""
 
-    Items are numbered as in Items. `a` and `b` are without those of blocks, of any
-    lane, that only one side has; `blocks` are those of these lanes, and `places` are
-    the pairs as places in `a` and `b`. A lane without a partner has nothing on the
-    other side.
-    """
-
+    # the items of each lane, ascending, without those of any block (see `Block`)
     a: Sequence[int]
     b: Sequence[int]
-    places: list[Pair]
-    blocks: list[Block]
+    # (i, j): `a[i]` is aligned with `b[j]`; both i and j ascend
+    pairs: list[Pair]
+    blocks: list[Block]  # of these two lanes
 
 
 def align(
-    a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]
+    a: WorkItems, b: WorkItems, places_a: Sequence[object], places_b: Sequence[object]
 ) -> list[Lanes]:
-    """Every lane of both sides once, in the order of A's lanes.
+    """Every lane of both sides once: those of A in their order, each with its partner,
+    then those of B that have none.
 
-    `places`: per item where in the program it is. What is at the same place is aligned
-    first, so that no chance hit elsewhere tears a place apart. What is compared by its
-    kernel alone has none.
+    `places_a`, `places_b`: where in the program each item is; shape [items]. Items at
+    the same place are aligned first, so that no chance hit elsewhere tears a place
+    apart. The place of an item that is compared by its kernel alone does not count.
     """
     number_of_place: dict[object, int] = {}
-    place_keys_a = _place_keys(a, places[0], number_of_place)
-    place_keys_b = _place_keys(b, places[1], number_of_place)
+    place_keys_a = _place_keys(a, places_a, number_of_place)
+    place_keys_b = _place_keys(b, places_b, number_of_place)
     partners = _partners(a, b)
     blocks_of = _blocks_of_lanes((a, b), partners)
     in_blocks_a, in_blocks_b = _in_blocks(0, blocks_of), _in_blocks(1, blocks_of)
@@ -67,7 +64,7 @@ def align(
         keys_a = _keys(a, kept_a, place_keys_a)
         keys_b = _keys(b, kept_b, place_keys_b)
         pairs = _pairs(keys_a, keys_b)
-        aligned.append(Lanes(a=kept_a, b=kept_b, places=pairs, blocks=own_blocks))
+        aligned.append(Lanes(a=kept_a, b=kept_b, pairs=pairs, blocks=own_blocks))
     return aligned
 
 
@@ -75,7 +72,8 @@ def _place_keys(
     items: WorkItems, places: Sequence[object], number_of_place: dict[object, int]
 ) -> Int64s:
     """For each item a large number of its place, far from that of any other place; 0
-    for what is compared by its kernel alone. New places get the next numbers."""
+    for what is compared by its kernel alone. Places that `number_of_place` lacks are
+    added to it."""
     numbers = [
         number_of_place.setdefault(place, len(number_of_place)) for place in places
     ]
@@ -86,9 +84,10 @@ def _place_keys(
 def _blocks_of_lanes(
     sides: tuple[WorkItems, WorkItems], partners: Sequence[tuple[range, range]]
 ) -> list[list[Block]]:
-    """For each pair of lanes the repeated blocks that only one side has, so that none
-    is paired with parts of others. Those of the largest lanes come first: what they
-    launched on other lanes is part of them, and of no block there."""
+    """For each pair of lanes the repeated blocks that one side has more of, which are
+    kept out of the alignment so that none is paired with parts of others. They are
+    searched for in the largest lanes first: what a block launched on other lanes is
+    part of it, and of no block there."""
     blocks_of: list[list[Block]] = [[] for _ in partners]
     sizes = [len(lane_a) + len(lane_b) for lane_a, lane_b in partners]
     largest_first = sorted(range(len(partners)), key=lambda number: -sizes[number])
@@ -110,8 +109,9 @@ def _beside(
     block: Block,
     in_blocks: tuple[set[int], set[int]],
 ) -> tuple[int, ...]:
-    """What was launched with a block on other lanes, if the other side has less of it
-    by as much; `in_blocks` is what is part of other blocks, of A and of B."""
+    """The items, ascending, that a block launched on other lanes: of one key (`by_op`)
+    either all, or none if the lane has not so many more of it than its partner.
+    `in_blocks`: the items of A and of B that are part of other blocks."""
     side, other_side = block.side, 1 - block.side
     own, other = sides[side], sides[other_side]
     launched = {*launched_on_other_lanes(own, block.items)} - in_blocks[side]
@@ -133,6 +133,7 @@ def _beside(
 
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
+    """These items of a lane as what blocks are searched in."""
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
         keys=items.by_op[members], features=items.features[members], items=members
@@ -140,7 +141,7 @@ def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
 
 
 def _in_blocks(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
-    """The items of a side that are part of blocks."""
+    """The items of a side that are part of blocks, in their lane or beside it."""
     members: set[int] = set()
     for blocks_of_lane in blocks_of:
         for block in blocks_of_lane:
@@ -150,6 +151,7 @@ def _in_blocks(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
 
 
 def _without(lane: range, items: set[int]) -> Sequence[int]:
+    """The items of a lane that are not among these."""
     if not items:
         return lane
     return [item for item in lane if item not in items]
@@ -170,6 +172,7 @@ class _Keys(msgspec.Struct, frozen=True, eq=False):
 
 
 def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
+    """The keys of these items of a lane; `place_keys` has the shape of all items."""
     members = np.array(lane, dtype=np.intp)
     return _Keys(
         exact=items.exact[members],
@@ -181,12 +184,13 @@ def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
 
 
 def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
-    """The pairs, as places in both lanes, found by one key after another, each within
-    the gaps that the keys before it left: first within places, then anywhere.
+    """The pairs of equal keys, as positions in both lanes, ascending on both sides.
 
-    The same kernel under the same op comes first if that covers most of what could be
-    aligned by op. Otherwise (other hardware, another library) the op comes first, so
-    that names that agree by chance do not mislead.
+    The keys are used one after another, each within the gaps that those before it left:
+    all of them first within places of the program, then all of them anywhere. The same
+    kernel under the same op comes first if as many as half of the pieces that both have by
+    op are such. Otherwise (other hardware, another library) the op comes first, so that
+    names that agree by chance do not mislead.
     """
     exact_keys, op_keys = (a.exact, b.exact), (a.by_op, b.by_op)
     if 2 * _in_common(a.exact, b.exact) < _in_common(a.by_op, b.by_op):
@@ -208,11 +212,13 @@ def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
 
 
 def _with_place(key: Int64s, place: Int64s) -> Int64s:
+    """Keys that are equal only within one place; NO_KEY stays as it is."""
     return np.where(key, key + place, NO_KEY)
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The pairs in a gap; items without a key are skipped."""
+    """The pairs of equal keys in a gap, as positions in both lanes: a longest common
+    subsequence of the items that have a key."""
     if not gap.cells:
         return []
     first_a, last_a, first_b, last_b = gap
@@ -228,18 +234,38 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
             return []
         places_a = [place for place, key in enumerate(keys_a) if key in common]
         places_b = [place for place, key in enumerate(keys_b) if key in common]
-        matches = exact(
-            [keys_a[place] for place in places_a], [keys_b[place] for place in places_b]
-        )
+        common_a = [keys_a[place] for place in places_a]
+        common_b = [keys_b[place] for place in places_b]
+        matches = longest_common(common_a, common_b)
     return [(places_a[i] + first_a, places_b[j] + first_b) for i, j in matches]
 
 
 def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
-    """Pairs of lanes, in the order of A's: those with the most work in common are
-    partners, then the busiest ones. Lanes without a partner have an empty one."""
+    """The items of each lane of A and those of its partner in B, in the order of A's
+    lanes, then the lanes of B that have no partner. A lane without a partner is paired
+    with an empty range."""
     lanes_a, lanes_b = _lanes(a), _lanes(b)
     if len(lanes_a) == len(lanes_b) == 1:
         return [(lanes_a[0], lanes_b[0])]
+    partner_of_a = _partner_numbers(a, b, lanes_a, lanes_b)
+    no_items = range(0)
+    pairs = []
+    for number_a, lane_a in enumerate(lanes_a):
+        number_b = partner_of_a.get(number_a)
+        pairs.append((lane_a, no_items if number_b is None else lanes_b[number_b]))
+    with_partner = {*partner_of_a.values()}
+    for number_b, lane_b in enumerate(lanes_b):
+        if number_b not in with_partner:
+            pairs.append((no_items, lane_b))
+    return pairs
+
+
+def _partner_numbers(
+    a: WorkItems, b: WorkItems, lanes_a: Sequence[range], lanes_b: Sequence[range]
+) -> dict[int, int]:
+    """By the number of a lane of A, that of its partner in B. Of the largest lanes those
+    with the most work in common are partners, then the larger ones, then those with the
+    nearest numbers; what is beyond them is paired by size."""
     largest_a, largest_b = _largest_first(lanes_a), _largest_first(lanes_b)
     common: dict[Pair, int] = {}
     for i in largest_a[:MAX_COMPARED_LANES]:
@@ -253,39 +279,34 @@ def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
         smaller = min(len(lanes_a[i]), len(lanes_b[j]))
         return -common[pair], -smaller, abs(i - j), pair
 
-    partner: dict[int, int] = {}
-    taken: set[int] = set()
+    partner_of_a: dict[int, int] = {}
+    taken_of_b: set[int] = set()
     for i, j in sorted(common, key=most_in_common_first):
-        if i not in partner and j not in taken:
-            partner[i] = j
-            taken.add(j)
-    left_a = [i for i in largest_a if i not in partner]
-    left_b = [j for j in largest_b if j not in taken]
-    partner |= zip(left_a, left_b, strict=False)
-    nothing = range(0)
-    pairs = []
-    for i, lane_a in enumerate(lanes_a):
-        pairs.append((lane_a, lanes_b[partner[i]] if i in partner else nothing))
-    taken = {*partner.values()}
-    for j, lane_b in enumerate(lanes_b):
-        if j not in taken:
-            pairs.append((nothing, lane_b))
-    return pairs
+        if i not in partner_of_a and j not in taken_of_b:
+            partner_of_a[i] = j
+            taken_of_b.add(j)
+    rest_of_a = [i for i in largest_a if i not in partner_of_a]
+    rest_of_b = [j for j in largest_b if j not in taken_of_b]
+    partner_of_a |= zip(rest_of_a, rest_of_b, strict=False)
+    return partner_of_a
 
 
 def _largest_first(lanes: Sequence[range]) -> list[int]:
-    """The numbers of the lanes."""
+    """The numbers of the lanes, by how many items they have; the first one of equals
+    first."""
     return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
 
 
 def _lanes(items: WorkItems) -> list[range]:
-    """The items of each lane."""
+    """The items of each lane, which follow each other; one empty range without any
+    items."""
     cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
     return [range(first, last) for first, last in pairwise([0, *cuts, len(items)])]
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:
-    """The size of the intersection of two multisets."""
+    """How many keys two lanes have in common: a key that occurs 2 times in the one and
+    3 times in the other counts as 2."""
     if len(a) * len(b) <= MAX_PAIRS_WITHOUT_NUMPY:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()
     values_a, times_a = np.unique(a, return_counts=True)

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import Pair, in_order, occurrences
+from fusetui.analysis.diff.sequences import in_order, occurrences
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 MAX_BLOCKS = 8
-"""So many different blocks are looked for: of the forward pass, the backward pass,
-..."""
+"""So many different blocks are looked for in a lane: that of the forward pass, that of
+the backward pass and others."""
 
 MAX_COMPARED_CELLS = 1 << 24
 """Blocks are compared by all of their pieces if that takes no more comparisons; else by
-every second piece, every third, ..."""
+every second piece, or every third, and so on."""
 
 MIN_DISTINCT_PIECES = 4  # that a block consists of
 MIN_REPETITIONS = 3  # of a block, on the side that has it more often
@@ -45,33 +45,28 @@ class LaneWork(msgspec.Struct, frozen=True, eq=False):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A block of work that occurs `a` times on one side and `b` times on the other;
-    `items` are what the side with more (0 for A, 1 for B) has more, in order, and
-    `beside` what it launched on other lanes for that."""
+    """A block of work that occurs more often on one side than on the other."""
 
-    side: int
-    a: int
+    side: int  # the one that has it more often: 0 for A, 1 for B
+    a: int  # how often it occurs in A
     b: int
-    items: tuple[int, ...]
-    beside: tuple[int, ...] = ()
+    items: tuple[int, ...]  # what that side has more of, ascending
+    beside: tuple[int, ...] = ()  # what it launched for that on other lanes
 
 
 class Repeat(msgspec.Struct, frozen=True, eq=False):
-    """A block of `size` pieces that one sequence has `more` times more often than
-    another.
+    """A block that one sequence, the many, has more often than another, the few. The
+    blocks are where their mark is: a piece that occurs once in each."""
 
-    `mark` is a piece that occurs once in each block: `many` are its places in the one
-    sequence, `few` in the other.
-    """
-
-    size: int
-    more: int
-    many: Rows
-    few: Rows
+    size: int  # pieces of a block
+    more: int  # how many blocks more the many have
+    many: Rows  # the places of the mark in the many
+    few: Rows  # and in the few
 
 
 def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
-    """Blocks that repeat in a row and are not equally many on both sides."""
+    """The blocks that repeat in a row and are not equally many in two lanes, A's before
+    B's. The surplus of each is left out of the lane before the next one is searched."""
     unequal: list[Block] = []
     while len(unequal) < MAX_BLOCKS:
         repeat_of_a = repeat(a.keys, b.keys)
@@ -104,8 +99,10 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
 
 
 def _surplus(many: LaneWork, few: LaneWork, repeated: Repeat) -> Rows:
-    """The places of the blocks without a counterpart: in order, those whose times fit
-    the least."""
+    """The places, ascending, of the pieces of the blocks that the many have more: those
+    that remain when each block of the few is paired, in order, with the one whose times
+    fit it best."""
+    # the numbers of the blocks of the many, one for each block of the few
     with_counterpart = in_order(_costs(many, few, repeated), repeated.more)
     surplus_blocks = np.setdiff1d(np.arange(len(repeated.many)), with_counterpart)
     places = []
@@ -116,9 +113,9 @@ def _surplus(many: LaneWork, few: LaneWork, repeated: Repeat) -> Rows:
 
 
 def _costs(many: LaneWork, few: LaneWork, repeated: Repeat) -> Iterator[Int64s]:
-    """For each block of the few: how far the times of each block that may be its
-    counterpart are from its own, shape [more + 1]; a piece of other work costs the
-    times of both."""
+    """For each block of the few, what each of the `more` + 1 blocks of the many that
+    may be its counterpart costs, in order: the sum of the differences of their times
+    (`features`). A piece of other work costs the times of both."""
     size, more = repeated.size, repeated.more
     cells = len(repeated.few) * (more + 1) * size * many.features.shape[1]
     compared_pieces = np.arange(0, size, 1 + cells // MAX_COMPARED_CELLS)
@@ -134,7 +131,7 @@ def _costs(many: LaneWork, few: LaneWork, repeated: Repeat) -> Iterator[Int64s]:
 
 
 class _Windows(msgspec.Struct, frozen=True, eq=False):
-    """Pieces of blocks. What lies beyond the end of the lane has no key and takes no
+    """Pieces of blocks. What lies beyond the end of the lane has the key 0 and takes no
     time."""
 
     keys: Int64s  # shape [blocks, pieces]
@@ -142,7 +139,8 @@ class _Windows(msgspec.Struct, frozen=True, eq=False):
 
 
 def _windows(lane: LaneWork, starts: Rows, pieces: Rows) -> _Windows:
-    """`pieces`: places within a block, counted from its start."""
+    """Some pieces of the blocks that start at these places of the lane. `pieces`: their
+    places within a block, counted from its start."""
     places = starts[:, None] + pieces
     is_inside = places < len(lane.keys)
     places = np.minimum(places, len(lane.keys) - 1)
@@ -153,7 +151,11 @@ def _windows(lane: LaneWork, starts: Rows, pieces: Rows) -> _Windows:
 
 
 def runs(numbers: Rows) -> list[tuple[int, int]]:
-    """The first and last of numbers that follow each other; `numbers` ascend."""
+    """(first, last) of each run of numbers that follow each other; `numbers` ascend.
+
+    >>> runs(np.array([1, 2, 3, 7]))
+    [(1, 3), (7, 7)]
+    """
     if not len(numbers):
         return []
     cuts = np.flatnonzero(np.diff(numbers) > 1) + 1
@@ -165,16 +167,21 @@ def _best_fitting(
     few: LaneWork,
     repeated: Repeat,
     with_counterpart: list[int],
-    run: Pair,
-) -> Pair:
-    """The first place, and the one after the last, of a run of blocks that have no
-    counterpart, moved by part of a block to where the times of what is left fit best: a
-    mark need not be where a block begins."""
+    run: tuple[int, int],
+) -> tuple[int, int]:
+    """The range [begin, end) of places of the many that a run of blocks without a
+    counterpart takes: `run` is the first and the last number of these blocks.
+
+    The range is as many blocks long, and moved from their marks by part of a block, to
+    where the times of what is left fit the few best: a mark need not be where a block
+    begins.
+    """
     first, last = run
-    # what follows the last block is other work: begin one before
+    # after the last block of all there is no mark: take the range one block earlier
     if last + 1 == len(repeated.many):
         first, last = first - 1, last - 1
     begin, end = int(repeated.many[first]), int(repeated.many[last + 1])
+    # the place in the few of the block that follows the run
     if last + 1 in with_counterpart:
         counterpart = int(repeated.few[with_counterpart.index(last + 1)])
     else:
@@ -184,17 +191,20 @@ def _best_fitting(
     forward = _gain_forward(many, few, begin, end, counterpart, size)
     if forward.min() < backward.min():
         shift = int(forward.argmin())
-    else:  # the earliest of those that fit alike
-        farthest_back = len(backward) - 1 - int(backward[::-1].argmin())
-        shift = -farthest_back
+    else:
+        # of shifts that fit alike the farthest back, so that the range begins early
+        best_shifts = np.flatnonzero(backward == backward.min())
+        shift = -int(best_shifts[-1])
     return begin + shift, end + shift
 
 
 def _gain_forward(
     many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
 ) -> Int64s:
-    """For a shift of the run [begin, end) by 0, 1, ... pieces: how much less well the
-    times fit (negative: better)."""
+    """How much less well the times fit (negative: better) if the range [begin, end) is
+    shifted by 0, 1 and so on to `size` pieces towards the end of the lane; shorter where
+    other work comes first. `counterpart`: the place in the few of what begins at
+    `end`."""
     step = np.arange(size)
     return _gain(many, few, begin + step, end + step, counterpart + step)
 
@@ -202,7 +212,7 @@ def _gain_forward(
 def _gain_backward(
     many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
 ) -> Int64s:
-    """The same for a shift towards the beginning of the lane."""
+    """As `_gain_forward`, for shifts towards the beginning of the lane."""
     step = np.arange(size)
     return _gain(many, few, end - 1 - step, begin - 1 - step, counterpart - 1 - step)
 
@@ -210,10 +220,14 @@ def _gain_backward(
 def _gain(
     many: LaneWork, few: LaneWork, leaves: Rows, enters: Rows, partner: Rows
 ) -> Int64s:
-    """How much less well the times fit if so many of these pieces leave the run,
-    and as many enter it: shape [shifts + 1], up to the first piece of other work.
-    `partner` are the places of the few with which the pieces that leave are
-    compared."""
+    """How much less well the times fit if the first n of some pieces leave the surplus
+    and as many enter it, for n from 0 up to the first piece of other work; shape
+    [shifts + 1].
+
+    A piece that leaves is compared with its partner from then on, and one that enters
+    was compared with the same partner before. `leaves` and `enters` are places of the
+    many, `partner` of the few, all in the order in which they move.
+    """
     is_inside = (leaves >= 0) & (enters >= 0) & (partner >= 0)
     is_inside &= (leaves < len(many.keys)) & (enters < len(many.keys))
     is_inside &= partner < len(few.keys)
@@ -226,12 +240,14 @@ def _gain(
     of_partner = few.features[partner[fits]]
     apart_after = np.abs(many.features[leaves[fits]] - of_partner).sum(axis=1)
     apart_before = np.abs(many.features[enters[fits]] - of_partner).sum(axis=1)
-    return np.concatenate([[0], np.cumsum(apart_after - apart_before)])
+    less_well = np.cumsum(apart_after - apart_before)
+    return np.concatenate([[0], less_well])
 
 
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
-    """What A has more often than B: the block that explains most of A, the smallest of
-    equals. `a` and `b`: keys of shape [pieces]."""
+    """The block that A has more often than B and that explains the most pieces of A,
+    the smallest of equals; None if there is none. `a` and `b`: keys of shape
+    [pieces]."""
     best: Repeat | None = None
     for block in _blocks(a):
         candidate = _more_often(block, a, b)
@@ -244,26 +260,29 @@ def repeat(a: Int64s, b: Int64s) -> Repeat | None:
 
 
 def _blocks(keys: Int64s) -> Iterator[Int64s]:
-    """One block of each stretch in which every piece is that `size` places later, the
-    smallest first; each only once, whatever it begins with."""
+    """The keys of one block for each part of a lane that repeats MIN_REPETITIONS times
+    in a row, small blocks first. A block that is another one begun elsewhere is left
+    out, as is one of fewer than MIN_DISTINCT_PIECES."""
     known_blocks: set[bytes] = set()
     for size in _block_sizes(keys):
-        repeats = np.concatenate([[False], keys[:-size] == keys[size:], [False]])
-        bounds = np.flatnonzero(np.diff(repeats)).reshape(-1, 2)
+        is_repeated = np.concatenate([[False], keys[:-size] == keys[size:], [False]])
+        # each part [first, last) in which a piece is what is `size` places after it
+        bounds = np.flatnonzero(np.diff(is_repeated)).reshape(-1, 2)
         first, last = bounds.T
         is_long_enough = last - first >= (MIN_REPETITIONS - 1) * size
         for start in first[is_long_enough].tolist():
             block = keys[start : start + size]
-            whatever_is_first = np.sort(block).tobytes()
-            if whatever_is_first in known_blocks:
+            sorted_keys = np.sort(block).tobytes()
+            if sorted_keys in known_blocks:
                 continue
             if len(np.unique(block)) >= MIN_DISTINCT_PIECES:
-                known_blocks.add(whatever_is_first)
+                known_blocks.add(sorted_keys)
                 yield block
 
 
 def _block_sizes(keys: Int64s) -> list[int]:
-    """The most frequent distances between equal keys, ascending."""
+    """The MAX_BLOCK_SIZES most frequent distances between one key and the next equal
+    one, ascending; none below MIN_DISTINCT_PIECES."""
     by_key = np.argsort(keys, kind="stable")
     is_same_key = np.diff(keys[by_key]) == 0
     distances = np.diff(by_key)[is_same_key]
@@ -274,24 +293,27 @@ def _block_sizes(keys: Int64s) -> list[int]:
 
 
 def _more_often(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
-    """How much more often A has a block, if most of its pieces agree on that."""
-    kinds, times = np.unique(block, return_counts=True)
-    times_in_a, times_in_b = occurrences(kinds, a), occurrences(kinds, b)
-    more, remainder = np.divmod(times_in_a - times_in_b, times)
+    """The block with the number of times that A has it more often than B, if at least
+    MIN_AGREEING_SHARE of its pieces agree on that number. None otherwise, or without a
+    mark: a key that occurs once in the block and also in B; of several, the one that A
+    has least often."""
+    keys, times_in_block = np.unique(block, return_counts=True)
+    times_in_a, times_in_b = occurrences(keys, a), occurrences(keys, b)
+    more, remainder = np.divmod(times_in_a - times_in_b, times_in_block)
     is_multiple = (remainder == 0) & (more > 0)
     min_agreeing = MIN_AGREEING_SHARE * len(block)
-    if times[is_multiple].sum() < min_agreeing:
+    if times_in_block[is_multiple].sum() < min_agreeing:
         return None
-    of_each_piece = np.repeat(more[is_multiple], times[is_multiple])
-    values, pieces = np.unique(of_each_piece, return_counts=True)
-    if pieces.max() < min_agreeing:
+    more_of_pieces = np.repeat(more[is_multiple], times_in_block[is_multiple])
+    numbers, pieces_that_agree = np.unique(more_of_pieces, return_counts=True)
+    if pieces_that_agree.max() < min_agreeing:
         return None
-    agreed = int(values[pieces.argmax()])
-    is_mark = is_multiple & (more == agreed) & (times == 1) & (times_in_b > 0)
-    marks = np.flatnonzero(is_mark)
+    agreed = int(numbers[pieces_that_agree.argmax()])
+    is_unique = (times_in_block == 1) & (times_in_b > 0)
+    marks = np.flatnonzero(is_multiple & (more == agreed) & is_unique)
     if not len(marks):
         return None
-    mark = kinds[marks[times_in_a[marks].argmin()]]
+    mark = keys[marks[times_in_a[marks].argmin()]]
     return Repeat(
         size=len(block),
         more=agreed,

@@ -23,7 +23,8 @@ class CommonWork(msgspec.Struct, frozen=True):
 def common_work(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> CommonWork | None:
-    """None where a side does no work that takes time."""
+    """How much of the work of both sides is the same by its names; None where a side
+    does no work that takes time."""
     total_a_ns, total_b_ns = int(a.ns.sum()), int(b.ns.sum())
     if not total_a_ns or not total_b_ns:
         return None
@@ -38,12 +39,14 @@ def common_work(
 
 
 def _have_a_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
-    """A convolution is one op, whichever library's name it has."""
-    kernels_a = {a.kernel_word(item) for item in group.a}
-    if any(b.kernel_word(item) in kernels_a for item in group.b):
+    """Whether a group has a kernel or an op on both sides, or was matched by other
+    evidence than its sort or its place. A convolution is one op, whichever library's
+    name it has."""
+    kernels_a = {a.kernel_number(item) for item in group.a}
+    if any(b.kernel_number(item) in kernels_a for item in group.b):
         return True
-    ops_a = {a.op_word(item) for item in group.a} - {0}
-    if any(b.op_word(item) in ops_a for item in group.b):
+    ops_a = {a.op_number(item) for item in group.a} - {0}
+    if any(b.op_number(item) in ops_a for item in group.b):
         return True
     if group.why and not group.by_sort_or_place:
         return True
@@ -53,5 +56,6 @@ def _have_a_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool
 
 
 def _convolutions(op_names: Iterable[str]) -> set[str]:
+    """Which of `conv` and `conv backward` these ops are."""
     kinds = {work_class(op, "") for op in op_names}
     return {kind for kind in kinds if kind.startswith("conv")}

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
-from fusetui.analysis.diff.align import align
+from fusetui.analysis.diff.align import Lanes, align
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.evidence import comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
@@ -35,7 +35,6 @@ from fusetui.analysis.diff.statistics import (
     FEW_ROUNDS,
     FEW_STEPS,
     mean,
-    median,
     middle,
     paired_interval,
     ratio_interval,
@@ -57,6 +56,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import median
 
 NO_GPU_EVENTS = (
     "launches GPU work, but its file has no GPU events: both sides are compared by"
@@ -82,8 +82,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
 
 
 def _labels(a: Trace, b: Trace) -> tuple[str, str]:
-    """The names of both files without their endings; with their folders where these are
-    all that tells the files apart."""
+    """The names of both files without their endings; with the folder that each is in
+    where that alone tells them apart."""
     path_a = without_credentials(a.report.path)
     path_b = without_credentials(b.report.path)
     label_a = _without_endings(os.path.basename(path_a))
@@ -96,6 +96,7 @@ def _labels(a: Trace, b: Trace) -> tuple[str, str]:
 
 
 def _without_endings(name: str) -> str:
+    """`run` for `run.pt.trace.json.gz`; the name itself if nothing else is left."""
     return _ENDINGS.sub("", name) or name
 
 
@@ -115,19 +116,15 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     `lacking` is the side, `A` or `B`, whose GPU events are not in its file; "" for
     none.
     """
-    used = with_common_steps(work_a, work_b)
-    evidence = comparable(used.a, used.b)
+    common = with_common_steps(work_a, work_b)
+    evidence = comparable(common.a, common.b)
     a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
-    aligned = align(a, b, (places_a.starred, places_b.starred))
-    groups: list[WorkGroup] = []
-    for lanes in aligned:
-        groups += group(a, b, lanes)
-    groups = moved(a, b, groups)
-    groups = by_region(places_a, places_b, groups)
-    groups += surplus(a, b, aligned)
+    aligned = align(a, b, places_a.starred, places_b.starred)
+    groups = _groups(places_a, places_b, aligned)
 
     step = step_change(a, b, groups)
+    # a step in which something else happened is no usual one
     outliers = outlier_steps.single_step_outliers(a, b, groups)
     unusual_steps = [
         outlier.unusual_step for outlier in outliers if outlier.unusual_step is not None
@@ -140,7 +137,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     outlier_rows += [outlier.row for outlier in outliers]
     rows = (
         *explain.rows(a, b, groups, (places_a, places_b)),
-        *outlier_steps.in_parts(a, b, outlier_rows),
+        *outlier_steps.with_joined_parts(a, b, outlier_rows),
         *dispatch.rows(a, b, rows_for_surplus(a, b, aligned), renamed_dispatch),
     )
 
@@ -169,6 +166,21 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     return with_summary(result)
 
 
+def _groups(
+    a: ProgramPlaces, b: ProgramPlaces, aligned: Sequence[Lanes]
+) -> list[WorkGroup]:
+    """What does the same work on both sides, and what only one side does: every item of
+    both sides is in exactly one group. Groups are found within two aligned lanes first,
+    then anywhere, then by the parts of the program; those of repeated blocks are
+    last."""
+    groups: list[WorkGroup] = []
+    for lanes in aligned:
+        groups += group(a.items, b.items, lanes)
+    groups = moved(a.items, b.items, groups)
+    groups = by_region(a, b, groups)
+    return groups + surplus(a.items, b.items, aligned)
+
+
 def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     """The figures of one trace: means over its usual steps, which add up to these
     steps.
@@ -179,17 +191,17 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     begins, ends = work.windows.start[usual], work.windows.end[usual]
     top_ops = _top_op_rows(trace)
     if work.gpu:
-        rows = trace.gpu_rows
+        busy_rows = trace.gpu_rows
         devices = tuple(dict.fromkeys(device_names(trace)))
     else:
-        rows = top_ops if on_cpu else work.row
+        busy_rows = top_ops if on_cpu else work.row
         devices = ()
-    busy_ns = int(mean(any_busy_ns(trace, rows, begins, ends)))
+    busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
     step_ns = work.windows.dur
     idle_ns = int(mean(step_ns[usual])) - busy_ns
     work_ns = int(items.ns.sum())
     dispatch_ns = int(mean(dispatched(items)[usual])) if on_cpu else 0
-    crossing = _crossing_work(work, rows, usual)
+    crossing = _crossing_work(work, busy_rows, usual)
     odd_ns = 0  # how much the steps that differ from the usual ones move the median
     if len(step_ns):
         odd_ns = int(np.median(step_ns) - middle(step_ns, items.plain))
@@ -217,8 +229,8 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
 def accounting(
     step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]
 ) -> Accounting:
-    """The change of the step as a sum. Integers throughout, so that it closes
-    exactly."""
+    """The change of the step as a sum of changes (ns), which closes exactly: all are
+    whole numbers. `rows`: all rows of the diff."""
     rows_ns = sum(row.change_ns for row in rows if row.counts)
     idle_ns = b.idle_ns - a.idle_ns
     # more overlap, and more work after the end of the step, make the step shorter
@@ -247,29 +259,32 @@ class _CrossingWork(msgspec.Struct, frozen=True):
 
 
 def _crossing_work(work: Work, rows: Rows, usual: Rows) -> _CrossingWork:
-    """How much of the work in `rows` crosses the boundaries of the usual steps.
+    """How much of the work in `rows` crosses the boundaries of the usual steps; none
+    where the whole trace is one step.
 
     On a GPU, a step's own work is what its calls launched, unless steps are intervals
-    of the GPU's time; there and on a CPU, what began in it. In a trace without steps,
-    all work is its own.
+    of the GPU's time; there and on a CPU, what began in it.
     """
     trace, windows = work.trace, work.windows
     if windows.whole or not len(usual):
         return _CrossingWork(later_ns=0, earlier_ns=0)
-    calls = trace.launch[rows] if work.gpu and not windows.of_gpu else rows
-    step_of_call = windows.step_of_calls(trace.start[calls])
-    step_of_row = np.where(calls >= 0, step_of_call, -1)
-    later, earlier = [], []
+    # the rows whose start says to which step each of `rows` belongs; -1 for none
+    placed_by = trace.launch[rows] if work.gpu and not windows.of_gpu else rows
+    step_at_start = windows.step_of_calls(trace.start[placed_by])
+    step_of_row = np.where(placed_by >= 0, step_at_start, -1)
+    later_ns, earlier_ns = [], []  # of each usual step
     for step in usual.tolist():
         begin, end = windows.start[step], windows.end[step]
-        first_ns = np.clip(trace.start[rows], begin, end)
-        inside_ns = np.clip(trace.end[rows], begin, end) - first_ns
+        start_inside = np.clip(trace.start[rows], begin, end)
+        end_inside = np.clip(trace.end[rows], begin, end)
+        inside_ns = end_inside - start_inside
         outside_ns = trace.dur[rows] - inside_ns
         is_own = step_of_row == step
-        later.append(outside_ns[is_own].sum())
-        earlier.append(inside_ns[~is_own].sum())
+        later_ns.append(outside_ns[is_own].sum())
+        earlier_ns.append(inside_ns[~is_own].sum())
     return _CrossingWork(
-        later_ns=int(mean(np.array(later))), earlier_ns=int(mean(np.array(earlier)))
+        later_ns=int(mean(np.array(later_ns))),
+        earlier_ns=int(mean(np.array(earlier_ns))),
     )
 
 
@@ -281,21 +296,31 @@ def _top_op_rows(trace: Trace) -> Rows:
 
 
 CLOCK_BASE_KEY = "baseTimeNanoseconds"
-"""The key of a trace that tells when the clock of its process began."""
+"""The key of a trace that says when the clock of its process began."""
 
 
 def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> StepChange:
-    """The medians over the steps used, and the interval of their ratio.
+    """The median lengths of the steps of both sides, and the interval of their ratio;
+    no ratio where A has no steps or they take no time, or where B has none.
 
     Where the steps of both took turns, each is compared with its neighbor, and what
     became slower or faster over time counts for nothing; else the drift of each run
     widens the interval.
     """
-    durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
-    a_ns = int(median(durations_a)) if len(durations_a) else None
-    b_ns = int(median(durations_b)) if len(durations_b) else None
+    windows_a, windows_b = a.work.windows, b.work.windows
+    durations_a, durations_b = windows_a.dur, windows_b.dur
+    a_ns = median(durations_a) if len(durations_a) else None
+    b_ns = median(durations_b) if len(durations_b) else None
     if not a_ns or b_ns is None:
-        return StepChange(a_ns=a_ns, b_ns=b_ns, ratio=None, low=None, high=None)
+        return StepChange(
+            a_ns=a_ns,
+            b_ns=b_ns,
+            ratio=None,
+            low=None,
+            high=None,
+            length_a=windows_a.length,
+            length_b=windows_b.length,
+        )
     undisturbed_a, undisturbed_b = _undisturbed(a, b, groups)
     turns = _take_turns(a.work, b.work)
     interval_of = paired_interval if turns else ratio_interval
@@ -311,24 +336,29 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
         turns=turns,
         interrupted_a=undisturbed_a.interrupted_share,
         interrupted_b=undisturbed_b.interrupted_share,
+        length_a=windows_a.length,
+        length_b=windows_b.length,
     )
 
 
 MIN_EXCESS_DIVISOR = 8
-"""Something interrupted a piece of work that takes longer than the median of that piece
-in all steps by more than the first quarter of its times is shorter, and by more than
-one part in so many of the median."""
+"""A piece of work may take longer than its median by at least one part in so many of
+the median before it counts as interrupted."""
 
 
 def limits_of(ns: Int64s) -> Int64s:
     """The most that each piece of work takes where nothing interrupts it (ns); shape
-    [pieces]. `ns` has the shape [steps, pieces]."""
+    [pieces]. `ns` has the shape [steps, pieces]; without steps, all limits are 0.
+
+    That is the median of all steps, and on top of it as much as the first quartile is
+    below it, but at least the MIN_EXCESS_DIVISOR-th part of it.
+    """
     if not len(ns):
         return np.zeros(ns.shape[1], dtype=np.int64)
     percentiles = np.percentile(ns, [25, 50], axis=0, method="lower").astype(np.int64)
-    quarter, middle = percentiles
-    margin = np.maximum(middle - quarter, middle // MIN_EXCESS_DIVISOR)
-    return np.asarray(middle + margin)
+    quartile, median_ns = percentiles
+    margin = np.maximum(median_ns - quartile, median_ns // MIN_EXCESS_DIVISOR)
+    return np.asarray(median_ns + margin)
 
 
 class _Undisturbed(msgspec.Struct, frozen=True, eq=False):
@@ -341,13 +371,13 @@ class _Undisturbed(msgspec.Struct, frozen=True, eq=False):
 def _undisturbed(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> tuple[_Undisturbed, _Undisturbed]:
-    """Both sides without interruptions: what a piece of work took is counted up to what
-    is usual for it.
+    """The steps of A and of B without interruptions: what a piece of work took counts
+    up to its limit (`limits_of`).
 
-    The same kernel or op on both sides is cut at one limit, the higher one of the two:
-    with a limit of its own, which is known no better than the noise allows, each side
-    would be off in all of its steps alike. A step whose work is not the usual one
-    counts as it is.
+    The same kernel or op on both sides has one limit, the higher one of the two: with a
+    limit of its own, which is known no better than the noise allows, each side would be
+    off in all of its steps alike. A step whose work is not the usual one counts as it
+    is.
     """
     pieces_a, pieces_b = _pieces(a), _pieces(b)
     limits_a, limits_b = limits_of(pieces_a.ns), limits_of(pieces_b.ns)
@@ -369,7 +399,8 @@ def _undisturbed(
 def _without_interruptions(
     items: WorkItems, pieces: _Pieces, limits: Int64s
 ) -> _Undisturbed:
-    """`limits`: the most that counts of each piece (ns), shape [pieces + 1]."""
+    """The steps of a side without what the pieces of the steps alike took beyond their
+    limits (ns, of shape [pieces + 1])."""
     durations_ns = items.work.windows.dur
     total_ns = int(durations_ns.sum())
     excess_ns = np.maximum(pieces.ns - limits, 0).sum(axis=1)
@@ -383,14 +414,15 @@ class _Pieces(msgspec.Struct, frozen=True, eq=False):
     """The steps alike, cut where their pieces of work begin."""
 
     ns: Int64s
-    """Shape [steps, pieces + 1]: the first column is what comes before all work, and
-    each row adds up to its step."""
-    column_of_item: Rows
+    """The time from the begin of each piece to that of the next; shape [steps, pieces +
+    1]. The first column is the time before the first piece, and each row adds up to its
+    step. There are no steps (shape [0, pieces + 1]) if they cannot be cut alike."""
+    column_of_item: Rows  # shape [items]
 
 
 def _pieces(items: WorkItems) -> _Pieces:
-    """No steps where pieces come in another order in some step, or begin outside of
-    it."""
+    """The pieces of the steps alike of a side: no steps where the pieces begin in
+    another order in one of them, or outside of their step."""
     work, size = items.work, len(items)
     no_steps = _Pieces(
         ns=np.zeros((0, size + 1), dtype=np.int64),
@@ -414,11 +446,12 @@ def _pieces(items: WorkItems) -> _Pieces:
 
 
 def _take_turns(a: Work, b: Work) -> bool:
-    """Whether the n-th steps of both sides ran next to each other, in either order, for
-    every n.
+    """Whether the steps of both sides took turns: both first steps ran before both second
+    ones, and so on, in either order and without overlapping.
 
-    So it is when both were taken out of one profile; never when the traces are of two
-    processes, whose steps would overlap, or of two clocks.
+    So it is when both sides were taken out of one profile. It is not when the traces
+    are of two processes, whose steps would overlap, or of two clocks, or where a side
+    has fewer than two steps.
     """
     steps_a, steps_b = a.windows, b.windows
     if steps_a.whole or steps_b.whole:
@@ -434,11 +467,8 @@ def _take_turns(a: Work, b: Work) -> bool:
 
 
 def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
-    """Faster or slower when the interval of the ratio excludes 1, else no difference.
-
-    There is no verdict between different devices, because that is no change of the
-    program, nor with fewer than FEW_STEPS steps on a side.
-    """
+    """Faster or slower where the interval of the ratio excludes 1, else no difference;
+    or that it cannot be told, with the reason (`_reason_for_no_verdict`)."""
     reason = _reason_for_no_verdict(step, a, b)
     if reason:
         return Verdict(answer=Answer.CANNOT_TELL, reason=reason)
@@ -459,13 +489,16 @@ def other_devices(a: DiffSide, b: DiffSide) -> str:
 
 
 def _device_text(side: DiffSide) -> str:
+    """The names of the devices of a side, or what stands for them."""
     if not side.gpu:
         return "CPU only"
     return ", ".join(side.devices) or "a GPU"
 
 
 def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
-    """Why the step times cannot be judged; "" if they can."""
+    """Why the step times cannot be judged; "" if they can. They are not between
+    different devices, because these are no change of the program, nor with fewer than
+    FEW_STEPS steps on a side (FEW_ROUNDS where the steps took turns)."""
     empty_sides = [name for name, side in (("A", a), ("B", b)) if not side.items]
     if empty_sides:
         return f"there is no work in the steps of {' and '.join(empty_sides)}"

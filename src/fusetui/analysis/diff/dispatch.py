@@ -14,7 +14,7 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
-from fusetui.analysis.diff.statistics import mean, median
+from fusetui.analysis.diff.statistics import mean
 from fusetui.analysis.diff.surplus import RowsOfSides
 from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.chain import rows_between
@@ -27,6 +27,7 @@ from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
+from fusetui.trace.model.quantiles import median
 
 T = TypeVar("T")
 
@@ -41,59 +42,61 @@ Calls = dict[str, Int64s]
 
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
-    """One kind of slice in each of the steps used; arrays of shape [steps], unless they
-    say otherwise."""
+    """The slices of the CPU with one label in the steps used; arrays of shape [steps],
+    unless they say otherwise."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # that the slices have in the trace
     count: Int64s
     ns: Int64s  # self time
-    usual: Rows  # the steps that its time is averaged over
-    rows: tuple[int, ...]  # in the representative step
-    every: Rows  # in all steps; shape [slices]
-    step: Rows  # of each of those
+    usual: Rows  # the numbers of the steps that its time is averaged over
+    rows: tuple[int, ...]  # of its slices in the representative step
+    rows_of_all_steps: Rows  # the rows of its slices; shape [slices]
+    step: Rows  # the step of each of those; shape [slices]
     adds_up: bool  # its time is not part of other dispatch or of work
 
     @property
     def per_step(self) -> int:
         """How often it occurs in the median step."""
-        return int(median(self.count))
+        return median(self.count)
 
     @property
     def share(self) -> RowShare:
-        """In a usual step."""
+        """What a usual step has of it: the median count, and the mean time of the usual
+        steps."""
         is_usual = self.per_step > 0
         return RowShare(
             names=self.names if is_usual else (),
             ns=int(mean(self.ns[self.usual])),
             count=self.per_step,
-            median_ns=int(median(self.ns)),
+            median_ns=median(self.ns),
             rows=self.rows if is_usual else (),
         )
 
     def share_in(self, step: int) -> RowShare:
-        """In one step."""
+        """What one step has of it, by its number."""
         times = int(self.count[step])
         return RowShare(
             names=self.names if times else (),
             ns=int(self.ns[step]),
             count=times,
-            rows=tuple(self.every[self.step == step].tolist()),
+            rows=tuple(self.rows_of_all_steps[self.step == step].tolist()),
         )
 
 
 class _OfBothSides(msgspec.Struct, frozen=True, eq=False):
     """The dispatch of one label; None on a side that has none."""
 
-    label: str
+    label: str  # of A, if the two sides call it differently
     a: Dispatch | None
     b: Dispatch | None
-    # how often each step calls the op of this label, whether it launches work or not
+    # how often each step calls the op of this label, whether it launches work or not;
+    # None where the label is no op of that side
     calls_a: Int64s | None
     calls_b: Int64s | None
 
     @property
     def is_as_frequent(self) -> bool:
-        """Whether a median step of both sides has as many."""
+        """Whether the median steps of both sides have equally many."""
         times_a = self.a.per_step if self.a else 0
         times_b = self.b.per_step if self.b else 0
         return times_a == times_b
@@ -102,31 +105,35 @@ class _OfBothSides(msgspec.Struct, frozen=True, eq=False):
 def rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
 ) -> list[Row]:
-    """What occurs more or less often in a step, the largest change first, then what
-    does so in one step only; in traces without a GPU also all else, in one row.
+    """The rows of dispatch: what occurs more or less often in a step, the largest change
+    of time first, then what does so in one step only; in traces without a GPU also all
+    else, in one row.
 
-    `without`: rows of each trace that are told elsewhere, unless they are part of the
-    sum; `renamed`: by labels of B, what A calls the same.
+    `without`: rows of each trace that other rows of the diff are about. They are left
+    out, unless dispatch is part of the sum, as it is without a GPU. `renamed`: {label in
+    B: label in A} of what is the same.
     """
-    counts = not (a.work.gpu or b.work.gpu)
+    is_in_sum = not (a.work.gpu or b.work.gpu)
     as_frequent = []
     changed = []
-    for both in _of_both_sides(a, b, without, renamed, counts):
+    for both in _of_both_sides(a, b, without, renamed, is_in_sum):
         if both.is_as_frequent:
             as_frequent.append(both)
         elif not _is_called_as_often(both.calls_a, both.calls_b):
-            changed.append(_more_or_less_often(both, counts))
-        # else it launches by itself what an op inside it launches on the other side
+            changed.append(_more_or_less_often(both, is_in_sum))
+        # An op that both sides call as often has no row: where it counts less often as
+        # dispatch, it launches by itself what an op inside it launches otherwise.
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for both in as_frequent:
         changed += _in_one_step(a, b, both)
-    if counts:
+    if is_in_sum:
         changed += _all_else(as_frequent)
     return changed
 
 
 def dispatched(items: WorkItems) -> Int64s:
-    """The time of all dispatch that is part of the sum (ns); shape [steps]."""
+    """The self time of all dispatch of a side that is part of the sum, in each step
+    (ns); shape [steps]."""
     total_ns = np.zeros(len(items.work.windows), dtype=np.int64)
     for dispatch in by_label(items).values():
         if dispatch.adds_up:
@@ -139,15 +146,16 @@ def _of_both_sides(
     b: WorkItems,
     without: RowsOfSides,
     renamed: Mapping[str, str],
-    counts: bool,
+    is_in_sum: bool,
 ) -> list[_OfBothSides]:
-    """Labels of A first. `counts`: dispatch is part of the sum, so that nothing is left
-    out."""
-    of_a = by_label(a, None if counts else without.a)
-    of_b = _by_label_of_a(by_label(b, None if counts else without.b), renamed)
+    """The dispatch of each label that either side has, A's first. `is_in_sum`: dispatch
+    is part of the sum, so that no rows are left out, and other calls of an op do not
+    matter. See `rows` for the other arguments."""
+    of_a = by_label(a, None if is_in_sum else without.a)
+    of_b = _by_label_of_a(by_label(b, None if is_in_sum else without.b), renamed)
     calls_a: Calls = {}
     calls_b: Calls = {}
-    if not counts:
+    if not is_in_sum:
         calls_a = _calls_of_ops(a, without.a)
         calls_b = _by_label_of_a(_calls_of_ops(b, without.b), renamed)
     return [
@@ -163,12 +171,14 @@ def _of_both_sides(
 
 
 def _by_label_of_a(of_b: Mapping[str, T], renamed: Mapping[str, str]) -> dict[str, T]:
-    """What B has, by the labels that A has for the same."""
+    """What B has, by the labels that A has for the same; `renamed`: {label in B: label
+    in A}."""
     return {renamed.get(label, label): value for label, value in of_b.items()}
 
 
 def _calls_of_ops(items: WorkItems, without: Flags) -> Calls:
-    """How often each step calls each op, whether the op launches work or not."""
+    """How often each step calls each op, whether the op launches work or not; `without`
+    flags rows of the trace that do not count."""
     trace, windows = items.trace, items.work.windows
     if not len(windows):
         return {}
@@ -188,7 +198,8 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> Calls:
 
 
 class _Labels:
-    """The labels of the names of a trace, each with a number."""
+    """The labels of the names of a trace, numbered: `texts[number_of_name[name]]` is the
+    label of the name with the number `name` in the trace."""
 
     def __init__(self, trace: Trace, label_of: Callable[[str], str]) -> None:
         numbers: dict[str, int] = {}
@@ -200,29 +211,30 @@ class _Labels:
 
 
 def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Whether median steps of both sides call an op, and equally often; None: not an op
-    of that side."""
+    """Whether the median steps of both sides call an op, and equally often. Arguments:
+    the calls in each step; None, and so False, where it is no op of that side."""
     if calls_a is None or calls_b is None:
         return False
-    times_a, times_b = int(median(calls_a)), int(median(calls_b))
+    times_a, times_b = median(calls_a), median(calls_b)
     return times_a == times_b > 0
 
 
-def _more_or_less_often(both: _OfBothSides, counts: bool) -> Row:
-    """What a median step of one side has more of; `counts`: dispatch is part of the
-    sum."""
+def _more_or_less_often(both: _OfBothSides, is_in_sum: bool) -> Row:
+    """The row of a label that the median steps of the two sides do not have equally
+    often; `is_in_sum`: dispatch is part of the sum."""
     before = both.a.share if both.a else RowShare()
     after = both.b.share if both.b else RowShare()
     why = ""
     if before.count and after.count:
         why = f"{count(before.count)} -> {count(after.count)} a step"
     adds_up = all(dispatch.adds_up for dispatch in (both.a, both.b) if dispatch)
-    return _row(both.label, before, after, why, counts and adds_up)
+    return _row(both.label, before, after, why, counts=is_in_sum and adds_up)
 
 
 def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
-    """What occurs more or less often in one step only, and equally often in all
-    others."""
+    """The row of a label that both sides have equally often in all steps but one, in
+    which they differ; an empty list if it is not so, or if the sides have not
+    equally many steps."""
     steps = len(b.work.windows)
     if steps < MIN_STEPS or len(a.work.windows) != steps:
         return []
@@ -232,6 +244,7 @@ def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
     other_steps = np.flatnonzero(times_a != times_b)
     if len(other_steps) != 1:
         return []
+    # in the other steps, each side has it always as often
     if np.ptp(np.delete(times_a, other_steps)) > 0:
         return []
     if np.ptp(np.delete(times_b, other_steps)) > 0:
@@ -247,7 +260,11 @@ def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
     return [_row(both.label, before, after, why, counts=False)]
 
 
-def _row(label: str, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
+def _row(
+    label: str, before: RowShare, after: RowShare, why: str, *, counts: bool
+) -> Row:
+    """The row of dispatch that was removed, if B has fewer of it, else added.
+    `counts`: as in `Row`."""
     is_less_often = after.count < before.count
     kind = RowKind.REMOVED if is_less_often else RowKind.ADDED
     return row_of(kind, CPU + label, before, after, why, counts=counts)
@@ -261,8 +278,8 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
 
 
 def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
-    """What both sides do equally often, as one row, so that all of it is accounted
-    for."""
+    """One row for all dispatch that both sides have equally often and that adds up; an
+    empty list if a side has no such dispatch."""
     of_a = [both.a for both in as_frequent if both.a and both.a.adds_up]
     of_b = [both.b for both in as_frequent if both.b and both.b.adds_up]
     if not of_a or not of_b:
@@ -280,6 +297,7 @@ def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
 
 
 def _total(dispatches: Sequence[Dispatch]) -> _Total:
+    """Some dispatch of one side together; at least one."""
     ns = np.sum([dispatch.ns for dispatch in dispatches], axis=0)
     names: list[str] = []
     for dispatch in dispatches:
@@ -288,54 +306,66 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
         names=names,
         ns=int(mean(ns[dispatches[0].usual])),
         count=sum(dispatch.per_step for dispatch in dispatches),
-        median_ns=int(median(ns)),
+        median_ns=median(ns),
     )
     return _Total(ns=ns, share=share)
 
 
 def by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispatch]:
-    """All dispatch of a side, by its label; without some rows of the trace."""
-    work, trace = items.work, items.trace
-    steps = len(work.windows)
+    """All dispatch of a side, {label: dispatch}, as far as it is in the steps used.
+    `without` flags rows of the trace that are left out. Empty without steps."""
     dispatches: dict[str, Dispatch] = {}
-    if not steps:
+    if not len(items.work.windows):
         return dispatches
-    for slices in _populations(work):
-        step_of_row = work.windows.step_of_calls(trace.start[slices.rows])
-        is_kept = step_of_row >= 0
-        if without is not None:
-            is_kept &= ~without[slices.rows]
-        rows, step_of_row = slices.rows[is_kept], step_of_row[is_kept]
-        ns = slices.ns[is_kept]
-        labels = _Labels(trace, slices.label_of)
-        groups = grouped(labels.number_of_name[trace.name[rows]], rows)
-        for group, label_number in enumerate(groups.keys.tolist()):
-            members = groups.places(group)
-            every, step = rows[members], step_of_row[members]
-            names = [trace.names[name] for name in np.unique(trace.name[every])]
-            dispatches[labels.texts[label_number]] = Dispatch(
-                names=tuple(names),
-                count=np.bincount(step, minlength=steps),
-                ns=summed(step, ns[members], steps),
-                usual=items.usual,
-                rows=tuple(every[step == items.window].tolist()),
-                every=every,
-                step=step,
-                adds_up=slices.adds_up,
-            )
+    for slices in _populations(items.work):
+        dispatches |= _by_label_of(slices, items, without)
+    return dispatches
+
+
+def _by_label_of(
+    slices: _Population, items: WorkItems, without: Flags | None
+) -> dict[str, Dispatch]:
+    """See `by_label`, of some slices of the side; there is at least one step."""
+    trace, windows = items.trace, items.work.windows
+    step_of_row = windows.step_of_calls(trace.start[slices.rows])
+    is_kept = step_of_row >= 0
+    if without is not None:
+        is_kept &= ~without[slices.rows]
+    rows, step_of_row = slices.rows[is_kept], step_of_row[is_kept]
+    ns = slices.ns[is_kept]
+    labels = _Labels(trace, slices.label_of)
+    groups = grouped(labels.number_of_name[trace.name[rows]], rows)
+    dispatches = {}
+    for group, label_number in enumerate(groups.keys.tolist()):
+        members = groups.places(group)
+        rows_of_label, step = rows[members], step_of_row[members]
+        names = [trace.names[name] for name in np.unique(trace.name[rows_of_label])]
+        dispatches[labels.texts[label_number]] = Dispatch(
+            names=tuple(names),
+            count=np.bincount(step, minlength=len(windows)),
+            ns=summed(step, ns[members], len(windows)),
+            usual=items.usual,
+            rows=tuple(rows_of_label[step == items.window].tolist()),
+            rows_of_all_steps=rows_of_label,
+            step=step,
+            adds_up=slices.adds_up,
+        )
     return dispatches
 
 
 class _Population(msgspec.Struct, frozen=True, eq=False):
-    """Slices of the CPU that are not work."""
+    """Slices of the CPU that are not work; arrays of shape [slices]."""
 
     rows: Rows
-    label_of: Callable[[str], str]  # what their names are told as
-    ns: Int64s  # their self times; shape [rows]
-    adds_up: bool  # these are in the sum
+    label_of: Callable[[str], str]  # the label for the name of a slice
+    ns: Int64s  # their self times
+    adds_up: bool  # these times are not part of other dispatch or of work
 
 
 def _populations(work: Work) -> Iterator[_Population]:
+    """All slices that are dispatch, in the steps or not: ops without work, calls that
+    launch work (all with one label), other calls, and annotations of torch.compile,
+    whose time does not add up."""
     trace = work.trace
     self_times = self_ns(trace)
     ops = ops_without_work(work)
@@ -376,7 +406,7 @@ def _launch_calls(name: str) -> str:
 
 
 def _call_of_any_vendor(name: str) -> str:
-    """`hipX` and `cudaX` are the same call from two vendors."""
+    """The name of a call at NVIDIA: `cudaMalloc` for `hipMalloc`."""
     return re.sub(r"\Ahip", "cuda", name)
 
 
@@ -396,7 +426,8 @@ def ops_without_work(work: Work) -> Rows:
 
 
 def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
-    """The time of annotations during which none of the ops inside them ran (ns)."""
+    """The time of each annotation during which none of the ops that lie in it, on its
+    thread, ran (ns); shape [annotations]."""
     tracks_of_ops = {}
     for track in trace.tracks:
         if track.layer is Layer.OPS and not track.subrow:

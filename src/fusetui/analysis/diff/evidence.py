@@ -29,8 +29,8 @@ from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.op_names import stem
 
 MAX_COMPARED_OPS = 256
-"""So many ops of each side, the first of a step, are compared with those of the
-other."""
+"""No more ops that only one side has are compared with those of the other side: the
+first ones of a step."""
 
 MIN_SHARED_KERNELS = 0.5
 """Two ops are one under two names if they share this part of all kernels of either."""
@@ -53,12 +53,12 @@ and "", what is unknown."""
 
 
 class RenamedOp(msgspec.Struct, frozen=True):
-    """An op that only A has, and one that only B has and that launches the same
+    """An op that has one name in A and another one in B: both launch the same
     kernels."""
 
     before: str
     after: str
-    kernels: int  # of a step that both launch
+    kernels: int  # how many of a step both launch
 
 
 class Evidence(msgspec.Struct, frozen=True, eq=False):
@@ -68,14 +68,20 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     b: WorkItems
     renamed: tuple[RenamedOp, ...]
     swapped: frozenset[str]
-    """Words of ops that launch, on both sides, what other ones of them launch there."""
+    """The stems of ops that swapped their names: what one of them launches in A,
+    another one launches in B."""
     streams_a: list[list[int]]  # lanes of A that are compared as one, in groups
     streams_b: list[list[int]]
 
 
 def comparable(work_a: Work, work_b: Work) -> Evidence:
-    """The representative steps of both sides, with one key for what is the same work on
-    both."""
+    """The representative steps of both sides, with keys that are equal for what may be
+    the same work.
+
+    The items are made anew each time that something becomes known: ops of B that have
+    another name in A, kernels that are compared without their op, streams that are
+    compared as one.
+    """
     words = Vocabulary()
     a = _steady(work_a, words, KnownNames())
     b = _steady(work_b, words, KnownNames())
@@ -114,18 +120,24 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
 
 
 def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
-    """The step of one side; streams between which the steps alternate are one lane, if
-    that makes more steps alike, or those that differ more so."""
+    """The items of one side. Streams between which the steps alternate are one lane if
+    more steps are alike then or, with equally many, if the unusual steps have more in
+    common with the usual one."""
     separate = items(work, words, known)
     merged_work = alternating(separate)
     if merged_work is None:
         return separate
     merged = items(merged_work, words, known)
-    return max(separate, merged, key=lambda side: (len(side.alike), _in_common(side)))
+
+    def steadiness(side: WorkItems) -> tuple[int, int]:
+        return len(side.alike), _in_common_with_usual(side)
+
+    return max(separate, merged, key=steadiness)
 
 
-def _in_common(side: WorkItems) -> int:
-    """How many pieces of the usual work the unusual steps do too, on the same lanes."""
+def _in_common_with_usual(side: WorkItems) -> int:
+    """How many pieces of work all unusual steps together have in common with the usual
+    one, by kernel, op and lane."""
     usual = Counter(side.keys_of(side.work.of_window(side.window)).tolist())
     common_pieces = 0
     for step in _unusual_steps(side):
@@ -135,25 +147,26 @@ def _in_common(side: WorkItems) -> int:
 
 
 def _unusual_steps(side: WorkItems) -> list[int]:
-    """The first steps that do other work than the usual one."""
+    """The first steps that do other work than the usual ones, no more than
+    MAX_UNUSUAL_STEPS."""
     steps = np.setdiff1d(np.arange(len(side.work.windows)), side.alike)
     return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
 
 
-class _RenamedWord(msgspec.Struct, frozen=True):
-    """The numbers of two words that may be of one op."""
+class _RenamedNumbers(msgspec.Struct, frozen=True):
+    """The numbers of an op of A and of one of B that may be the same op."""
 
     before: int
     after: int
-    kernels: int  # of a step that both launch
-    shared: float  # the share that these are of all kernels of either
-    places_apart: int  # in the order of the ops that only one side has
+    kernels: int  # how many of a step both launch
+    shared: float  # the share that these are of all kernels that either launches
+    places_apart: int  # between their places among the ops that only their side has
 
 
-def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedWord]:
-    """Ops that only one side has, and that share their kernels: each op once, those
-    that share most of their kernels first, and of equals those that come at about the
-    same place in the step."""
+def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedNumbers]:
+    """Pairs of ops that only one side has and that launch the same kernels, at least
+    MIN_SHARED_KERNELS of them. Each op is in one pair: the one with the largest share
+    of kernels in common and, of equals, with the most similar place in the step."""
     kernels_a, kernels_b = _kernels_by_op(a), _kernels_by_op(b)
     only_a = [op for op in kernels_a if op and op not in kernels_b]
     only_b = [op for op in kernels_b if op and op not in kernels_a]
@@ -163,7 +176,7 @@ def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedWord]:
             common = (kernels_a[before] & kernels_b[after]).total()
             either = (kernels_a[before] | kernels_b[after]).total()
             if common >= MIN_SHARED_KERNELS * either:
-                candidate = _RenamedWord(
+                candidate = _RenamedNumbers(
                     before=before,
                     after=after,
                     kernels=common,
@@ -173,85 +186,90 @@ def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedWord]:
                 candidates.append(candidate)
     candidates.sort(key=lambda op: (-op.shared, op.places_apart, op.before, op.after))
     renamed = []
-    taken: set[int] = set()
+    ops_in_pairs: set[int] = set()
     for candidate in candidates:
-        words = {candidate.before, candidate.after}
-        if taken.isdisjoint(words):
-            taken |= words
+        ops = {candidate.before, candidate.after}
+        if ops_in_pairs.isdisjoint(ops):
+            ops_in_pairs |= ops
             renamed.append(candidate)
     return renamed
 
 
 class _Swapped(msgspec.Struct, frozen=True, eq=False):
-    """Ops that have swapped names, and the kernels that they launch on both sides."""
+    """Ops that have swapped names, and the kernels that they launch: numbers of both."""
 
     ops: frozenset[int]
-    kernels: Int64s
+    kernels: Int64s  # ascending
 
 
 def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
-    """Kernels that the two sides launch equally often, but never under the same op,
-    although both sides have these ops: there the names of ops tell nothing. Only if
-    most of the kernels that tell their op, and that one side launches more often under
-    some op than the other, are such kernels: else another program does the work.
+    """The kernels that the two sides launch equally often, but never under the same op,
+    although both sides have all of these ops: there the names of ops tell nothing.
 
-    Products, convolutions, attention and their helpers do not count: which kernel does
-    these is a matter of shapes and devices, so that two ops may swap theirs. Nor do
-    copies and sets.
+    No kernels where such ones are less than MIN_EXPLAINED_WORK of all launches that one
+    side has more of under some op: then another program does the work. Only kernels
+    that tell their op count in all of this (`_kernels_that_tell_their_op`).
     """
     telling_kernels = _kernels_that_tell_their_op(a) | _kernels_that_tell_their_op(b)
     launches_a = _launches_of(a, telling_kernels)
     launches_b = _launches_of(b, telling_kernels)
     ops_a, ops_b = _ops_by_kernel(launches_a), _ops_by_kernel(launches_b)
     ops_of_both = (_ops_of(a) & _ops_of(b)) - {0}
-    swapped_kernels: set[int] = set()
+    kernels: set[int] = set()
     for kernel in ops_a.keys() & ops_b.keys():
-        own, other = ops_a[kernel], ops_b[kernel]
-        has_no_common_op = not own.keys() & other.keys()
-        is_of_known_ops = own.keys() | other.keys() <= ops_of_both
-        if has_no_common_op and is_of_known_ops and own.total() == other.total():
-            swapped_kernels.add(kernel)
+        before, after = ops_a[kernel], ops_b[kernel]
+        has_common_op = bool(before.keys() & after.keys())
+        has_only_ops_of_both = before.keys() | after.keys() <= ops_of_both
+        is_as_frequent = before.total() == after.total()
+        if not has_common_op and has_only_ops_of_both and is_as_frequent:
+            kernels.add(kernel)
     differing = (launches_a - launches_b) + (launches_b - launches_a)
-    explained = sum(
-        times
-        for key, times in differing.items()
-        if key & KERNEL_MASK in swapped_kernels
-    )
+    explained = _launches_of_kernels(differing, kernels)
     if explained < MIN_EXPLAINED_WORK * differing.total():
-        swapped_kernels = set()
-    swapped_ops: set[int] = set()
-    for kernel in swapped_kernels:
-        swapped_ops.update(ops_a[kernel], ops_b[kernel])
+        kernels = set()
+    ops: set[int] = set()
+    for kernel in kernels:
+        ops.update(ops_a[kernel], ops_b[kernel])
     return _Swapped(
-        ops=frozenset(swapped_ops),
-        kernels=np.array(sorted(swapped_kernels), dtype=np.int64),
+        ops=frozenset(ops), kernels=np.array(sorted(kernels), dtype=np.int64)
     )
+
+
+def _launches_of_kernels(launches: Counter[int], kernels: set[int]) -> int:
+    """How many launches, {exact key: times}, are of these kernels under any op."""
+    return sum(times for key, times in launches.items() if key & KERNEL_MASK in kernels)
 
 
 def _kernels_that_tell_their_op(side: WorkItems) -> set[int]:
-    """The kernels whose names tell what they compute, whichever op launches them."""
+    """The kernels of a step whose names tell what they compute, whichever op launches
+    them. Not those of products, convolutions, attention and their helpers: which kernel
+    does these is a matter of shapes and devices, so that two ops may swap theirs. Nor
+    copies and sets."""
     kernels = set()
     for item, name in enumerate(side.names):
         role = role_of_kernel(name)
         tells_op = role.part not in PARTS_UNDER_ANY_OP and not role.is_helper
         if tells_op and side.computes[item]:
-            kernels.add(side.kernel_word(item))
+            kernels.add(side.kernel_number(item))
     return kernels
 
 
 def _launches_of(side: WorkItems, kernels: set[int]) -> Counter[int]:
-    """How often the step launches each of these kernels under each op, by exact key."""
+    """How often the step launches each of these kernels under each op: {exact key:
+    times}."""
     keys = side.exact.tolist()
     return Counter(key for key in keys if key & KERNEL_MASK in kernels)
 
 
 def _ops_of(side: WorkItems) -> set[int]:
-    """The ops of the step that launch work; 0 for none."""
+    """The numbers of the ops of the step that launch work; with 0 if some work is under
+    no op."""
     return {*(side.exact >> OP_SHIFT).tolist()}
 
 
 def _ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
-    """For each kernel, how often each op launches it; `launches` by exact key."""
+    """How often each op launches each kernel, {kernel: {op: times}}, from {exact key:
+    times}."""
     ops_by_kernel: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for key, times in launches.items():
         ops_by_kernel[key & KERNEL_MASK][key >> OP_SHIFT] += times
@@ -259,8 +277,8 @@ def _ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
 
 
 def _kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
-    """For each op, in the order of their first kernels: how often it launches each
-    kernel in a step."""
+    """How often each op launches each kernel in a step: {op: {kernel: times}}, the ops
+    in the order of time of their first kernels. The op 0 stands for none."""
     kernels_by_op: defaultdict[int, Counter[int]] = defaultdict(Counter)
     order = np.argsort(side.trace.start[side.row], kind="stable")
     for key in side.exact[order].tolist():
@@ -269,7 +287,8 @@ def _kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
 
 
 def _full_name(side: WorkItems, word: str) -> str:
-    """The name of an op with its namespace; the word itself where no op has it."""
+    """The full name of the first op of the step whose name is stored as `word` in the
+    vocabulary; the word itself where there is none."""
     for name in side.op_names:
         if identity(stem(name)) == word:
             return name
@@ -277,30 +296,35 @@ def _full_name(side: WorkItems, word: str) -> str:
 
 
 class _Step(msgspec.Struct, frozen=True, eq=False):
-    """The pieces of work of a step."""
+    """The pieces of work of a step; arrays of shape [pieces]."""
 
-    exact: Int64s
+    exact: Int64s  # the key of its kernel under its op
     by_graph: Flags  # whether a graph launched it
 
     @property
     def op(self) -> Int64s:
+        """The numbers of the ops, 0 for none."""
         return self.exact >> OP_SHIFT
 
     @property
     def kernel(self) -> Int64s:
+        """The numbers of the kernels."""
         return self.exact & KERNEL_MASK
 
 
 def _step_of(side: WorkItems, number: int) -> _Step:
+    """The step of a side that has this number."""
     span = side.work.of_window(number)
     return _Step(
-        exact=side.every[span], by_graph=by_graph(side.work, side.work.row[span])
+        exact=side.exact_of_all_steps[span],
+        by_graph=by_graph(side.work, side.work.row[span]),
     )
 
 
 def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
-    """The kernels whose op is no evidence: not between the two sides, or not between
-    the usual step of a side and another one."""
+    """The numbers of the kernels that are to be compared without regard to their op,
+    ascending: by the usual steps of both sides, or by the usual step of a side and one
+    of its unusual steps. See `_without_evidence`."""
     usual_a, usual_b = _step_of(a, a.window), _step_of(b, b.window)
     kernels = [_without_evidence(usual_a, usual_b)]
     for side, usual in ((a, usual_a), (b, usual_b)):
@@ -310,11 +334,17 @@ def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
 
 
 def _without_evidence(one: _Step, other: _Step) -> Int64s:
-    """Kernels that each of two steps has more often than the other under some op, and
-    for one of them that is an op that it does not tell, or that the other does not
-    have. Only if both have nearly as many of the kernel: else regions tell how many
-    each has. And only if most of what is under such ops are such kernels: else another
-    program does the work, which runs some of the same small kernels."""
+    """The numbers of the kernels whose op is no evidence between two steps.
+
+    Each of the two steps runs such a kernel more often than the other under some op,
+    and some of that work is doubtful (`_Surplus`). Two conditions exclude kernels:
+
+    * Both steps have nearly as many of the kernel in all; otherwise later rules for
+      parts of the program tell how many each has.
+    * Such kernels are at least MIN_EXPLAINED_WORK of all doubtful work, or there are
+      none: then another program does the work, which runs some of the same small
+      kernels.
+    """
     surplus_one, surplus_other = _surplus(one, other), _surplus(other, one)
     in_both = np.intersect1d(
         one.kernel[surplus_one.more], other.kernel[surplus_other.more]
@@ -335,15 +365,16 @@ def _without_evidence(one: _Step, other: _Step) -> Int64s:
 
 
 class _Surplus(msgspec.Struct, frozen=True, eq=False):
-    """For each piece of a step: whether the step has more of its kernel under its op
-    than the other step has, and whether that op is no evidence."""
+    """For each piece of one of two steps, flags of shape [pieces]."""
 
+    # this step has more of its kernel under its op than the other step has
     more: Flags
+    # and the op is unknown, or one that the other step lacks, or a graph launched it
     doubtful: Flags
 
 
 def _surplus(one: _Step, other: _Step) -> _Surplus:
-    """What the first of two steps has more often than the second."""
+    """What the step `one` has more often than the step `other`."""
     keys, key_of_piece, times = np.unique(
         one.exact, return_inverse=True, return_counts=True
     )

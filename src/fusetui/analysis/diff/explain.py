@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,16 +24,17 @@ from fusetui.analysis.diff.model import (
 from fusetui.analysis.diff.names import differences, identity
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces, sort_of_all
-from fusetui.analysis.diff.statistics import mean, median, resolution
+from fusetui.analysis.diff.statistics import mean, resolution
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
+from fusetui.trace.model.quantiles import medians
 
-# a library chooses among several algorithms for these
 _OPS_WITH_ALGORITHMS = late(r"cudnn|miopen|convolution")
+"""Names of ops for which a library chooses among several algorithms."""
 
 MAX_LOOKED_UP_FUSIONS = 500
 """Shapes are looked up for no more fusions than this, because each has to be parsed."""
@@ -48,8 +50,8 @@ def rows(
     groups: Sequence[WorkGroup],
     programs: tuple[ProgramPlaces, ProgramPlaces],
 ) -> list[Row]:
-    """One row for every group, in program order. `programs`: where in the program the
-    items of A and of B are."""
+    """One row for every group, in the order of the program (`_program_order`).
+    `programs`: where in the program the items of A and of B are."""
     program_a, program_b = programs
     groups = _with_savings(a, groups)
     kinds = _kinds(a, b, groups)
@@ -71,8 +73,9 @@ class _Context(msgspec.Struct, frozen=True):
 
 
 def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
-    """Where the program does the work by A, or by B where only B has it; and its
-    sort."""
+    """Where the program does the work of a group, by its first item of A, or of B where
+    only B has it; and its sort. Repeated blocks have no place, and a phase only if all
+    their items are of one."""
     program, members = (a, group.a) if group.a else (b, group.b)
     compiled = ""
     if any(a.compiled(item) for item in group.a):
@@ -98,7 +101,8 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
 
 
 def _sort_of_work(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> str:
-    """Of a pair the first one known, of more pieces that of all of them."""
+    """The sort of work of a group: of one or two items the first sort that is known, of
+    more items that of all of them together (`sort_of_all`); OTHER if none is known."""
     sorts = [a.sorts[item] for item in group.a] + [b.sorts[item] for item in group.b]
     if len(sorts) > 2:
         return sort_of_all(set(sorts))
@@ -109,9 +113,9 @@ def _sort_of_work(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> str:
 
 
 def _with_savings(a: WorkItems, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
-    """Adds to each fusion the tensors that it avoids, unless there are too many to look
-    up: where different ops became one kernel, each used the result of the one before
-    it."""
+    """The groups, where the evidence of each fusion of different ops also says which
+    tensors between them need not be written (`avoided_tensors`). As they are if these
+    fusions are more than MAX_LOOKED_UP_FUSIONS."""
     fusions = []
     for number, group in enumerate(groups):
         ops = {a.op_names[item] for item in group.a}
@@ -132,6 +136,8 @@ def _with_savings(a: WorkItems, groups: Sequence[WorkGroup]) -> Sequence[WorkGro
 def _row(
     a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, context: _Context
 ) -> Row:
+    """The row of a group. `kind`: what happened to the work, except that a group that
+    was matched elsewhere was moved."""
     if _is_pair(group):
         op = a.op_names[group.a[0]]
         why = _why_of_pair(a, b, group, kind)
@@ -159,6 +165,7 @@ def _is_pair(group: WorkGroup) -> bool:
 
 
 def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
+    """The sums over some items of a side."""
     return RowShare(
         names=[items.names[item] for item in members],
         ns=sum(items.times[item] for item in members),
@@ -170,12 +177,13 @@ def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
 
 
 def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
-    """`aten::gelu -> gelu; the same kernel, +12 % time`; then the evidence."""
-    item_a, item_b = group.a[0], group.b[0]
-    names = (a.names[item_a], b.names[item_b])
+    """What changed of a pair, in words, then the evidence for it: `aten::gelu -> gelu;
+    the same kernel, +12 % time`, or how its kernels differ where they were replaced."""
+    kernel_a, kernel_b = a.names[group.a[0]], b.names[group.b[0]]
     texts = [_renamed_op(a, b, group)]
     if kind is RowKind.REPLACED:
-        texts.append(differences(*names) if any(names) else "")
+        has_names = kernel_a or kernel_b
+        texts.append(differences(kernel_a, kernel_b) if has_names else "")
     else:
         what = "kernel" if a.work.gpu and b.work.gpu else "op"
         texts.append(f"the same {what}{_change_of_time(a, b, group, kind)}")
@@ -184,8 +192,8 @@ def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) ->
 
 
 def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
-    """Both names of the op of a pair where they differ; "" where the op is all that is
-    known of the work."""
+    """`aten::gelu -> gelu`: both names of the op of a pair. "" where they are the same
+    or unknown, or where each is also the name of the work, as it is without a GPU."""
     item_a, item_b = group.a[0], group.b[0]
     before, after = a.op_names[item_a], b.op_names[item_b]
     if not before or not after or identity(stem(before)) == identity(stem(after)):
@@ -196,8 +204,9 @@ def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
 
 
 def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
-    """By how much the time of a pair of one kernel changed, or between which times it
-    varies if that may be noise."""
+    """`, +12 % time` for a pair of one kernel that is faster or slower. For one whose
+    change may be noise (`SAME`) the times between which it varies, if its time changed
+    by MIN_SHOWN_NOISE, else ""."""
     item_a, item_b = group.a[0], group.b[0]
     a_ns, b_ns = a.times[item_a], b.times[item_b]
     if kind is not RowKind.SAME:
@@ -209,12 +218,14 @@ def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
 
 
 def _range(times_ns: Int64s) -> str:
+    """`5 us to 7 us`: the least and the greatest of some times."""
     return f"{duration(int(times_ns.min()))} to {duration(int(times_ns.max()))}"
 
 
 def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
-    """The evidence for a group that is no pair, and whether a library chose other
-    kernels."""
+    """The evidence for a group that is no pair. Where a library chose other kernels for
+    one op, it begins with their numbers: `another algorithm: 2 kernels -> 1; ...`, or
+    `2 helpers -> 1; ...` if A's are no main work."""
     if kind is not RowKind.REPLACED or group.together:
         return group.why
     if not _other_algorithm(a, b, group):
@@ -227,7 +238,8 @@ def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
 
 
 def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowKind]:
-    """What happened to each group."""
+    """What happened to the work of each group; shape [groups]. Pairs are of one kernel or
+    replaced; times are judged by the noise of all pairs of one kernel."""
     items_a, items_b = pairs_of(groups)
     is_same_kernel = (a.exact[items_a] & KERNEL_MASK) == (
         b.exact[items_b] & KERNEL_MASK
@@ -239,7 +251,7 @@ def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowK
     )
     timed = _timed(a, b, a.samples[:, items_a], b.samples[:, items_b], noise)
     kinds = []
-    pair = 0
+    pair = 0  # how many pairs came before; they are in the order of the groups
     for group in groups:
         if not _is_pair(group):
             kinds.append(_kind_of_several(a, b, group, noise))
@@ -252,10 +264,11 @@ def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowK
 def _kind_of_several(
     a: WorkItems, b: WorkItems, group: WorkGroup, noise: Noise
 ) -> RowKind:
-    """The kind of a group that is no pair."""
+    """What happened to the work of a group that is no pair. One that is matched as a
+    whole and runs one kernel is judged by its time, like a pair."""
     if group.together:
-        kernels = {a.kernel_word(item) for item in group.a}
-        kernels |= {b.kernel_word(item) for item in group.b}
+        kernels = {a.kernel_number(item) for item in group.a}
+        kernels |= {b.kernel_number(item) for item in group.b}
         if len(kernels) > 1:
             return RowKind.REPLACED
         before = a.samples[:, [*group.a]].sum(axis=1, keepdims=True)
@@ -271,9 +284,9 @@ def _kind_of_several(
 
 
 def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
-    """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op:
-    nothing of the program was fused. One kernel whose parts another adds up is
-    split."""
+    """Whether cuDNN or MIOpen chose other kernels for one op, so that nothing of the
+    program was fused or split. Not where both sides have one product, and one of them
+    also a kernel that adds up its parts: that product was split."""
     if not _is_of_one_op_with_algorithms(a, group.a):
         return False
     if not _is_of_one_op_with_algorithms(b, group.b):
@@ -286,25 +299,28 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 
 
 def _is_of_one_op_with_algorithms(items: WorkItems, members: Sequence[int]) -> bool:
-    ops = {items.op_word(item) for item in members}
+    """Whether all items are under one op for which a library has several algorithms."""
+    ops = {items.op_number(item) for item in members}
     first_op = items.stems[members[0]]
     return len(ops) == 1 and _OPS_WITH_ALGORITHMS.search(first_op) is not None
 
 
 def _products(names: Sequence[str]) -> int:
-    """How many of the kernels do not just add up the parts of another."""
+    """How many of the kernels do more than add up the parts of another one."""
     return sum(not role_of_kernel(name).adds_up_parts for name in names)
 
 
 def _timed(
     a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
 ) -> list[RowKind]:
-    """For each column of samples of the same kernel: its time within noise or not. It
-    is where the means of the usual steps, which are the figures of a row, say the
-    opposite of the medians. `before` and `after`: ns, of shape [steps alike,
-    kernels]."""
+    """SAME, FASTER or SLOWER for each column of samples of one kernel; `before` and
+    `after`: ns, of shape [steps alike, kernels].
+
+    SAME where the change is within noise, or where the means of the usual steps, which
+    are the figures of a row, say the opposite of the medians.
+    """
     is_changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
-    is_faster = median(after) < median(before)
+    is_faster = medians(after) < medians(before)
     usual_a, usual_b = np.isin(a.alike, a.usual), np.isin(b.alike, b.usual)
     if usual_a.any() and usual_b.any():
         change_ns = mean(after[usual_b]) - mean(before[usual_a])
@@ -319,19 +335,21 @@ def _timed(
 
 
 def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
-    """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
+    """The ops of a group, each call once, as `aten::gelu + aten::mul x2`: those of the
+    side that has more items, or of the other one if the group is matched as a whole and
+    that side knows none of its ops."""
     has_more_a = len(group.a) >= len(group.b)
     items, members = (a, group.a) if has_more_a else (b, group.b)
-    if group.together and not any(items.op_word(item) for item in members):
+    if group.together and not any(items.op_number(item) for item in members):
         items, members = (b, group.b) if has_more_a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
-    op_names = {}  # of each call of an op once; by its row, or by the item without one
+    name_of_call = {}  # by the row of the call of the op, or by the item without one
     for item in members:
-        call = int(items.op[item]) if items.op_word(item) else -item - 1
-        op_names[call] = items.op_names[item]
+        call = int(items.op[item]) if items.op_number(item) else -item - 1
+        name_of_call[call] = items.op_names[item]
     texts = []
-    for name, calls in Counter(op_names.values()).items():
+    for name, calls in Counter(name_of_call.values()).items():
         if name:
             texts.append(f"{name} x{calls}" if calls > 1 else name)
     return " + ".join(texts)
@@ -340,36 +358,50 @@ def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
 def _program_order(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[int]:
-    """The numbers of the groups in the order of A's launches; what only B has comes
-    after what precedes it on its lane."""
+    """The numbers of the groups in the order in which A launched the first item of each.
+    A group that only B has comes after the matched group whose item comes before it on
+    its lane; at the very beginning if there is none."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
     first_rank_a = [
         min((rank_a[item] for item in group.a), default=-1) for group in groups
     ]
-    # the groups that both sides have, by their first item of B
-    matched = sorted(
-        (min(group.b), first_rank_a[number])
+    matched = [
+        _Matched(item_b=min(group.b), rank_a=first_rank_a[number])
         for number, group in enumerate(groups)
         if group.a and group.b
-    )
-    keys = []
+    ]
+    matched.sort()
+    sort_keys = []
     for number, group in enumerate(groups):
         if group.a:
-            keys.append((first_rank_a[number], -1, number))
-            continue
-        item = group.b[0]
-        rank_before = -1
-        place = bisect_right(matched, item, key=itemgetter(0)) - 1
-        if place >= 0:
-            matched_item, rank_of_match = matched[place]
-            if b.lane[matched_item] == b.lane[item]:
-                rank_before = rank_of_match
-        keys.append((rank_before, rank_b[item], number))
-    return [number for _, _, number in sorted(keys)]
+            sort_keys.append((first_rank_a[number], -1, number))
+        else:
+            item = group.b[0]
+            rank_before = _rank_before(b, item, matched)
+            sort_keys.append((rank_before, rank_b[item], number))
+    return [number for _, _, number in sorted(sort_keys)]
+
+
+class _Matched(NamedTuple):
+    """A group that both sides have."""
+
+    item_b: int  # its first item of B
+    rank_a: int  # the rank of its first launch in A
+
+
+def _rank_before(b: WorkItems, item: int, matched: Sequence[_Matched]) -> int:
+    """The rank in A of the last matched group whose item is at or before an item of B;
+    -1 if there is none, or if that is on another lane. `matched` is sorted."""
+    place = bisect_right(matched, item, key=attrgetter("item_b")) - 1
+    if place < 0:
+        return -1
+    before = matched[place]
+    return before.rank_a if b.lane[before.item_b] == b.lane[item] else -1
 
 
 def _launch_ranks(items: WorkItems) -> list[int]:
-    """The place of each item in the order of the calls that launched them."""
+    """The rank of each item in the order of the calls that launched them, from 0; by
+    its own start where the call is not in the file."""
     trace, rows = items.trace, items.row
     called_ns = trace.start[rows]
     if items.work.gpu:

@@ -12,11 +12,11 @@ import msgspec
 
 from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Alignment
 from fusetui.analysis.diff.names import work_class
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
 Claims = dict[int, list[int]]
-"""By fused item, the items whose work it does."""
+"""{fused item: the items of the other side whose work it does}."""
 
 WORK_APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
@@ -37,8 +37,12 @@ class _FusedItem(msgspec.Struct, frozen=True):
 
 
 def by_name(alignment: Alignment, side: int) -> None:
-    """Items of `side` that a kernel of the other side names, in its own gap and then
-    near it."""
+    """Groups open items of `side` with the kernel of the other side whose name lists
+    their ops: those in its own gap and, for ops that it lacks then, in gaps near it.
+
+    A kernel must have as many of them as its collector asks for, and one op of its
+    core.
+    """
     all_fused: list[_FusedItem] = []
     claims: Claims = {}
     taken: set[int] = set()
@@ -56,10 +60,12 @@ def by_name(alignment: Alignment, side: int) -> None:
     for fused in all_fused:
         collector = fused.collector
         claimed = claims[fused.item]
-        names = [alignment.known_as(side, item) & collector.ops for item in claimed]
-        has_core = any(names_of_item & collector.core for names_of_item in names)
-        if len(claimed) >= collector.least and has_core:
-            why = collector.says({_most_readable(of_item) for of_item in names})
+        listed_ops = [
+            alignment.known_as(side, item) & collector.ops for item in claimed
+        ]
+        has_core = any(ops & collector.core for ops in listed_ops)
+        if len(claimed) >= collector.min_pieces and has_core:
+            why = collector.says({_most_readable(ops) for ops in listed_ops})
             alignment.claim(side, claimed, fused.item, fused.gap, why)
 
 
@@ -69,23 +75,27 @@ def _most_readable(names: Iterable[str]) -> str:
 
 
 def _fused_items(alignment: Alignment, side: int, gap: int) -> list[_FusedItem]:
-    """The open items of the other side in a gap whose names say what they collect."""
+    """The open items of the other side in a gap whose names say what they collect: the
+    names of their kernels, else of their ops, else the words of a hand-written kernel
+    that are ops of open items near it."""
     other = alignment.items[1 - side]
     fused_items = []
     for item in alignment.gaps[gap][1 - side]:
         if not other.computes[item]:
             continue
         name = other.names[item]
-        kind = collector_of(name) or collector_of(other.op_names[item])
-        if kind is None and not is_library(name):
-            kind = words_of(name, _stems_near(alignment, side, gap))
-        if kind is not None:
-            fused_items.append(_FusedItem(item=item, gap=gap, collector=kind))
+        collector = collector_of(name) or collector_of(other.op_names[item])
+        if collector is None and not is_library(name):
+            nearby_ops = _stems_near(alignment, side, gap)
+            collector = collector_by_words(name, nearby_ops)
+        if collector is not None:
+            fused_items.append(_FusedItem(item=item, gap=gap, collector=collector))
     return fused_items
 
 
 def _stems_near(alignment: Alignment, side: int, gap: int) -> set[str]:
-    """The names of the ops of open items in a gap and in those near it."""
+    """The stems of the ops of open items of a side in a gap and in those near it, of
+    MAX_NAMED_ITEMS in each."""
     stems = alignment.items[side].stems
     names: set[str] = set()
     for near in alignment.gaps_near(gap):
@@ -94,15 +104,16 @@ def _stems_near(alignment: Alignment, side: int, gap: int) -> set[str]:
 
 
 Covers = list[list[frozenset[str]]]
-"""For each fused kernel and each open item: the ops on the kernel's list that the item
-may be."""
+"""`covers[kernel][item]`: the ops on the list of a fused kernel that an open item may
+be (see `_covers`); both are counted within a gap."""
 
 
 def _divide(
     alignment: Alignment, side: int, many: list[int], fused_items: list[_FusedItem]
 ) -> Claims:
-    """Divides the open items of a gap among its fused kernels, in order: each gets one
-    stretch. Of all divisions, the one that explains the most."""
+    """The open items of a gap (`many`) that each of its fused kernels may do the work
+    of. The items are divided in order, so that each kernel has one range of them: the
+    division that explains the most (`_worth`), or a greedy one of many items."""
     if not fused_items:
         return {}
     covers: Covers = []
@@ -115,8 +126,8 @@ def _divide(
         cuts = _greedy_cuts(covers)
     claims: Claims = {}
     for number, fused in enumerate(fused_items):
-        stretch = range(cuts[number], cuts[number + 1])
-        claims[fused.item] = [many[n] for n in stretch if covers[number][n]]
+        own_range = range(cuts[number], cuts[number + 1])
+        claims[fused.item] = [many[n] for n in own_range if covers[number][n]]
     return claims
 
 
@@ -124,11 +135,12 @@ class _Division(NamedTuple):
     """A division of the first items among the first kernels."""
 
     worth: int
-    cuts: list[int]  # where the stretch of each kernel begins; then the end of the last
+    cuts: list[int]  # where the range of each kernel begins; then the end of the last
 
 
 def _best_cuts(covers: Covers) -> list[int]:
-    """The cuts that explain the most, by dynamic programming over the last cut."""
+    """The cuts (`_Division.cuts`) of the division that explains the most, by dynamic
+    programming over the last cut."""
     size = len(covers[0])
     # for each number of items, their best division among the kernels so far
     best = [
@@ -143,8 +155,10 @@ def _best_cuts(covers: Covers) -> list[int]:
 def _best_division(
     before: Sequence[_Division], names: list[frozenset[str]], end: int
 ) -> _Division:
-    """The best division of the first `end` items with one kernel more; the earliest cut
-    of equals."""
+    """The best division of the first `end` items among the kernels so far and one more,
+    whose ops each item may be are `names`; of equals the one with the earliest last
+    cut. `before[n]`: the best division of the first n items among the kernels so
+    far."""
     divisions = []
     for cut in range(end + 1):
         worth = before[cut].worth + _worth(names[cut:end])
@@ -153,14 +167,15 @@ def _best_division(
 
 
 def _worth(names: list[frozenset[str]]) -> int:
-    """One point for each item, and one for each op named."""
+    """How much a kernel explains of a range of items: one point for each item that may
+    be an op on its list, and one for each op that any of them may be."""
     items = sum(1 for of_item in names if of_item)
     return items + len(frozenset().union(*names))
 
 
 def _greedy_cuts(covers: Covers) -> list[int]:
-    """Each fused kernel takes all items up to the first that only a later kernel
-    names."""
+    """The cuts (`_Division.cuts`) where each fused kernel takes all items up to the
+    first that it does not name, but a later kernel does."""
     size = len(covers[0])
     cuts = [0]
     for number, names in enumerate(covers):
@@ -175,18 +190,18 @@ def _greedy_cuts(covers: Covers) -> list[int]:
 
 
 def _covers(
-    alignment: Alignment, side: int, item: int, kind: Collector
+    alignment: Alignment, side: int, item: int, collector: Collector
 ) -> frozenset[str]:
-    """The ops on a collector's list that this item may be; none if it is no part of the
-    fusion."""
+    """The ops on a collector's list that an item of `side` may be. Empty for copies and
+    sets, and for WORK_APART unless the collector may do that."""
     items = alignment.items[side]
     if not items.computes[item]:
         return frozenset()
-    if not kind.gemms:
+    if not collector.gemms:
         work = work_class(items.op_names[item], items.names[item])
         if work in WORK_APART:
             return frozenset()
-    return alignment.known_as(side, item) & kind.ops
+    return alignment.known_as(side, item) & collector.ops
 
 
 def _missing_nearby(
@@ -196,14 +211,16 @@ def _missing_nearby(
     claimed: list[int],
     taken: set[int],
 ) -> list[int]:
-    """For each missing op on the list, the nearest open item in the gaps before, then
-    after."""
-    kind, gap = fused.collector, fused.gap
-    if kind.gemms and not kind.listed:
+    """For each op of a fused kernel's core that none of its `claimed` items may be, the
+    nearest open item that may, in the gaps before its own, then after it. Items that are
+    `taken` are left out. Empty for a kernel of attention, whose name lists no ops: its
+    core are alternatives."""
+    collector, gap = fused.collector, fused.gap
+    if collector.gemms and not collector.listed:
         return []
-    missing = set(kind.core)
+    missing = set(collector.core)
     for item in claimed:
-        missing -= _covers(alignment, side, item, kind)
+        missing -= _covers(alignment, side, item, collector)
     nearest_first: list[int] = []
     for before in reversed(alignment.gaps[max(0, gap - MAX_GAPS_TO_FUSED_OP) : gap]):
         nearest_first += reversed(before[side])
@@ -213,10 +230,10 @@ def _missing_nearby(
     for item in nearest_first:
         if item in taken:
             continue
-        names = _covers(alignment, side, item, kind) & missing
-        if names:
+        listed = _covers(alignment, side, item, collector) & missing
+        if listed:
             nearby.append(item)
-            missing -= names
+            missing -= listed
     return nearby
 
 
@@ -224,16 +241,16 @@ _ATTENTION: Final = "mm addmm bmm baddbmm matmul softmax _softmax _safe_softmax"
 
 
 class Collector(msgspec.Struct, frozen=True):
-    """The ops whose work a kernel may do; at least one of `core` must be among them."""
+    """The ops whose work a kernel may do, by its name."""
 
     ops: frozenset[str]
-    core: frozenset[str]
-    least: int  # how many pieces must be found for the name to be evidence
+    core: frozenset[str]  # of these, at least one must be among what it does
+    min_pieces: int  # with fewer pieces of these ops, the name is no evidence
     gemms: bool  # whether it may do the work of matrix products
     listed: bool  # whether the name lists the ops, or its words imply them
 
     def says(self, ops: Iterable[str]) -> str:
-        """The evidence in words."""
+        """`its name lists gelu and mul`: the evidence for a match with these ops."""
         *first, last = sorted(ops)
         names = f"{', '.join(first)} and {last}" if first else last
         return f"its name {'lists' if self.listed else 'stands for'} {names}"
@@ -264,7 +281,7 @@ _COMPOUNDS: Final = tuple(
         Collector(
             ops=words(f"{core} {others}"),
             core=words(core),
-            least=2,
+            min_pieces=2,
             gemms=core == _ATTENTION,
             listed=False,
         ),
@@ -287,15 +304,16 @@ def is_library(kernel: str) -> bool:
 
 @cache
 def collector_of(kernel: str) -> Collector | None:
-    """What a kernel (or a CPU op in its place) collects according to its name; None for
-    most."""
-    decoded = decode(kernel)
+    """What a kernel (or a CPU op in its place) collects according to its name: the ops
+    that a compiler's kernel lists, or those of _OPS_BY_PATTERN. None for most
+    kernels."""
+    decoded = role_of_kernel(kernel).decoded
     if decoded is not None and decoded.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in decoded.fused_ops)
         return Collector(
             ops=ops,
             core=ops - METADATA or ops,
-            least=1,
+            min_pieces=1,
             gemms=decoded.kernel_category == "template",
             listed=True,
         )
@@ -307,9 +325,10 @@ def collector_of(kernel: str) -> Collector | None:
     return None
 
 
-def words_of(kernel: str, stems: Set[str]) -> Collector | None:
-    """The collector of a hand-written kernel named after at least two of these ops,
-    else None."""
+def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
+    """The collector of a hand-written kernel whose name has at least two of these ops
+    as words (`scale_mask_softmax` of `mask`, `softmax`); None if it has not. Ops that
+    only change metadata do not count."""
     base_name = kernel.lower().partition("<")[0].partition("(")[0]
     text = f"_{'_'.join(_WORD.findall(base_name))}_"
     named = frozenset(
@@ -319,4 +338,4 @@ def words_of(kernel: str, stems: Set[str]) -> Collector | None:
     )
     if len(named) < 2:
         return None
-    return Collector(ops=named, core=named, least=2, gemms=False, listed=True)
+    return Collector(ops=named, core=named, min_pieces=2, gemms=False, listed=True)

@@ -33,15 +33,12 @@ after that one."""
 
 
 class WorkGroup(msgspec.Struct, frozen=True):
-    """Items of A, and the items of B that do the same work; one side is empty when
-    nothing does.
-
-    `why` is the evidence where the names alone do not give it.
-    """
+    """Items of A, and the items of B that do the same work; one side is empty where the
+    other side does no such work."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
-    why: str = ""
+    why: str = ""  # the evidence, where the names alone do not give it
     # matched as a whole: which item does the work of which is unknown
     together: bool = False
     # no name of an op or a kernel says that it is the same work
@@ -55,18 +52,18 @@ class Alignment:
 
     Sides are 0 for A and 1 for B, so that a rule for fusions finds splits with the
     sides swapped. Pair n lies between the gaps n and n + 1; it is None once a rule has
-    taken it apart.
+    taken it apart. An item is in a pair, open in a gap, or in a group.
     """
 
     def __init__(self, a: WorkItems, b: WorkItems, lanes: Lanes) -> None:
         self.items = (a, b)
-        self.ranges = (lanes.a, lanes.b)
+        self.lane_items = (lanes.a, lanes.b)
         self.pairs: list[Pair | None] = [
-            (lanes.a[i], lanes.b[j]) for i, j in lanes.places
+            (lanes.a[i], lanes.b[j]) for i, j in lanes.pairs
         ]
         self.gaps: list[Gap] = []
         whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
-        for gap in gaps(lanes.places, whole):
+        for gap in gaps(lanes.pairs, whole):
             open_a = [*lanes.a[gap.first_a : gap.last_a]]
             open_b = [*lanes.b[gap.first_b : gap.last_b]]
             self.gaps.append((open_a, open_b))
@@ -82,8 +79,9 @@ class Alignment:
         why: str,
         by_sort_or_place: bool = False,
     ) -> None:
-        """Groups open items of `side` (in gaps near `gap`) with one open item of the
-        other, unless one side has main work and the other only what helps such work."""
+        """Groups open items of `side`, from gaps near number `gap`, with one open item
+        of the other side, from that gap. Does nothing where one side has main work and
+        the other only what helps such work."""
         members = tuple(sorted(many))
         of_a, of_b = oriented(side, members, (one,))
         if not self._may_correspond(of_a, of_b):
@@ -97,7 +95,8 @@ class Alignment:
     ) -> None:
         """Groups items of both sides, open ones or those of a pair that was taken
         apart. Where one side has main work and the other only what helps such work, the
-        helpers are one group, and each main kernel stays alone."""
+        two are not grouped: the helpers of each side are one group, and each other item
+        is one by itself."""
         members_a, members_b = tuple(sorted(of_a)), tuple(sorted(of_b))
         self.close(0, set(members_a), self.gaps)
         self.close(1, set(members_b), self.gaps)
@@ -116,10 +115,32 @@ class Alignment:
             )
 
     def gaps_near(self, gap: int) -> list[Gap]:
-        """The gap with this number, and those in which a fused kernel of it may do
-        work."""
+        """The gap with this number and MAX_GAPS_TO_FUSED_OP on each side of it, whose
+        ops a fused kernel in it may do the work of."""
         first = max(0, gap - MAX_GAPS_TO_FUSED_OP)
         return self.gaps[first : gap + MAX_GAPS_TO_FUSED_OP + 1]
+
+    def pairs_inside(self, region: range) -> range:
+        """The numbers of the pairs between the gaps of a region, a range of numbers of
+        gaps: pair n is inside if the gaps n and n + 1 are in it."""
+        return range(region.start, region.stop - 1)
+
+    def take_apart(self, number: int, grouped: tuple[set[int], set[int]]) -> None:
+        """Ends a pair if one of its items is among the grouped ones of its side (of A,
+        of B). Its other item, unless that is too, becomes open in the gap before."""
+        pair = self.pairs[number]
+        if pair is None:
+            return
+        item_a, item_b = pair
+        grouped_a, grouped_b = grouped
+        if item_a not in grouped_a and item_b not in grouped_b:
+            return
+        self.pairs[number] = None
+        open_a, open_b = self.gaps[number]
+        if item_a not in grouped_a:
+            open_a.append(item_a)
+        if item_b not in grouped_b:
+            open_b.append(item_b)
 
     def close(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
         """Removes items of a side from the open ones of these gaps."""
@@ -135,14 +156,16 @@ class Alignment:
         why: str,
         by_sort_or_place: bool = False,
     ) -> None:
-        """Groups items of `side` with one of the other, whatever they are."""
+        """Groups items of `side` with one of the other side, whatever they are. The
+        caller takes them out of the pairs and gaps that they are in."""
         of_a, of_b = oriented(side, many, (one,))
         self.groups.append(
             WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_place=by_sort_or_place)
         )
 
     def finish(self) -> list[WorkGroup]:
-        """All groups: those made, the pairs left, and each open item by itself."""
+        """All groups: those made, then one for each pair that is left, then one for each
+        open item."""
         for pair in self.pairs:
             if pair is not None:
                 self.groups.append(WorkGroup(a=(pair[0],), b=(pair[1],)))
@@ -152,7 +175,7 @@ class Alignment:
         return self.groups
 
     def _only_helpers(self, side: int, members: tuple[int, ...]) -> tuple[int, ...]:
-        """Those that help other work; each of the others becomes a group of its own."""
+        """The items that help other work. Adds a group for each of the others."""
         names = self.items[side].names
         helpers = []
         for item in members:
@@ -163,7 +186,8 @@ class Alignment:
         return tuple(helpers)
 
     def _may_correspond(self, of_a: Iterable[int], of_b: Iterable[int]) -> bool:
-        """Unless one side has main work and the other only what helps such work."""
+        """Whether items of A and B may do the same work: not if one side has main work
+        (a product, convolution or attention) and the other only what helps it."""
         roles_a, roles_b = self._roles(0, of_a), self._roles(1, of_b)
         only_b_is_main = _has_main_work(roles_b) and _only_helps(roles_a)
         only_a_is_main = _has_main_work(roles_a) and _only_helps(roles_b)
@@ -174,7 +198,7 @@ class Alignment:
         return [role_of_kernel(names[item]) for item in members]
 
     def _known_as(self, side: int, item: int) -> frozenset[str]:
-        """Every name under which a compiler may list this work."""
+        """Every name under which a compiler may list the work of an item of a side."""
         items = self.items[side]
         return known_names(items.trace, int(items.op[item]))
 
@@ -184,16 +208,18 @@ def _has_main_work(roles: Sequence[KernelRole]) -> bool:
 
 
 def _only_helps(roles: Sequence[KernelRole]) -> bool:
+    """Whether none of the kernels is main work, or work of another kind than
+    pointwise."""
     return all(role.is_helper or role.part == "elementwise" for role in roles)
 
 
 def oriented(side: int, own: T, other: T) -> tuple[T, T]:
-    """What a side has and what the other one has as A's and B's."""
+    """What a side has and what the other side has, in the order (A's, B's)."""
     return (own, other) if side == 0 else (other, own)
 
 
 def _unmatched(side: int, item: int) -> WorkGroup:
-    """An item of a side by itself."""
+    """The group of an item of a side that has no counterpart."""
     of_a, of_b = oriented(side, (item,), ())
     return WorkGroup(a=of_a, b=of_b)
 
@@ -211,14 +237,15 @@ def pairs_of(groups: Iterable[WorkGroup]) -> Rows:
 def with_matches(
     groups: Iterable[WorkGroup], more: Sequence[WorkGroup]
 ) -> list[WorkGroup]:
-    """The groups with `more`, in place of the groups of one side that these match."""
+    """The groups, then `more`, which match items that had no counterpart so far: their
+    groups of one side are left out."""
     matched_a = {item for group in more for item in group.a}
     matched_b = {item for group in more for item in group.b}
     kept = []
     for group in groups:
-        is_matched = bool(group.a) and bool(group.b)
-        is_open = matched_a.isdisjoint(group.a) and matched_b.isdisjoint(group.b)
-        if is_matched or is_open:
+        has_both_sides = bool(group.a) and bool(group.b)
+        is_still_open = matched_a.isdisjoint(group.a) and matched_b.isdisjoint(group.b)
+        if has_both_sides or is_still_open:
             kept.append(group)
     return [*kept, *more]
 
@@ -265,8 +292,8 @@ def known_names(trace: Trace, op: int) -> frozenset[str]:
 
 
 def numel(items: WorkItems, item: int) -> int | None:
-    """Elements of the op's first tensor, from its recorded shapes; None when there are
-    none."""
+    """How many elements the first tensor has that the op of an item was given, by its
+    recorded shapes; None where no shape was recorded."""
     op = int(items.op[item])
     if op < 0:
         return None
@@ -280,6 +307,8 @@ def numel(items: WorkItems, item: int) -> int | None:
 
 
 class _Tensor(msgspec.Struct, frozen=True):
+    """A tensor of floats; `dtype` as the profiler writes it, in lower case."""
+
     shape: tuple[int, ...]
     dtype: str
 
@@ -289,8 +318,9 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
-    """`[8192, 3072] bfloat16 between them (50.33 MB) ...`; "" unless the results of all
-    members but the last are known.
+    """What a kernel that does the work of all members at once need not write, in words:
+    `[8192, 3072] bfloat16 between them (50.33 MB) may stay in registers`. "" unless the
+    results of all members but the last are known. `members`: items of one side.
 
     Of n pointwise pieces in a row, n - 1 results are passed on; a kernel that does them
     all need not write these and read them back, unless something else wants them.
@@ -314,8 +344,9 @@ def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
 
 
 def _result(items: WorkItems, member: int) -> _Tensor | None:
-    """The result of a pointwise op, from its recorded inputs; None where these do not
-    determine it."""
+    """The result of an item's op if it is a pointwise one: the recorded shapes of its
+    inputs, broadcast. None where these do not determine it, or differ in their
+    dtypes."""
     op = int(items.op[member])
     if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
         return None
@@ -336,6 +367,7 @@ def _result(items: WorkItems, member: int) -> _Tensor | None:
 
 
 def _is_shape(value: object) -> bool:
+    """Whether a recorded value is the shape of a tensor with dimensions."""
     if not isinstance(value, list) or not value:
         return False
     return all(isinstance(extent, int) for extent in value)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fusetui.analysis.diff.groups import Alignment, oriented
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import work_class
-from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
+from fusetui.analysis.diff.sequences import Pair, closest, is_feasible, longest_common
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import is_compiler
 
@@ -31,8 +31,9 @@ piece of work."""
 
 
 def repeated(alignment: Alignment) -> None:
-    """Where one kernel repeats, pairs those repetitions whose times are the most
-    alike."""
+    """Pairs the repetitions of a kernel anew where one side has more of them: those
+    whose times are the most alike (`_pair_closest`). Nothing changes where both sides
+    have open ones."""
     for run in _runs(alignment):
         open_a = _open_with_key(alignment, 0, run)
         open_b = _open_with_key(alignment, 1, run)
@@ -43,15 +44,17 @@ def repeated(alignment: Alignment) -> None:
 
 
 class _Call(NamedTuple):
-    """One kernel under one call of an op."""
+    """One kernel under one call of an op. Without an op, kernels in a row count as
+    those of one call."""
 
-    op: int  # its row; without an op a number below 0 for kernels in a row
+    op: int  # the row of the call; without an op -1 minus the first item in the row
     kernel: int  # its number
 
 
 def in_parts(alignment: Alignment, side: int) -> None:
-    """One launch of a kernel on the other side that is several of the same kernel here,
-    under one op: if the times of all of them add up to that of the one."""
+    """Groups the launches of one kernel under one call of an op on this side with the
+    single launch that one of them is paired with, if their times add up to that of the
+    single one (`adds_up_to`)."""
     mine, other = alignment.items[side], alignment.items[1 - side]
     open_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
     for gap in alignment.gaps:
@@ -59,6 +62,7 @@ def in_parts(alignment: Alignment, side: int) -> None:
             open_by_call[_call_of(mine, item)].append(item)
     if not open_by_call:
         return
+    # the numbers of the pairs of one kernel under one op, by the call on this side
     pairs_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
     for number, pair in enumerate(alignment.pairs):
         if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
@@ -70,49 +74,54 @@ def in_parts(alignment: Alignment, side: int) -> None:
         pair = alignment.pairs[numbers[0]]
         if pair is None:
             continue
-        one, parts = pair[1 - side], [pair[side], *open_parts]
+        paired_part, whole = pair[side], pair[1 - side]
+        parts = [paired_part, *open_parts]
         parts_ns = [mine.compared_times[part] for part in parts]
-        if adds_up_to(parts_ns, other.compared_times[one]):
+        if adds_up_to(parts_ns, other.compared_times[whole]):
             alignment.pairs[numbers[0]] = None
             alignment.close(side, set(open_parts), alignment.gaps)
-            alignment.add(side, tuple(sorted(parts)), one, IN_PARTS)
+            alignment.add(side, tuple(sorted(parts)), whole, IN_PARTS)
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
-    """Whether the sum of several times (ns) is nearer to the whole than the longest of
-    them is: else that one may be the whole, and the others are more."""
+    """Whether the sum of several times (ns) is at most half as far from the whole as
+    the longest of them is: else that one may be the whole, and the others are more.
+
+    >>> adds_up_to([60, 50], 100), adds_up_to([90, 40], 100)
+    (True, False)
+    """
     return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
 
 
 def _call_of(items: WorkItems, item: int) -> _Call:
-    """Without an op, kernels in a row are of one call."""
-    kernel, op = items.kernel_word(item), int(items.op[item])
+    """The kernel of an item under its call of an op; see `_Call`."""
+    kernel, op = items.kernel_number(item), int(items.op[item])
     if op >= 0:
         return _Call(op=op, kernel=kernel)
     first = item
     while first > 0:
         before = first - 1
-        if items.op[before] >= 0 or items.kernel_word(before) != kernel:
+        if items.op[before] >= 0 or items.kernel_number(before) != kernel:
             break
         first = before
     return _Call(op=-1 - first, kernel=kernel)
 
 
 def rest_of_ops(alignment: Alignment, side: int) -> None:
-    """Groups what is open of an op whose other kernels are paired, or that is the same
-    op in a gap.
+    """Groups the open items of two calls of an op that are one call (`_links`).
 
-    Open kernels on both sides become one group. Otherwise they join the pair of the op
-    if that has two different kernels (one became two) or if they add up its parts.
-    Covers both directions at once, with the first side.
+    Open items on both sides become one group. Those on one side join the pair between
+    the two calls if that has two different kernels (one became two) or if they add up
+    its parts.
     """
     if side == 1:
-        return
+        return  # both directions were covered with the first side
     a, b = alignment.items
     open_a, open_b = _open_by_op(alignment, 0), _open_by_op(alignment, 1)
     if not open_a and not open_b:
         return
     for link in _links(alignment):
+        # each call once: with the first pair that links it
         rest_a, rest_b = open_a.pop(link.op_a, []), open_b.pop(link.op_b, [])
         if not rest_a and not rest_b:
             continue
@@ -127,44 +136,45 @@ def rest_of_ops(alignment: Alignment, side: int) -> None:
         pair = alignment.pairs[link.pair]
         if pair is None:
             continue
-        is_other_kernel = a.kernel_word(pair[0]) != b.kernel_word(pair[1])
-        adds_up_parts = _all_add_up(a, pair[0], rest_a) and _all_add_up(
-            b, pair[1], rest_b
-        )
-        if is_other_kernel or adds_up_parts:
+        item_a, item_b = pair
+        is_other_kernel = a.kernel_number(item_a) != b.kernel_number(item_b)
+        rest_a_adds_up = _all_add_up(a, item_a, rest_a)
+        rest_b_adds_up = _all_add_up(b, item_b, rest_b)
+        if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
             alignment.pairs[link.pair] = None
-            of_a, of_b = [pair[0], *rest_a], [pair[1], *rest_b]
+            of_a, of_b = [item_a, *rest_a], [item_b, *rest_b]
             alignment.claim_both(of_a, of_b, f"all of {name}")
 
 
 def with_reduction(alignment: Alignment, side: int) -> None:
-    """Where no op tells: the kernel that adds up the parts of a product or of
-    attention, right after it, joins the pair that the main kernel is in."""
+    """Groups the pair of a product or of attention with the open item of `side` right
+    after it, if that has no op and adds up the parts of the main kernel."""
     items = alignment.items[side]
     for number, pair in enumerate(alignment.pairs):
         following = alignment.gaps[number + 1][side]
         if pair is None or not following:
             continue
         main, after = pair[side], following[0]
-        if after != main + 1 or items.op_word(after):
+        if after != main + 1 or items.op_number(after):
             continue
         if _adds_up(items.names[main], items.names[after]):
             alignment.pairs[number] = None
-            of_side = ([pair[0]], [pair[1]])
-            of_side[side].append(after)
+            of_a, of_b = oriented(side, [main, after], [pair[1 - side]])
             why = "with the kernel that adds up its parts"
-            alignment.claim_both(of_side[0], of_side[1], why)
+            alignment.claim_both(of_a, of_b, why)
 
 
 def _all_add_up(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
-    """Whether each of the rest adds up the parts of the main kernel."""
+    """Whether each of the rest adds up the parts of the main kernel; so it is if there
+    is no rest."""
     return all(_adds_up(items.names[main], items.names[item]) for item in rest)
 
 
 @cache
 def _adds_up(main: str, after: str) -> bool:
-    """The reduction of split-K after a product or convolution, or a named one after
-    attention."""
+    """Whether the kernel `after` adds up the parts of the kernel `main`: the reduction
+    of split-K after a product or convolution, or a kernel that is named as a reduction
+    of attention after attention."""
     kind = work_class("", main)
     if kind in ("gemm", "conv"):
         return role_of_kernel(after).adds_up_parts
@@ -172,7 +182,8 @@ def _adds_up(main: str, after: str) -> bool:
 
 
 class _Run(NamedTuple):
-    """Pairs [first, last) in a row of one kernel under one op."""
+    """Pairs in a row that are one kernel under one op on both sides: those with the
+    numbers from `first` up to, but without, `last`."""
 
     key: int  # its exact key
     first: int
@@ -180,7 +191,7 @@ class _Run(NamedTuple):
 
 
 def _runs(alignment: Alignment) -> Iterator[_Run]:
-    """Those with something open beside."""
+    """The runs of pairs with an open item in a gap beside or between them."""
     a, b = alignment.items
     keys: list[int | None] = []
     for pair in alignment.pairs:
@@ -198,7 +209,8 @@ def _runs(alignment: Alignment) -> Iterator[_Run]:
 
 
 def _open_with_key(alignment: Alignment, side: int, run: _Run) -> list[int]:
-    """The open items of a side in and around a run that are of the same kernel."""
+    """The open items of a side, in the gaps beside and between the pairs of a run, that
+    are the kernel of the run under the same op."""
     exact = alignment.items[side].exact
     open_items = []
     for gap in alignment.gaps[run.first : run.last + 1]:
@@ -209,9 +221,10 @@ def _open_with_key(alignment: Alignment, side: int, run: _Run) -> list[int]:
 def _pair_closest(
     alignment: Alignment, side: int, run: _Run, open_items: list[int]
 ) -> None:
-    """Pairs the shorter side of a run with the longer one again, in order, by the
-    closest times; if that would take too long, the run is compared as a whole. `side`
-    is the longer one, `open_items` what it has more."""
+    """Pairs a run of a kernel anew, in order, by the closest times; if that would take
+    too long, all of it becomes one group. `side` is the one that has more of the kernel:
+    its items of the pairs and `open_items`. Of these, what has no partner then is open
+    in the gap where it belongs."""
     pairs = [pair for pair in alignment.pairs[run.first : run.last] if pair is not None]
     few = [pair[1 - side] for pair in pairs]
     partners_before = [pair[side] for pair in pairs]
@@ -231,14 +244,16 @@ def _pair_closest(
     gaps = alignment.gaps[run.first : run.last + 1]
     alignment.close(side, set(open_items), gaps)
     for item in sorted(set(many) - set(partners)):
+        # gap n of the run is before its pair n
         open_of_gap = gaps[bisect_left(partners, item)][side]
         open_of_gap.append(item)
         open_of_gap.sort()
 
 
 def _open_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
-    """Open items by the row of their innermost op; what torch.compile inserts counts as
-    no op. None without a GPU, where each item is an op."""
+    """{row of an op: the open items of a side that it is the innermost op of}. What
+    torch.compile inserts counts as no op. Empty without a GPU, where each item is an op
+    itself."""
     items = alignment.items[side]
     open_by_op: defaultdict[int, list[int]] = defaultdict(list)
     if not items.work.gpu:
@@ -252,44 +267,46 @@ def _open_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
 
 
 class _Link(NamedTuple):
-    """Two calls of an op that are one: their rows."""
+    """A call of an op in A and one in B that are the same call."""
 
-    op_a: int
+    op_a: int  # its row in the trace of A
     op_b: int
-    pair: int | None  # the number of a pair between them; None in a gap
+    pair: int | None  # the number of a pair of their items; None of calls in a gap
 
 
 def _links(alignment: Alignment) -> Iterator[_Link]:
-    """Calls of ops with a pair between them, then those in the same gap."""
+    """The calls of one op that a pair of items links, then those in the same gap, in
+    order. A call may be in several links."""
     a, b = alignment.items
     for number, pair in enumerate(alignment.pairs):
-        if pair is not None and a.op_word(pair[0]) and _is_of_one_op(alignment, pair):
+        if pair is not None and a.op_number(pair[0]) and _is_of_one_op(alignment, pair):
             op_a, op_b = int(a.op[pair[0]]), int(b.op[pair[1]])
             yield _Link(op_a=op_a, op_b=op_b, pair=number)
     for gap in alignment.gaps:
         if gap[0] and gap[1]:
-            words_a, words_b = _words_by_op(a, gap[0]), _words_by_op(b, gap[1])
-            ops_a, ops_b = list(words_a), list(words_b)
-            for i, j in exact(list(words_a.values()), list(words_b.values())):
+            names_a, names_b = _numbers_by_op(a, gap[0]), _numbers_by_op(b, gap[1])
+            ops_a, ops_b = list(names_a), list(names_b)
+            same_ops = longest_common(list(names_a.values()), list(names_b.values()))
+            for i, j in same_ops:
                 yield _Link(op_a=ops_a[i], op_b=ops_b[j], pair=None)
 
 
 def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
-    """Under one name, or those of two vendors (`cudnn_convolution`,
-    `miopen_convolution`)."""
+    """Whether both items of a pair are under an op of one name, or under ops of one
+    kind of work as two vendors name it (`cudnn_convolution`, `miopen_convolution`)."""
     a, b = alignment.items
-    if a.op_word(pair[0]) == b.op_word(pair[1]):
+    if a.op_number(pair[0]) == b.op_number(pair[1]):
         return True
     kind_a = work_class(a.op_names[pair[0]], "")
     kind_b = work_class(b.op_names[pair[1]], "")
-    return kind_a != "" and kind_a == kind_b and b.op_word(pair[1]) > 0
+    return kind_a != "" and kind_a == kind_b and b.op_number(pair[1]) > 0
 
 
-def _words_by_op(items: WorkItems, members: list[int]) -> dict[int, int]:
-    """By the row of each op that items come from, the number of its name."""
-    words = {}
+def _numbers_by_op(items: WorkItems, members: list[int]) -> dict[int, int]:
+    """{row of an op: the number of its name}, of the ops that some items come from."""
+    number_of_op = {}
     for item in members:
-        word = items.op_word(item)
-        if word:
-            words[int(items.op[item])] = word
-    return words
+        number = items.op_number(item)
+        if number:
+            number_of_op[int(items.op[item])] = number
+    return number_of_op

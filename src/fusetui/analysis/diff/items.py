@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
-from fusetui.analysis.diff.statistics import mean, median, midmean, usual_steps
+from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
+from fusetui.trace.model.quantiles import medians
 
 MAX_PIECES_BY_PLACE = 8
 """An op that launches more pieces of work of one part (a graph does) does not tell them
@@ -43,7 +44,8 @@ below it."""
 
 
 class Vocabulary(dict[str, int]):
-    """Numbers for words, the same for both sides; 0 is the empty word."""
+    """Numbers for words, the same for both sides. A new word gets the next number when
+    it is looked up; 0 is the empty word."""
 
     def __missing__(self, word: str) -> int:
         self.setdefault("", 0)  # so that no other word gets this number
@@ -55,19 +57,21 @@ class Vocabulary(dict[str, int]):
 
 
 class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The pieces of work of a step, sorted by (lane, start); arrays of shape [items],
-    unless they say otherwise.
+    """The pieces of work of the representative step of a side, sorted by (lane, start);
+    arrays of shape [items], unless they say otherwise. An item is the number of a piece
+    in these arrays.
 
-    Keys are equal on both sides when two pieces may be the same.
+    Keys are numbers that are equal on both sides where two pieces may be the same.
     """
 
     work: Work
-    window: int  # the representative one
-    alike: Rows  # the steps that do the same work as that one
-    usual: Rows  # those of them that all figures are averaged over
-    plain: Rows  # those of them without anything that the others lack
-    # those of them by whose times pieces of one kernel are told apart: the same ones on
-    # both sides, where these have equally many steps
+    window: int  # the number of the representative step
+    # the numbers of the steps that do the same work as that one, and of some of them:
+    alike: Rows
+    usual: Rows  # those that all figures are averaged over
+    plain: Rows  # those without anything that the others lack
+    # those by whose times pieces of one kernel are told apart: the same ones on both
+    # sides, where these have equally many steps
     compared: Rows
     # whether the n-th of these steps are the same ones on both sides
     has_same_steps: bool
@@ -79,7 +83,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     alone: Int64s  # a key: the only kernel of the same op; 0 for none
     by_class: Int64s  # a key: the same kind of work; 0 where the kind says too little
     samples: Int64s  # the time of each (ns), of shape [steps alike, items]
-    every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
+    # `exact` of every piece of work; shape [pieces of all steps]
+    exact_of_all_steps: Int64s
     # whether the kernel alone is compared, because its op is no evidence
     by_kernel: Flags
 
@@ -95,36 +100,37 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The time of each in a usual step (ns): a mean, so that the parts of a step
         add up."""
         if not len(self.usual):
-            return median(self.samples)
+            return medians(self.samples)
         return mean(self.samples[np.isin(self.alike, self.usual)])
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the kernel, or the op in its place; shape [items], like the lists
-        below."""
+        """The name of each kernel, or of the op in its place; shape [items], like the
+        lists below."""
         return self._named(self.row)
 
     @cached_property
     def op_names(self) -> list[str]:
-        """Of the innermost op; "" when unknown."""
+        """The name of the innermost op around each item, with its namespace; "" when
+        unknown."""
         return self._named(self.op)
 
     @cached_property
     def computes(self) -> list[bool]:
-        """Whether it is neither a copy nor a set."""
+        """Whether each item is neither a copy nor a set of memory."""
         return [*np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()]
 
     @cached_property
-    def words(self) -> list[int]:
-        """What a piece of work counts as: the number of its op, else of its kernel,
-        below 0."""
+    def op_or_kernel(self) -> list[int]:
+        """The number of the op of each item or, where it has none, minus the number of
+        its kernel."""
         op = self.exact >> OP_SHIFT
         kernel = self.exact & KERNEL_MASK
         return [*np.where(op > 0, op, -kernel).tolist()]
 
     @cached_property
     def stems(self) -> list[str]:
-        """The names of the ops without their namespaces."""
+        """The names of the ops without their namespaces; "" when unknown."""
         return [stem(name) for name in self.op_names]
 
     @cached_property
@@ -135,8 +141,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def hidden(self) -> list[int]:
-        """Of communication, copies, sets: how long kernels computed meanwhile in a
-        usual step (ns)."""
+        """How long kernels computed during each item in a usual step (ns); 0 for items
+        that compute, which leaves communication, copies and sets."""
         work = self.work
         if not work.gpu or not len(self.usual):
             return [0] * len(self)
@@ -146,7 +152,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def times(self) -> list[int]:
-        """`ns` as a list: rules look at single items."""
+        """`ns` as a list, for rules, which look at single items."""
         return [*self.ns.tolist()]
 
     @cached_property
@@ -155,7 +161,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         of the middle half of the steps compared. The usual steps may be others on the
         other side, and what did not change takes another time in other steps."""
         if not len(self.compared):
-            return median(self.samples)
+            return medians(self.samples)
         return midmean(self.samples[np.isin(self.alike, self.compared)])
 
     @cached_property
@@ -165,11 +171,13 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def features(self) -> Int64s:
-        """By what pieces of one kernel are told apart; shape [items, features]. Two
-        pieces are as far apart as the sum of the differences of all features.
+        """The times by which pieces of one kernel are told apart; shape [items,
+        features]. Two pieces are as far apart as the sum of the differences of all
+        features.
 
-        These are `compared_ns` and, as far as that is equal, the times in each of the
-        steps compared, where both sides have the same ones.
+        The only feature is `compared_ns`, if the sides have no steps in common. Else
+        that counts WEIGHT_OF_ALL_STEPS times, and the times in each of the compared
+        steps, which decide where it is equal, are features too.
         """
         features = self.compared_ns[:, None]
         if not self.has_same_steps:
@@ -180,25 +188,27 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def medians(self) -> list[int]:
         """The median time over all steps alike (ns)."""
-        return [*median(self.samples).tolist()]
+        ns: list[int] = medians(self.samples).tolist()
+        return ns
 
     def keys_of(self, span: slice) -> Int64s:
-        """Per piece of a step: one number for the same kernel, op and lane."""
+        """A number for each piece of `span`, a slice of the pieces of all steps: equal
+        for the same kernel under the same op on the same lane of this side."""
         lanes = self.work.lane
         first_lane = lanes.min() if len(lanes) else 0
         lane_numbers = (lanes[span] - first_lane).astype(np.int64)
-        return self.every[span] ^ (lane_numbers << LANE_SHIFT)
+        return self.exact_of_all_steps[span] ^ (lane_numbers << LANE_SHIFT)
 
-    def op_word(self, item: int) -> int:
-        """The number of its op; 0 when there is none."""
+    def op_number(self, item: int) -> int:
+        """The number of the op of an item; 0 when there is none."""
         return int(self.exact[item]) >> OP_SHIFT
 
-    def kernel_word(self, item: int) -> int:
-        """The number of its kernel."""
+    def kernel_number(self, item: int) -> int:
+        """The number of the kernel of an item."""
         return int(self.exact[item]) & KERNEL_MASK
 
     def _named(self, rows: Rows) -> list[str]:
-        """The names of events; "" for -1."""
+        """The names of the slices in these rows; "" for -1."""
         numbers = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
         return [self.trace.names[number] if number >= 0 else "" for number in numbers]
 
@@ -215,18 +225,23 @@ class KnownNames(msgspec.Struct, frozen=True, eq=False):
 
 
 def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
-    """The representative step: the median (lower of two) of those with the most common
-    work."""
+    """The items of a side: the pieces of its representative step, which is the median
+    one (the lower of two) of the steps that do the most common work.
+
+    `words`: the vocabulary of both sides, to which new words are added. All steps alike
+    are usual ones until `with_usual_steps` chooses.
+    """
     known = known or KnownNames()
 
-    def op_word(name: str) -> str:
-        word = "" if is_compiler(name) else identity(stem(name))  # a wrapper is no op
+    def word_of_op(name: str) -> str:
+        # what torch.compile puts around a program is no op of it
+        word = "" if is_compiler(name) else identity(stem(name))
         return known.names_on_other_side.get(word, word)
 
     trace = work.trace
     op_name = np.where(work.op >= 0, trace.name[work.op], -1)
     kernel = _numbers(trace, trace.name[work.row], words, identity)
-    op = _numbers(trace, op_name, words, op_word)
+    op = _numbers(trace, op_name, words, word_of_op)
     by_kernel = np.isin(kernel, known.kernels_without_op)
     op[by_kernel] = 0
     exact = kernel + (op << OP_SHIFT)
@@ -251,7 +266,7 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         alone=_keys_alone(work, span, op[span]),
         by_class=_keys_by_class(work, span, words),
         samples=samples.reshape(max(1, len(alike)), span.stop - span.start),
-        every=exact,
+        exact_of_all_steps=exact,
         by_kernel=by_kernel[span],
     )
 
@@ -259,9 +274,12 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
 def with_usual_steps(
     a: WorkItems, b: WorkItems, without: Sequence[int] = ()
 ) -> tuple[WorkItems, WorkItems]:
-    """Both sides with their usual steps chosen: with equally many steps, those that do
-    the usual work on both sides. Leaves out the steps in `without`, if others are
-    left."""
+    """Both sides with their plain, usual and compared steps chosen.
+
+    With equally many steps, these are of the steps that do the usual work on both
+    sides, if there are such; else of the steps alike of each side. The plain and the
+    usual ones are without the steps in `without`, if others are left.
+    """
     durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
     alike_a, alike_b = a.alike, b.alike
     has_same_steps = False
@@ -301,16 +319,17 @@ def _numbers(
     words: Vocabulary,
     word_of: Callable[[str], str],
 ) -> Int64s:
-    """The numbers of the words for names, by their ids; 0 for -1."""
-    number_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
+    """The numbers in the vocabulary of `word_of(name)` for names, which are given by
+    their numbers in the trace, -1 for none; 0 for none. Shape of `names`."""
+    number_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)  # the last: of -1
     for name in np.unique(names[names >= 0]).tolist():
         number_of_name[name] = words[word_of(trace.names[name])]
     return np.asarray(number_of_name[names])
 
 
 def _steps_alike(work: Work, exact: Int64s) -> list[int]:
-    """The windows that hold the most common sequence of work; the first found, on a
-    tie."""
+    """The numbers of the windows with the most common sequence of exact keys and lanes;
+    on a tie, the sequence that comes first. Empty without windows."""
     sequences = []
     for window in range(len(work.windows)):
         span = work.of_window(window)
@@ -322,7 +341,8 @@ def _steps_alike(work: Work, exact: Int64s) -> list[int]:
 
 
 def _median_window(work: Work, windows: list[int]) -> int:
-    """The one of median duration, the lower of two; 0 for none."""
+    """The one of these windows that has the median duration, the lower of two; 0 if
+    there are none."""
     if not windows:
         return 0
     by_duration = sorted(windows, key=lambda window: int(work.windows.dur[window]))
@@ -332,9 +352,13 @@ def _median_window(work: Work, windows: list[int]) -> int:
 def _keys_by_op(
     work: Work, span: slice, kernel: Int64s, op: Int64s, words: Vocabulary
 ) -> Int64s:
-    """The op, the part of its work, and the index among such parts under this op.
+    """The keys `by_op` of the pieces in `span`: of the op, the part of its work that
+    the kernel is (see `KernelRole.part`), and how many such parts come before it under
+    this call of the op.
 
-    Without an op, or under one that launches very many kernels, the kernel itself.
+    A negative number of the kernel where that does not tell pieces apart: without an
+    op, or under a call that launches more than MAX_PIECES_BY_PLACE of a part. `kernel`
+    and `op`: their numbers, of shape [span].
     """
     rows = work.row[span]
     role = work.trace.role[rows].astype(np.int64)
@@ -344,22 +368,23 @@ def _keys_by_op(
     place = ordinals(group)
     pieces_of_group = np.bincount(group)
     is_told_by_place = (op > 0) & (pieces_of_group[group] <= MAX_PIECES_BY_PLACE)
-    first, kind = distinct_rows((op, part, place))
-    kinds = zip(
-        op[first].tolist(), part[first].tolist(), place[first].tolist(), strict=True
-    )
-    numbers = [words[f"place {o} {p} {n}"] for o, p, n in kinds]
-    by_place = np.array(numbers, dtype=np.int64)[kind]
+    first, distinct = distinct_rows((op, part, place))
+    numbers = []
+    for n in first.tolist():
+        numbers.append(words[f"place {op[n]} {part[n]} {place[n]}"])
+    by_place = np.array(numbers, dtype=np.int64)[distinct]
     return np.where(is_told_by_place, by_place, -kernel - 1)
 
 
 def _word_of_part(kernel: str) -> str:
+    """`part main`; such words have a space, which the names of ops have not."""
     return f"part {role_of_kernel(kernel).part}"
 
 
 def _keys_alone(work: Work, span: slice, op: Int64s) -> Int64s:
-    """The op, where it launches nothing else of this kind of event, and what it
-    launches is no helper of work that is not there; else 0."""
+    """The keys `alone` of the pieces in `span`: of the op, if its call launches nothing
+    else of this role (kernel, copy, set), and the kernel is no helper of other work;
+    else 0. `op`: the numbers of the ops, of shape [span]."""
     trace, rows = work.trace, work.row[span]
     role = trace.role[rows].astype(np.int64)
     _, group = distinct_rows((work.op[span], role))
@@ -375,14 +400,16 @@ def _keys_alone(work: Work, span: slice, op: Int64s) -> Int64s:
 
 
 def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
-    """These rows, then those around them, and so on; -1 where there is no more."""
+    """Rows of slices (-1 for none), then the rows of the slices around them, and so on
+    until none is left; all of the shape of `rows`, -1 where nothing is around."""
     while (rows >= 0).any():
         yield rows
         rows = np.where(rows >= 0, trace.parent[rows], -1)
 
 
 def outermost(trace: Trace, ops: Rows) -> Rows:
-    """The outermost op of the program around each of these rows, -1 for none."""
+    """The row of the outermost op of the program around each of these ops, which may be
+    the op itself; -1 for none. What torch.compile inserts is no op of the program."""
     is_program = trace.named(lambda name: not is_compiler(name))
     outermost_op = np.full(len(ops), -1, dtype=np.intp)
     for row in ancestors(trace, ops):
@@ -393,24 +420,26 @@ def outermost(trace: Trace, ops: Rows) -> Rows:
 
 
 def _keys_by_class(work: Work, span: slice, words: Vocabulary) -> Int64s:
-    """The kind of work, 0 where it says too little. Products and softmax inside
-    attention are kinds of their own."""
+    """The keys `by_class` of the pieces in `span`: of the kind of work, 0 for copies
+    and sets and where the kind says too little (see `work_class`). Products and softmax
+    inside attention are kinds of their own."""
     trace, rows, ops = work.trace, work.row[span], work.op[span]
     outer_ops = outermost(trace, ops)
     kernel_name = trace.name[rows]
     op_name = np.where(ops >= 0, trace.name[ops], -1)
     outer_name = np.where(outer_ops >= 0, trace.name[outer_ops], -1)
     computes = np.isin(trace.role[rows], (Role.KERNEL, Role.OP)).astype(np.int64)
-    first, kind = distinct_rows((op_name, kernel_name, computes, outer_name))
+    # each distinct combination of names is looked at once
+    first, distinct = distinct_rows((op_name, kernel_name, computes, outer_name))
     numbers = []
-    for item in first.tolist():
+    for n in first.tolist():
         word = ""
-        if computes[item]:
-            op = trace.names[op_name[item]] if op_name[item] >= 0 else ""
-            outer = trace.names[outer_name[item]] if outer_name[item] >= 0 else ""
-            word = _word_of_class(op, trace.names[kernel_name[item]], outer)
+        if computes[n]:
+            op = trace.names[op_name[n]] if op_name[n] >= 0 else ""
+            outer = trace.names[outer_name[n]] if outer_name[n] >= 0 else ""
+            word = _word_of_class(op, trace.names[kernel_name[n]], outer)
         numbers.append(words[word])
-    return np.array(numbers, dtype=np.int64)[kind]
+    return np.array(numbers, dtype=np.int64)[distinct]
 
 
 def _word_of_class(op: str, kernel: str, outer_op: str) -> str:

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from fusetui.trace.layout.steps import StepLength
+
 CPU = "CPU: "
 """The `op` of a row of dispatch begins with it."""
 
 REPEATED = "repeated blocks"
-"""The `work` of layers that only one side has: `op` says how many."""
+"""The `work` of a row about layers that only one side has; its `op` says how many."""
 
 ELSEWHERE = "at another place or on another stream"
 """The `why` of work that moved."""
@@ -58,9 +60,12 @@ class StepChange(msgspec.Struct, frozen=True):
     turns: bool = False  # the steps of both took turns, so that each has a neighbor
     interrupted_a: float = 0.0
     interrupted_b: float = 0.0
+    length_a: StepLength = StepLength.WALL  # what `a_ns` and `b_ns` are
+    length_b: StepLength = StepLength.WALL
 
     @property
     def change_ns(self) -> int:
+        """How much longer the median step of B takes; a side without steps takes 0."""
         return (self.b_ns or 0) - (self.a_ns or 0)
 
     @property
@@ -87,10 +92,10 @@ class Answer(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`reason` says why there is no verdict; None with every other answer."""
+    """Whether B is faster than A."""
 
     answer: Answer
-    reason: str | None = None
+    reason: str | None = None  # of CANNOT_TELL, why; None with every other answer
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -143,7 +148,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class RowShare(msgspec.Struct, frozen=True):
-    """What one side has of a row."""
+    """What one side has of a row; see the fields of `Row` that begin with `a_`."""
 
     names: Sequence[str] = ()
     ns: int = 0
@@ -156,7 +161,8 @@ class RowShare(msgspec.Struct, frozen=True):
 def row_of(
     kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any
 ) -> Row:
-    """`more`: other fields of the row, by name."""
+    """A row with what each side has of it; `more` are other fields of `Row`, by
+    name."""
     return Row(
         kind=kind,
         op=op,

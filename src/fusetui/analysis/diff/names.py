@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName, tile_words
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
+from fusetui.gpu.kinds import kind_of_op
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 from fusetui.trace.model.op_names import stem, words
@@ -46,25 +45,31 @@ def identity(name: str) -> str:
 
 @cache
 def dispatch_name(name: str) -> str:
-    """A CPU slice's name without frame numbers and graph hashes."""
+    """The name of a CPU slice without what torch.compile counts or hashes in it: frame
+    numbers and hashes of graphs.
+
+    >>> dispatch_name("Torch-Compiled Region: 0/1")
+    'Torch-Compiled Region'
+    """
     name = _COMPILED_REGION.sub(r"\1", name)
     return _COMPILED_GRAPH_CALL.sub("## Call CompiledFxGraph ##", name)
 
 
 @cache
 def work_class(op: str, kernel: str) -> str:
-    """The kind of work of a kernel that an op launched, where that is enough to pair
-    two kernels; else "". Either name may be ""."""
-    decoded = decode(kernel)
-    kind_by_kernel = _kind_to_pair_by(kind_of_kernel(kernel))
-    if decoded is not None:
-        role = role_of_kernel(kernel)
-        if role.part == "helper" and role.is_helper:
-            return ""
-        if decoded.fused_ops:
-            return ""
-        if decoded.op is not None and not kind_by_kernel:
-            return ""
+    """The kind of work of a kernel that an op launched, if two kernels can be paired by
+    it, else "". Either name may be "".
+
+    The op says it for products, convolutions and attention forward, else the kernel.
+
+    >>> work_class("aten::convolution_backward", "")
+    'conv backward'
+    >>> work_class("aten::add", "")
+    ''
+    """
+    kind_by_kernel = _kind_to_pair_by(role_of_kernel(kernel).kind)
+    if _does_other_work_than_op(kernel, kind_by_kernel):
+        return ""
     op_stem = stem(op)
     kind_by_op = _kind_to_pair_by(kind_of_op(op_stem))
     is_backward = "backward" in op_stem
@@ -79,8 +84,25 @@ def work_class(op: str, kernel: str) -> str:
     return "act_and_mul" if _ACTIVATION.search(kernel) else ""
 
 
+def _does_other_work_than_op(kernel: str, kind: str) -> bool:
+    """Whether the name of a kernel shows that the kind of its op is not its own: it
+    helps the main kernel of the op, does the work of several ops, or is known to do
+    something that two kernels cannot be paired by. `kind`: what the kernel can be
+    paired by, "" for none."""
+    role = role_of_kernel(kernel)
+    decoded = role.decoded
+    if decoded is None:
+        return False
+    if role.part == "helper" and role.is_helper:
+        return True
+    if decoded.fused_ops:
+        return True
+    return decoded.op is not None and not kind
+
+
 def _kind_to_pair_by(kind: str | None) -> str:
-    """The kind if two kernels can be paired by it, else ""."""
+    """The kind if two kernels can be paired by it, else "". A product of a matrix and a
+    vector, `gemv`, counts as a `gemm`."""
     if kind == "gemv":
         return "gemm"
     return kind if kind in _KINDS_TO_PAIR_BY else ""
@@ -127,16 +149,20 @@ _LABEL_OF_FIELD: Final = {
 """Fields of a decoded name and what to call them; "" where the values speak for
 themselves."""
 
-_WORDS = re.compile(r"\w+|\W")
+_WORD = re.compile(r"\w+|\W")  # or one character between words
 _MAX_DIFFERENCES = 5  # that are shown
 _MAX_NAME_CELLS = 40  # of a name that is shown
 
 
 @cache
 def differences(a: str, b: str) -> str:
-    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells
-    nothing."""
-    decoded_a, decoded_b = decode(a), decode(b)
+    """What differs between the names of two kernels.
+
+    `tile 128x128 -> 128x256, layout nn -> tn` where both are decoded and that tells
+    them apart; else `old -> new` with their short names or, where these agree, with the
+    words of the full names that differ.
+    """
+    decoded_a, decoded_b = role_of_kernel(a).decoded, role_of_kernel(b).decoded
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
     if decoded_a is None or decoded_b is None:
@@ -152,7 +178,9 @@ def differences(a: str, b: str) -> str:
 
 
 def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
-    """Only what both names determine: an unknown field is no difference."""
+    """The differences of two names, each as `label before -> after`: library, op and
+    tile, then the fields of _LABEL_OF_FIELD in its order. A field that one of the names
+    does not determine is no difference."""
     values = [
         ("", a.family, b.family),
         ("", a.op, b.op),
@@ -172,12 +200,14 @@ def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
 
 
 def _tile(name: KernelName) -> str | None:
+    """`128x128x32`; None where the name does not tell it."""
     return tile_words(name.tile_m, name.tile_n, name.tile_k)
 
 
 def _where_names_differ(a: str, b: str) -> str:
-    """The stretch in which two names differ, in whole words."""
-    words_a, words_b = _WORDS.findall(a), _WORDS.findall(b)
+    """`in its name: 32 -> 64`: what is between the words with which both names begin
+    and those with which both end; `nothing` where one name has no more."""
+    words_a, words_b = _WORD.findall(a), _WORD.findall(b)
     same_words_before = shared_start(words_a, words_b)
     rest_a, rest_b = words_a[same_words_before:], words_b[same_words_before:]
     same_words_after = shared_start(rest_a[::-1], rest_b[::-1])

@@ -3,9 +3,9 @@
 The specification, which benchmarks/diff_noise.py simulates by dealing the steps of one
 recording out to two sides:
 
-* A row is told only if the two sides are far apart (`statistics.far_apart`) and the
+* A row is reported only if the two sides are far apart (`statistics.far_apart`) and the
   interval of B / A excludes 1: Student's, of the logarithms of its times.
-* Of all diffs of equal runs, LEVEL have any row that is told: each row is judged at
+* Of all diffs of equal runs, LEVEL have any row that is reported: each row is judged at
   this level divided by the number of rows (Bonferroni).
 * The variance of a row is that of its own steps, averaged with the usual one of pieces
   of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K. Smyth,
@@ -30,13 +30,13 @@ from fusetui.analysis.diff.statistics import (
     FLOOR_PERCENT,
     STEPS_FOR_CORRELATION,
     far_apart,
-    median,
     widening_of,
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.quantiles import lower_quantile, medians
 
 LEVEL = 0.05
-"""How likely it is that any row of a diff is told where nothing changed."""
+"""How likely it is that a diff reports any row where nothing changed."""
 
 PRIOR_STEPS = 2
 """What other pieces vary by counts as much as so many steps of the row itself: by
@@ -71,32 +71,33 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
     """What the rows of a diff vary by where nothing changed."""
 
     rows: int
-    """That are judged: the level is that of all together."""
+    """How many rows are judged: the level is that of all together."""
     longest: Floats = _NO_BOUNDS
     """The logarithm of the time of the longest piece of each class of pieces by length,
     but the last class; shape [classes - 1]."""
     variance: Floats = _NO_VARIANCE
-    """Of the logarithm of their times from step to step; shape [classes]."""
+    """The usual variance of the logarithm of the times of a piece from step to step;
+    shape [classes]."""
     paired: bool = False
     """The n-th steps of both sides vary together: `variance` is of differences."""
     min_change: float = math.inf
-    """What a logarithm has to change by, with one step on each side."""
+    """By how much the logarithm of a time has to change, with one step on each side."""
 
 
 def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
-    """From the samples of pieces that are the same kernel on both sides, [steps,
-    pieces], in ns.
+    """The noise of a diff, by the samples (ns) of pieces that are the same kernel on both
+    sides: `a` of shape [steps of A, pieces], `b` of shape [steps of B, pieces].
 
-    `same_steps`: the n-th of A belongs to the n-th of B, as where steps took turns or
-    where one trace was made from the other. Whether they do vary together, the samples
-    tell.
+    `same_steps`: the n-th step of A belongs to the n-th of B, as where steps took turns
+    or where one trace was made from the other. The samples decide whether the two vary
+    together (`Noise.paired`).
     """
     rows = a.shape[1]
     if not rows:
         return Noise(rows=1)
     log_a, log_b = _logs(a), _logs(b)
     separate = _variation(log_a, log_b, paired=False)
-    if not separate.freedom:
+    if not separate.freedom:  # one step on each side
         return Noise(rows=rows, min_change=_min_change_of_one_step(log_a, log_b))
     paired = False
     variance = separate.squares / separate.freedom
@@ -112,18 +113,22 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
 
 
 def _min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
-    """Infinite where the rows vary so much that none can be told."""
+    """How far the logarithm of the time of a row has to change with one step on each
+    side: MIN_RATIO_TO_OTHERS times as far as SHARE_OF_ROWS do. Infinite where that is
+    beyond the floor or the rows are too few, so that none can be told from noise. Both
+    arguments have the shape [1, rows]."""
     changes = (log_b - log_a)[0]
     distances = np.abs(changes - np.median(changes))
-    usual = _quantile(distances, SHARE_OF_ROWS)
+    usual = lower_quantile(distances, SHARE_OF_ROWS)
     if len(distances) < MIN_ROWS or 100 * usual > FLOOR_PERCENT:
         return math.inf
     return MIN_RATIO_TO_OTHERS * usual
 
 
 def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
-    """The classes of pieces, and what most pieces of each vary by. `variance` is of
-    each piece."""
+    """The noise of pieces that are divided into classes by their length. The variance of
+    a class is the one that SHARE_OF_PIECES of its pieces do not exceed. `log_a`: shape
+    [steps, pieces]; `variance`: shape [pieces]."""
     length = np.median(log_a, axis=0)
     classes = len(length) // MIN_PIECES_OF_CLASS
     classes = max(1, min(MAX_CLASSES, classes))
@@ -132,7 +137,7 @@ def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
         rows=len(length),
         longest=np.array([length[part[-1]] for part in parts[:-1]]),
         variance=np.array(
-            [_quantile(variance[part], SHARE_OF_PIECES) for part in parts]
+            [lower_quantile(variance[part], SHARE_OF_PIECES) for part in parts]
         ),
         paired=paired,
     )
@@ -141,8 +146,9 @@ def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
 def beyond_noise(
     a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None = None
 ) -> Flags:
-    """Per column of two sample arrays, [steps, items] in ns: whether the change is more
-    than noise. `noise`: what others vary by, if it is known; else what these do."""
+    """Whether the change of each column of samples is more than noise; shape [items].
+    `a` and `b`: ns, of shape [steps, items]; `resolution_ns`: the tick of the clock.
+    `noise`: that of the diff; None for that of these columns alone."""
     paired = noise is not None and noise.paired
     is_changed = far_apart(a, b, resolution_ns, paired=paired)
     if not is_changed.any():
@@ -157,7 +163,8 @@ def beyond_noise(
 
 
 def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
-    """Whether the interval of B / A of each column does."""
+    """Whether the interval of B / A of each column excludes 1; shape [columns]. See the
+    specification above."""
     log_a, log_b = _logs(a), _logs(b)
     if noise.paired:
         samples = [log_b - log_a]
@@ -187,8 +194,8 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
 def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
     """The variance of the logarithms by rounding to the tick, of both sides
     together."""
-    of_a = tick_ns**2 / 12 / np.maximum(median(a), 1) ** 2
-    of_b = tick_ns**2 / 12 / np.maximum(median(b), 1) ** 2
+    of_a = tick_ns**2 / 12 / np.maximum(medians(a), 1) ** 2
+    of_b = tick_ns**2 / 12 / np.maximum(medians(b), 1) ** 2
     return np.asarray(of_a + of_b)
 
 
@@ -202,6 +209,8 @@ class _Variation(msgspec.Struct, frozen=True, eq=False):
 
 
 def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
+    """How much logarithms of shape [steps, columns] vary: those of each side around
+    their means or, if `paired`, the differences of the n-th steps."""
     samples = [log_b - log_a] if paired else [log_a, log_b]
     squares = np.zeros(log_a.shape[1])
     freedom = 0
@@ -214,17 +223,14 @@ def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
 
 
 def _logs(samples: Int64s) -> Floats:
+    """The logarithms of times (ns), 0 for a time of 0."""
     return np.log(np.maximum(samples, 1))
-
-
-def _quantile(values: Floats, share: float) -> float:
-    """What this share of them do not exceed."""
-    return float(np.quantile(values, share, method="lower"))
 
 
 @cache
 def student_point(freedom: int, level: float) -> float:
-    """The two-sided point of Student's distribution, for whole degrees of freedom."""
+    """The point that Student's distribution, with so many whole degrees of freedom,
+    exceeds in either direction with the probability `level`; by bisection."""
     low, high = 0.0, 1.0
     while _probability_outside(high, freedom) > level:
         high *= 2
@@ -238,8 +244,9 @@ def student_point(freedom: int, level: float) -> float:
 
 
 def _probability_outside(t: float, freedom: int) -> float:
-    """The probability of more than t in either direction (Abramowitz and Stegun,
-    Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
+    """The probability that Student's distribution lies more than t from 0 (Abramowitz
+    and Stegun, Handbook of Mathematical Functions, 26.7.3 for odd degrees of freedom
+    and 26.7.4 for even ones)."""
     freedom = min(freedom, MAX_DEGREES_OF_FREEDOM)
     angle = math.atan(t / math.sqrt(freedom))
     is_odd = freedom % 2 == 1

@@ -55,9 +55,13 @@ def notes(
     renamed: Sequence[RenamedOp],
     renamed_dispatch: Mapping[str, str],
 ) -> list[str]:
-    """Sentences for a person, the most important first; `devices` are those of
-    `other_devices`, `renamed` is what `renamed_at_places` returns, `renamed_dispatch`
-    what `renamed_labels` does."""
+    """Sentences for the reader of a diff, the most important first. Those that are
+    about one side begin with its label.
+
+    `devices`: of `other_devices`; `renamed`: of `renamed_at_places`;
+    `renamed_dispatch`: of `renamed_labels`. The functions below make a note each, ""
+    where there is nothing to note.
+    """
     every_note = [
         _ranks(a.trace, b.trace),
         *_origins(a, b),
@@ -100,14 +104,15 @@ def _of_side(items: WorkItems, note: str) -> str:
 
 
 def _changed(what: str, before: str, after: str) -> str:
-    """Nothing when they agree, or when a side does not say."""
+    """`what: before -> after`; "" when they agree, or when a side does not say."""
     if not before or not after or before == after:
         return ""
     return f"{what}: {printable(before)} -> {printable(after)}"
 
 
 def _origins(a: WorkItems, b: WorkItems) -> list[str]:
-    """Of what is not a recording, where it is from; once if both sides say the same."""
+    """Where traces that are no recordings come from (`note_of`): once if both sides say
+    the same."""
     origin_a, origin_b = note_of(a.trace), note_of(b.trace)
     if origin_a == origin_b:
         return [origin_a]
@@ -115,7 +120,8 @@ def _origins(a: WorkItems, b: WorkItems) -> list[str]:
 
 
 def _ranks(a: Trace, b: Trace) -> str:
-    """Two ranks of one job wait for each other."""
+    """That the traces are two ranks of one job, which wait for each other; "" unless
+    both files say their rank, and the same world size."""
     job_a, job_b = (
         _value_at(a.keys, "distributedInfo"),
         _value_at(b.keys, "distributedInfo"),
@@ -136,14 +142,15 @@ def _ranks(a: Trace, b: Trace) -> str:
 
 
 def _value_at(value: Any, *path: str) -> Any:
-    """A value inside of dicts; None where there is none."""
+    """The value at a path of keys in nested dicts; None where there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def _torch_version(trace: Trace) -> str:
-    """ "" where the file does not say."""
+    """The version of PyTorch that recorded a trace, as `2.4.0+cu121`; "" where the file
+    does not say."""
     for key in TORCH_VERSION_KEYS:
         version = trace.keys.get(key)
         if isinstance(version, str):
@@ -158,8 +165,8 @@ def _torch_version(trace: Trace) -> str:
 
 
 def _runtime_version(trace: Trace) -> str:
-    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a
-    string. "" where the file does not say."""
+    """`CUDA 12.4` or `HIP 7.0.51831`, for which a file has 12040 or 70051831, some files
+    in a string; "" where it does not say."""
     cuda = _whole_number(trace.keys.get("cuda_runtime_version"))
     if cuda:
         return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
@@ -171,13 +178,14 @@ def _runtime_version(trace: Trace) -> str:
 
 
 def _whole_number(value: object) -> int:
-    """Of a number or a text; 0 for anything else."""
+    """A number, or a text of digits, as a number; 0 for anything else."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _little_in_common(common: CommonWork | None) -> str:
-    """Where much of a side is paired by its sort or its place, or not at all."""
+    """That little of the work of a side has a name in common with the other; "" if both
+    have MIN_COMMON_SHARE, or if a side has no work."""
     if common is None:
         return ""
     if min(common.share_of_a, common.share_of_b) >= MIN_COMMON_SHARE:
@@ -189,29 +197,33 @@ def _little_in_common(common: CommonWork | None) -> str:
 
 
 class _Renaming(msgspec.Struct, frozen=True):
+    """The names of an op in A and in B."""
+
     before: str
     after: str
 
 
 def _renamed(renamed: Sequence[RenamedOp]) -> str:
+    """How many ops that launch work were renamed, and the first of them."""
     if not renamed:
         return ""
     kernels = plural(sum(op.kernels for op in renamed), "kernel")
     ops = f"{count(len(renamed))} ops were renamed, which launch"
     if len(renamed) == 1:
         ops = "an op was renamed, which launches"
-    named = _first_of([_Renaming(op.before, op.after) for op in renamed])
+    renamings = [_Renaming(before=op.before, after=op.after) for op in renamed]
+    named = _first_of(renamings)
     return f"{ops} the same {kernels}: {named}"
 
 
 def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -> str:
-    """`labels`: by the name in B, the name in A; those of `of_work` are told
-    already."""
-    told_already = {_Renaming(op.before, op.after) for op in of_work}
+    """How many ops that compute nothing were renamed, and the first of them. `labels`:
+    {name in B: name in A}; those of `of_work` are in another note."""
+    of_other_note = {_Renaming(before=op.before, after=op.after) for op in of_work}
     renamed = []
     for after, before in labels.items():
-        renaming = _Renaming(before, after)
-        if renaming not in told_already:
+        renaming = _Renaming(before=before, after=after)
+        if renaming not in of_other_note:
             renamed.append(renaming)
     if not renamed:
         return ""
@@ -248,14 +260,15 @@ def _streams(items: WorkItems, groups: Sequence[Sequence[int]]) -> list[str]:
 
 
 class _Launches(msgspec.Struct, frozen=True, eq=False):
-    """How pieces of work that are matched one to one are launched on a side."""
+    """How some items of a side were launched; arrays of shape [items]."""
 
-    side: str
-    call: Rows  # -1 for none in the file
+    side: str  # A or B
+    call: Rows  # the row of the call, -1 where it is not in the file
     is_by_graph: Flags
 
 
 def _launches(side: str, items: WorkItems, members: Rows) -> _Launches:
+    """How the items `members` of a side were launched."""
     rows = items.row[members]
     return _Launches(
         side=side,
@@ -265,8 +278,8 @@ def _launches(side: str, items: WorkItems, members: Rows) -> _Launches:
 
 
 def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Iterator[str]:
-    """The kernels that one side launches by calls of their own and the other one by
-    graphs."""
+    """How many kernels one side launches by calls of their own and the other one by
+    graphs: a note for each direction in which there are any."""
     items_a, items_b = pairs_of(groups)
     of_a, of_b = _launches("A", a, items_a), _launches("B", b, items_b)
     for by_calls, by_graphs in ((of_a, of_b), (of_b, of_a)):
@@ -281,15 +294,17 @@ def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Iterator
 
 
 class _Inputs(msgspec.Struct, frozen=True):
-    """Of the first inputs of a call that are tensors; "" when not recorded."""
+    """The first MAX_COMPARED_TENSORS inputs of a call that are tensors, as `[2, 3] x [3,
+    4]` and `float x float`; "" where the file does not say."""
 
     shapes: str
     dtypes: str
 
 
 def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
-    """Shapes and dtypes of the longest pairs under one op: the first difference of
-    each, unless the same inputs only occur in another order."""
+    """In which op the shapes of inputs differ, and in which one their dtypes: a note
+    each, about the longest pair of one op in which they do, of the MAX_COMPARED_PAIRS
+    longest ones. Pairs whose inputs only occur in another order do not count."""
     items_a, items_b = pairs_of(groups)
     longest_first = np.argsort(-(a.ns[items_a] + b.ns[items_b]), kind="stable")
     pairs = zip(
@@ -333,13 +348,14 @@ def _are_only_reordered(
 
 
 def _calls_of_op(items: WorkItems, op: str) -> list[int]:
-    """The rows of the calls of an op in the step, by its name without its
-    namespace."""
+    """The rows of the calls of an op that launch work in the step, ascending; `op` is
+    its name without its namespace."""
     is_of_op = [stem == op for stem in items.stems]
     return [*np.unique(items.op[is_of_op]).tolist()]
 
 
 def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
+    """The recorded inputs of the call of an op."""
     args = items.trace.args_of(row)
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type")
@@ -356,6 +372,7 @@ def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
 
 
 def _few_steps(a: WorkItems, b: WorkItems) -> str:
+    """That a side has fewer than FEW_STEPS steps."""
     steps_a, steps_b = len(a.work.windows), len(b.work.windows)
     if min(steps_a, steps_b) >= FEW_STEPS:
         return ""
@@ -364,7 +381,8 @@ def _few_steps(a: WorkItems, b: WorkItems) -> str:
 
 
 def _few_usual_steps(items: WorkItems) -> str:
-    """Where figures are of few of many steps: the others do other work."""
+    """That the figures of a side with FEW_STEPS or more steps are of fewer than
+    MIN_USUAL_STEPS of them, because the others do other work."""
     steps, usual = len(items.work.windows), len(items.usual)
     if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
         return ""
@@ -373,6 +391,7 @@ def _few_usual_steps(items: WorkItems) -> str:
 
 
 def _steps_alike(items: WorkItems) -> str:
+    """That not all steps of a side do the same work."""
     alike, steps = len(items.alike), len(items.work.windows)
     if alike == steps:
         return ""
@@ -381,6 +400,7 @@ def _steps_alike(items: WorkItems) -> str:
 
 
 def _not_explained(step: StepChange, sums: Accounting) -> str:
+    """How much of the change the sum leaves out, if that is much (MIN_NOTED_SHARE)."""
     part_ns = abs(sums.not_explained_ns)
     if part_ns <= MIN_NOTED_SHARE * max(step.a_ns or 0, step.b_ns or 0):
         return ""
@@ -389,7 +409,9 @@ def _not_explained(step: StepChange, sums: Accounting) -> str:
 
 
 def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
-    """A run that becomes slower or faster shows how much another run may differ."""
+    """How much slower or faster each run became, which shows how much another run may
+    differ; one note for both where their steps took turns, which says so even without
+    such a drift."""
     if step.turns:
         note = "the steps took turns, so each is compared with the one next to it"
         if step.drift_a and step.drift_b:
@@ -405,11 +427,14 @@ def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
 
 
 def _became(drift: float) -> str:
+    """`1.2 % slower`; `drift` is a share, below 0 for faster."""
     direction = "slower" if drift > 0 else "faster"
     return f"{percent(abs(drift), 1, fine=True)} {direction}"
 
 
 def _interrupted(items: WorkItems, share: float) -> str:
+    """That interruptions took much of the time of a side (more than
+    MIN_NOTED_SHARE)."""
     if share <= MIN_NOTED_SHARE:
         return ""
     interrupted = f"something interrupted its steps for {percent(share, 1)} of the time"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,6 +17,7 @@ from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.intervals import Cover, pieces
+from fusetui.trace.model.quantiles import lower_quantile, medians
 
 MIN_DISTANCE_RATIO = 4
 """A step stands out where the two sides are more than so many times as far apart as in
@@ -56,9 +56,9 @@ class SingleStepOutlier(msgspec.Struct, frozen=True):
 def single_step_outliers(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[SingleStepOutlier]:
-    """Kernels and idle time that changed in one step only, if both sides have equally
-    many steps and vary alike: the n-th steps of two runs have nothing in common but
-    chance."""
+    """Kernels and idle time that changed in one step only. Empty unless both sides have
+    equally many steps and vary alike from step to step (`_vary_alike`): the n-th steps
+    of two separate runs have nothing in common but chance."""
     steps = len(a.work.windows)
     if steps < MIN_STEPS or len(b.work.windows) != steps:
         return []
@@ -70,10 +70,11 @@ def single_step_outliers(
     return [*_outlying_kernels(a, b, groups), *_outlying_idle_time(a, b)]
 
 
-def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
-    """One row for a kernel that is several of the same name in one step: of these, one
-    is faster in that step, and the others are more work, under one op and as long
-    together as the one before."""
+def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
+    """The rows of single steps, where two of them become one if they are a kernel that
+    was divided in one step: one part of it is a row of a faster kernel, and the other
+    parts, of the same name under the same op, are a row of added work. The rows of
+    faster and slower kernels, and those of two, come last."""
     timed = [row for row in rows if row.kind in (RowKind.FASTER, RowKind.SLOWER)]
     joined = [row for row in rows if row not in timed]
     for kernel in timed:
@@ -81,7 +82,8 @@ def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
         if parts is None:
             joined.append(kernel)
             continue
-        before, after = _sum_of(kernel, parts, "a"), _sum_of(kernel, parts, "b")
+        before = _sum_of(_share_of(kernel, "a"), _share_of(parts, "a"))
+        after = _sum_of(_share_of(kernel, "b"), _share_of(parts, "b"))
         kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
         joined.remove(parts)
         why = f"{parts.why}: {IN_PARTS}"
@@ -90,42 +92,59 @@ def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
 
 
 def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
-    """Whether the kernels that one step has more belong to this one, on the side that
-    has them."""
+    """Whether the kernels of `others`, which one side has more in one step, and the
+    kernel of the row `kernel` on that side are the parts of what that kernel is on the
+    other side: of one name, under one op, and as long together."""
     if bool(others.a) == bool(others.b):
-        return False
-    side = "b" if others.b else "a"
-    trace = (b if others.b else a).trace
-    rows = [*getattr(kernel, f"{side}_rows"), *getattr(others, f"{side}_rows")]
+        return False  # no work of one side only
+    divided, whole, trace = ("b", "a", b.trace) if others.b else ("a", "b", a.trace)
+    first_part = _share_of(kernel, divided)
+    other_parts = _share_of(others, divided)
+    rows = [*first_part.rows, *other_parts.rows]
     if len(rows) != 1 + max(others.a_count, others.b_count):
-        return False  # what is missing, and so not of this step
+        return False  # the others are missing: they have no rows of this step
     if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
         return False
-    other_parts = trace.dur[rows[1:]].tolist()
-    if side == "b":
-        return adds_up_to([kernel.b_ns, *other_parts], kernel.a_ns)
-    return adds_up_to([kernel.a_ns, *other_parts], kernel.b_ns)
+    parts_ns = [first_part.ns, *trace.dur[rows[1:]].tolist()]
+    return adds_up_to(parts_ns, _share_of(kernel, whole).ns)
 
 
-def _sum_of(kernel: Row, others: Row, side: str) -> RowShare:
-    def both(field: str) -> Any:
-        return getattr(kernel, f"{side}_{field}") + getattr(others, f"{side}_{field}")
-
-    names = getattr(kernel, side) + getattr(others, side)
+def _share_of(row: Row, side: str) -> RowShare:
+    """What one side, `a` or `b`, has of a row, but for what is hidden."""
+    if side == "a":
+        return RowShare(
+            names=row.a,
+            ns=row.a_ns,
+            count=row.a_count,
+            median_ns=row.a_median_ns,
+            rows=row.a_rows,
+        )
     return RowShare(
-        names=names,
-        ns=both("ns"),
-        count=both("count"),
-        median_ns=both("median_ns"),
-        rows=both("rows"),
+        names=row.b,
+        ns=row.b_ns,
+        count=row.b_count,
+        median_ns=row.b_median_ns,
+        rows=row.b_rows,
+    )
+
+
+def _sum_of(one: RowShare, other: RowShare) -> RowShare:
+    """Both shares together, but for what is hidden."""
+    return RowShare(
+        names=[*one.names, *other.names],
+        ns=one.ns + other.ns,
+        count=one.count + other.count,
+        median_ns=one.median_ns + other.median_ns,
+        rows=one.rows + other.rows,
     )
 
 
 def _outlying_kernels(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[SingleStepOutlier]:
-    """Kernels that took more or less time in one step of one side than in all
-    others."""
+    """The kernels, farthest apart first and at most MAX_KERNELS, whose times in A and B
+    are farther apart in one step than in all others. Where a step lacks a kernel, its
+    median time stands for it."""
     items_a, items_b = pairs_of(groups)
     if not len(items_a):
         return []
@@ -135,12 +154,8 @@ def _outlying_kernels(
     before = np.where(is_missing, np.array(a.medians)[items_a], a.trace.dur[rows_a])
     after = np.where(is_missing, np.array(b.medians)[items_b], b.trace.dur[rows_b])
     outliers = _outliers(before, after, is_missing)
-    longest_ns = np.maximum(before, after).max(axis=0)
-    floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
-    in_other_steps = np.sort(_apart(before, after), axis=0)[:-1]
-    common_ns = int(np.percentile(in_other_steps, COMMON_PERCENTILE))
-    min_ns = max(resolution(a.samples, b.samples), MIN_DISTANCE_RATIO * common_ns)
-    is_far = outliers.apart_ns > np.maximum(floor_ns, min_ns)
+    tick_ns = resolution(a.samples, b.samples)
+    is_far = outliers.apart_ns > _least_distance(before, after, tick_ns)
     farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
     reported = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
     kernels = []
@@ -158,8 +173,27 @@ def _outlying_kernels(
     return kernels
 
 
+def _least_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
+    """How far from the usual change (ns) the two sides of a kernel must be in a step
+    that is reported; shape [kernels]. `before`, `after`: times of shape [steps,
+    kernels].
+
+    That is the largest of: FLOOR_PERCENT of its longest time, FLOOR_NS, a tick of the
+    clock, and MIN_DISTANCE_RATIO times as far as COMMON_PERCENTILE of all kernels are
+    from it in other steps.
+    """
+    longest_ns = np.maximum(before, after).max(axis=0)
+    floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
+    # of each kernel, but for the step in which it is the farthest
+    in_other_steps = np.sort(_from_usual_change(before, after), axis=0)[:-1]
+    common_ns = int(np.percentile(in_other_steps, COMMON_PERCENTILE))
+    min_ns = max(tick_ns, MIN_DISTANCE_RATIO * common_ns)
+    return np.asarray(np.maximum(floor_ns, min_ns))
+
+
 def _run_of(items: WorkItems, item: int, row: int) -> RowShare:
-    """An item as it ran in one step; `row` is that of its event there."""
+    """The share of a row that an item has in one step; `row` is that of its event in
+    that step."""
     return RowShare(
         names=(items.names[item],),
         ns=int(items.trace.dur[row]),
@@ -172,8 +206,9 @@ def _run_of(items: WorkItems, item: int, row: int) -> RowShare:
 def _vary_alike(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: Rows
 ) -> bool:
-    """Whether the times of most kernels vary far more than their differences between
-    the two sides do. `steps` do the usual work on both sides."""
+    """Whether the times of most kernels vary far more from step to step than their
+    differences between the two sides do. `steps`: those that do the usual work on both
+    sides."""
     items_a, items_b = pairs_of(groups)
     before = a.samples[np.isin(a.alike, steps)][:, items_a]
     after = b.samples[np.isin(b.alike, steps)][:, items_b]
@@ -185,25 +220,31 @@ def _vary_alike(
 
 
 def _spread(samples: Int64s) -> float:
-    """The range within which SHARE_OF_KERNELS of the columns vary."""
+    """The range (ns) within which SHARE_OF_KERNELS of the columns stay; `samples` has
+    the shape [steps, kernels]."""
     ranges = np.ptp(samples, axis=0)
-    return float(np.quantile(ranges, SHARE_OF_KERNELS, method="lower"))
+    return lower_quantile(ranges, SHARE_OF_KERNELS)
 
 
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
-    """For each column of samples, the step in which the two sides are farthest
-    apart."""
+    """For each column of samples, the step in which the two sides are farthest apart;
+    arrays of shape [columns]."""
 
-    apart_ns: Int64s  # beyond what they are in all steps; 0 where no step stands out
+    # how far beyond the usual change (`_from_usual_change`); 0 where no step stands out
+    apart_ns: Int64s
     step: Rows
-    vary_alike: Flags  # whether the two sides do in the other steps
+    vary_alike: Flags  # in the other steps, one side varies as the other does
 
 
 def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
-    """The outliers of samples (ns), of shape [steps, columns]. None where other steps
-    are nearly as far apart, or vary as much on one side. No step stands out by a sample
-    that is unknown, in whose place the usual time is."""
-    apart_ns = np.where(is_unknown, 0, _apart(before, after))
+    """The step of each column that stands out; arguments of shape [steps, columns], in
+    ns. No step stands out by a sample that is unknown, in whose place the usual time
+    is.
+
+    A step stands out if the two sides are MIN_DISTANCE_RATIO times as far apart as in
+    any other step and, unless they vary alike there, farther than either side varies.
+    """
+    apart_ns = np.where(is_unknown, 0, _from_usual_change(before, after))
     step = apart_ns.argmax(axis=0)
     ordered = np.sort(apart_ns, axis=0)
     farthest, second = ordered[-1], ordered[-2]
@@ -211,7 +252,8 @@ def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
     others_vary = np.maximum(
         _range_in(before, is_other_step), _range_in(after, is_other_step)
     )
-    vary_alike = 100 * second <= others_vary  # one side varies with the other
+    # one side varies with the other: what is left is below 1 % of that
+    vary_alike = 100 * second <= others_vary
     stands_out = farthest > MIN_DISTANCE_RATIO * second
     stands_out &= vary_alike | (farthest > others_vary)
     return _Outliers(
@@ -220,49 +262,52 @@ def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
 
 
 def _range_in(samples: Int64s, steps: Flags) -> Int64s:
-    """By how much each column varies in some of its steps; both of shape [steps,
-    columns]."""
+    """The range of each column within the flagged steps, shape [columns]; `samples` and
+    `steps` have the shape [steps, columns]."""
+    # medians in place of the others: these widen no range
     in_steps = np.where(steps, samples, np.median(samples, axis=0))
     return np.asarray(np.ptp(in_steps, axis=0))
 
 
-def _apart(before: Int64s, after: Int64s) -> Int64s:
-    """How far a change is from that in most steps (ns), as a difference or as a ratio,
-    whichever it is closer to: what takes 1.3 times as long takes much longer in a step
-    in which it is slow."""
+def _from_usual_change(before: Int64s, after: Int64s) -> Int64s:
+    """How far `after` is from what the usual change of its column would make of
+    `before` (ns); all of shape [steps, columns].
+
+    The usual change of a column is the median difference of its steps (whole ns,
+    fractions dropped). Where the median ratio is more than FLOOR_PERCENT from 1, a
+    sample may also follow that ratio, and the smaller of the two distances counts: what
+    takes 1.3 times as long takes more ns longer in a step in which it is slow.
+    """
     differences = after - before
-    usual_difference = np.median(differences, axis=0).astype(np.int64)
+    usual_difference = medians(differences)
     by_difference = np.abs(differences - usual_difference)
     usual_ratio = np.median(after / np.maximum(before, 1), axis=0)
     expected_ns = np.rint(before * usual_ratio).astype(np.int64)
     by_ratio = np.abs(after - expected_ns)
     has_ratio = np.abs(usual_ratio - 1) > FLOOR_PERCENT / 100
-    closer = np.minimum(by_difference, by_ratio)
-    return np.asarray(np.where(has_ratio, closer, by_difference))
+    nearest = np.minimum(by_difference, by_ratio)
+    return np.asarray(np.where(has_ratio, nearest, by_difference))
 
 
 def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
-    """Idle time that only one step has, of those that do the usual work on one side at
-    least. Work that is gone or faster leaves a gap, and more work fills one: that is no
-    change of its own."""
+    """The one step, if any, whose idle time stands out, of the steps that do the usual
+    work on one side at least; an empty list if there is none."""
     all_steps = np.arange(len(a.work.windows))
     is_usual_a, is_usual_b = np.isin(all_steps, a.alike), np.isin(all_steps, b.alike)
     steps = np.flatnonzero(is_usual_a | is_usual_b)
-    before, after = _idle(a)[steps], _idle(b)[steps]
-    kinds = np.unique(np.concatenate([a.every, b.every]))
-    less_ns = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]
-    gone_ns = np.clip(less_ns, 0, None).sum(axis=1)
-    added_ns = np.clip(-less_ns, 0, None).sum(axis=1)
-    by_work_ns = np.clip(after - before, -added_ns, gone_ns)
+    idle_a, idle_b = _idle(a), _idle(b)
+    by_work = _idle_change_by_work(a, b, idle_b - idle_a)
+    before, after = idle_a[steps], idle_b[steps]
+    without_work = after - by_work[steps]
     is_unknown = np.zeros((len(steps), 1), dtype=np.bool_)
-    outliers = _outliers(before[:, None], (after - by_work_ns)[:, None], is_unknown)
+    outliers = _outliers(before[:, None], without_work[:, None], is_unknown)
     place = int(outliers.step[0])
     step = int(steps[place])
     does_usual_work = is_usual_a[step] and is_usual_b[step]
     share = MIN_IDLE_SHARE if does_usual_work else MIN_IDLE_SHARE_BESIDE_WORK
     min_ns = int(share * np.median(a.work.windows.dur))
     a_ns, b_ns = int(before[place]), int(after[place])
-    change_ns = b_ns - int(by_work_ns[place]) - a_ns
+    change_ns = int(without_work[place]) - a_ns
     if outliers.apart_ns[0] <= min_ns or abs(change_ns) <= min_ns:
         return []
     row = row_of(
@@ -277,21 +322,35 @@ def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
     return [SingleStepOutlier(row=row, unusual_step=unusual_step)]
 
 
-def _by_kind(items: WorkItems, kinds: Int64s) -> Int64s:
-    """How long each kind of work runs within each step (ns), whichever step launched
-    it: so idle time is counted too. Shape [steps, kinds]."""
+def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64s:
+    """How much of the change of the idle time of each step (`change_ns`, B less A) is
+    because its work differs, in ns; shape [steps]. Work that is gone or faster leaves a
+    gap of at most its time, and more work fills one: that is no change of its own."""
+    keys = np.unique(np.concatenate([a.exact_of_all_steps, b.exact_of_all_steps]))
+    less_ns = _work_by_key(a, keys) - _work_by_key(b, keys)
+    gone_ns = np.clip(less_ns, 0, None).sum(axis=1)
+    added_ns = np.clip(-less_ns, 0, None).sum(axis=1)
+    return np.asarray(np.clip(change_ns, -added_ns, gone_ns))
+
+
+def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
+    """How long the work of each exact key runs within each step (ns); shape [steps,
+    keys]. As with idle time, it does not matter which step launched it. `keys`: all
+    exact keys of the side at least, ascending."""
     work, trace = items.work, items.work.trace
     windows = work.windows
     runs = Cover(trace.start[work.row], trace.end[work.row])
+    # each run is cut where a step begins or ends
     inside, piece = pieces(runs, Cover(windows.start, windows.end))
     step = windows.index_of(inside.start)
-    kind = np.searchsorted(kinds, items.every[piece])
-    shape = (len(windows), len(kinds))
-    return summed((step, kind), inside.end - inside.start, shape)
+    number_of_key = np.searchsorted(keys, items.exact_of_all_steps[piece])
+    shape = (len(windows), len(keys))
+    return summed((step, number_of_key), inside.end - inside.start, shape)
 
 
 def _idle(items: WorkItems) -> Int64s:
-    """The idle time of each step (ns)."""
+    """The time of each step during which no GPU event runs (ns); without a GPU, no piece
+    of its work. Shape [steps]."""
     work, windows = items.work, items.work.windows
     rows = work.trace.gpu_rows if work.gpu else work.row
     return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)

@@ -24,20 +24,22 @@ class LaunchPeriod(msgspec.Struct, frozen=True):
 
 
 class _Bounds(msgspec.Struct, frozen=True):
-    """The items between whose launches a thread launched some blocks in a row."""
+    """The two items from whose launch to whose launch a thread launched some blocks in a
+    row."""
 
     first: int
     last: int
-    # the launch of the first item, which is no part of the blocks, is over
+    # the first item is no part of the blocks: the time begins after its launch has begun
     is_after_first: bool
 
 
 def launch_periods(
     items: WorkItems, members: Sequence[int], step: int
 ) -> list[LaunchPeriod]:
-    """Of each run of blocks in a row: when their launches were made in this step.
-    `members` are the items of the blocks, ascending, of one lane. A run that one call
-    launches (a graph), or whose launches are not in the file, has none."""
+    """When the launches of each run of blocks in a row were made, in one of the steps
+    alike. `members`: the items of the blocks, ascending, of one lane. There is no period
+    for a run that one call launches (a graph), or whose launches are not in the
+    file."""
     trace, work = items.trace, items.work
     launch = trace.launch[work.row[work.of_window(step)]]
     periods = []
@@ -48,6 +50,7 @@ def launch_periods(
         call, last_call = int(launch[bounds.first]), int(launch[bounds.last])
         if call < 0 or last_call < 0:
             continue
+        # 1 ns leaves out the launch of the first item, and includes that of the last
         ns_after_start = 1 if bounds.is_after_first else 0
         period = LaunchPeriod(
             call=call,
@@ -60,9 +63,12 @@ def launch_periods(
 
 
 def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
-    """One period of what the CPU does for a run of blocks, the items `first` to `last`:
-    from the first piece of a block to the first of the next one or, where other work
-    follows, from after the last piece of the block before it to its last."""
+    """The items that bound the launches of a run of blocks, the items `first` to `last`.
+
+    Where another such block follows, or where nothing comes before the run on its lane:
+    its first item, and the one after its last. Else the item before its first, which is
+    left out, and its last. None where the run is all that its lane has.
+    """
     has_next = last + 1 < len(items) and items.lane[last + 1] == items.lane[last]
     has_previous = first > 0 and items.lane[first - 1] == items.lane[first]
     repeats = has_next and items.by_op[last + 1] == items.by_op[first]
@@ -74,8 +80,8 @@ def _bounds(items: WorkItems, first: int, last: int) -> _Bounds | None:
 
 
 def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:
-    """The items that a thread launched among those of some blocks, on other lanes;
-    `members` as in `launch_periods`."""
+    """The items on other lanes that a thread launched while it launched some blocks,
+    ascending; `members` as in `launch_periods`. Empty without a GPU."""
     if not items.work.gpu or not len(members):
         return []
     trace = items.trace

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import WorkItems, ancestors
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kinds_of
 from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int32s
@@ -63,8 +63,9 @@ _COMPILED_OPS = ("triton_", "cpp_fused", "graph_")
 
 
 def sort_of_all(sorts: Iterable[str]) -> str:
-    """The sort of several pieces that belong together: attention, even if products are
-    in it."""
+    """The sort of several pieces that belong together: of their sorts the first one in
+    SORT_OF_KIND, so that attention is attention even if products are in it; OTHER of
+    none."""
     after_all = len(_RANK_OF_SORT)
     return min(
         sorts, key=lambda sort: _RANK_OF_SORT.get(sort, after_all), default=OTHER
@@ -73,8 +74,8 @@ def sort_of_all(sorts: Iterable[str]) -> str:
 
 @cache
 def sort_of_work(role: int, kernel: str, op: str) -> str:
-    """The sort of a kernel: by its name, else by the op that launched it; `other` where
-    neither tells."""
+    """The sort of a kernel: by its name, else by the op of PyTorch that launched it;
+    OTHER where neither tells. `role`: the `Role` of its event."""
     kinds_by_evidence = [kinds_of(Role(role), kernel)]
     if op.startswith("aten::"):
         kinds_by_evidence.append(kinds_of(Role.OP, op))
@@ -111,9 +112,9 @@ class ProgramPlaces:
             sort_of_work(role, kernel, op)
             for role, kernel, op in zip(roles, items.names, items.op_names, strict=True)
         ]
-        hosts = launching_calls(trace, items.row)
-        self.places = _places(trace, hosts)
-        self.phases = _phases(items, hosts)
+        calls = launching_calls(trace, items.row)
+        self.places = _places(trace, calls)
+        self.phases = _phases(items, calls)
         self.starred = [
             StarredPlace(phase=phase, place=_NUMBER.sub("*", place))
             for phase, place in zip(self.phases, self.places, strict=True)
@@ -122,34 +123,38 @@ class ProgramPlaces:
         self._is_inside_region: list[bool] = is_inside.tolist()
 
     def compiled(self, item: int) -> bool:
-        """Whether a region that torch.compile made launched it."""
+        """Whether a region that torch.compile made launched an item."""
         op = self.items.op_names[item]
         return self._is_inside_region[item] or op.startswith(_COMPILED_OPS)
 
     def layout(self, item: int) -> str | None:
-        """Of the operands of a product whose name tells it; else None."""
-        decoded = decode(self.items.names[item])
+        """The layout of the operands of a product, as `tn`; None where the kernel's name
+        does not tell it."""
+        decoded = role_of_kernel(self.items.names[item]).decoded
         if decoded is None:
             return None
         return decoded.layout or None
 
 
-def _places(trace: Trace, hosts: Int32s) -> list[str]:
-    """The name of the module or annotation around each of these calls."""
-    modules = _innermost(trace, hosts, Layer.PYTHON, is_module)
-    annotations = _innermost(trace, hosts, Layer.ANNOTATIONS, _is_place)
+def _places(trace: Trace, calls: Int32s) -> list[str]:
+    """The name of the innermost module around each of these calls, else of the innermost
+    annotation; "" for none."""
+    modules = _innermost(trace, calls, Layer.PYTHON, is_module)
+    annotations = _innermost(trace, calls, Layer.ANNOTATIONS, _is_place)
     rows = np.where(modules >= 0, modules, annotations)
     names = [trace.name_of(row) if row >= 0 else "" for row in rows.tolist()]
     return [name.removeprefix(MODULE_PREFIX) for name in names]
 
 
-def _phases(items: WorkItems, hosts: Int32s) -> list[str]:
-    """The phase of each item; `hosts` are the calls that launched them."""
-    is_backward = _is_below(items, hosts, _is_backward_node)
+def _phases(items: WorkItems, calls: Int32s) -> list[str]:
+    """`optimizer`, `backward` or `forward` for each item, "" where its call is not in
+    the file (-1), or for all if no item is of a backward pass. `calls`: the rows of the
+    calls that launched the items."""
+    is_backward = _is_below(items, calls, _is_backward_node)
     if not is_backward.any():
         return [""] * len(items)
-    optimizers = _innermost(items.trace, hosts, Layer.ANNOTATIONS, _is_optimizer)
-    phases = np.where(hosts >= 0, "forward", "")
+    optimizers = _innermost(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
+    phases = np.where(calls >= 0, "forward", "")
     phases = np.where(is_backward, "backward", phases)
     phases = np.where(optimizers >= 0, "optimizer", phases)
     return [*phases.tolist()]
@@ -164,7 +169,8 @@ def _is_optimizer(name: str) -> bool:
 
 
 def _is_place(name: str) -> bool:
-    """Whether an annotation says where in the program it is."""
+    """Whether an annotation says where in the program it is: not one of a step, of a
+    module, or of torch.compile."""
     if name.startswith((STEP_PREFIX, MODULE_PREFIX)):
         return False
     return not is_compiler(name)
@@ -173,7 +179,8 @@ def _is_place(name: str) -> bool:
 def _is_below(
     items: WorkItems, rows: NDArray[np.integer], test: Callable[[str], bool]
 ) -> Flags:
-    """Whether the name of each row, or of any around it, passes; shape of `rows`."""
+    """Whether the name of each row, or of a slice around it, passes a test; shape
+    [items], that of `rows`."""
     passes = items.trace.named(test)
     is_below = np.zeros(len(items), dtype=np.bool_)
     for row in ancestors(items.trace, rows):
@@ -182,10 +189,11 @@ def _is_below(
 
 
 def _innermost(
-    trace: Trace, hosts: Int32s, layer: Layer, test: Callable[[str], bool]
+    trace: Trace, calls: Int32s, layer: Layer, test: Callable[[str], bool]
 ) -> Int32s:
-    """The innermost slice on a layer of each host's thread whose name passes, -1 for
-    none."""
+    """The row of the innermost slice around each call, on a layer of its thread, whose
+    name passes a test; -1 for none. Slices that were captured with a graph count as
+    those that they are copies of."""
     is_track_of_layer = [
         track.layer is layer and track.subrow == 0 for track in trace.tracks
     ]
@@ -196,4 +204,4 @@ def _innermost(
     passes = trace.named(test)[trace.name]
     rows = np.flatnonzero(passes & (is_on_layer | is_captured))
     spans = Spans(trace, ThreadLine(trace), rows)
-    return spans.rows_at(spans.around(hosts))
+    return spans.rows_at(spans.around(calls))

@@ -24,7 +24,8 @@ SORTS_OF_MOVES: Final = ("copy", "fill")
 """Work of these sorts stands for nothing else: a copy more is a copy more."""
 
 MIN_LIKE_SHARE = 0.9
-"""Both sides have nearly as many: the one with fewer has this share of the other."""
+"""Both sides have nearly as many: the one with fewer has at least this share of the
+other."""
 
 MAX_RATIO_OF_TIMES, MIN_SHARE_WITHIN_RATIO = 2.0, 0.8
 """Pairs in order are believed where the times of this share of them differ by no more
@@ -47,7 +48,7 @@ class OpenItems(msgspec.Struct, frozen=True):
         return fewer > 0 and fewer >= MIN_LIKE_SHARE * more
 
     def without(self, groups: Sequence[WorkGroup]) -> OpenItems:
-        """Those that are not in these groups."""
+        """The items that are not in these groups."""
         grouped_a = {item for group in groups for item in group.a}
         grouped_b = {item for group in groups for item in group.b}
         return OpenItems(
@@ -66,7 +67,7 @@ class _Region(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> str:
-        """What no rule has paired there, in words."""
+        """`left in layers.*.attn`: that is where no rule has paired the work, in words."""
         name = self.place or self.phase
         return f"left in {name}" if name else "left"
 
@@ -74,12 +75,11 @@ class _Region(msgspec.Struct, frozen=True):
 def by_region(
     a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]
 ) -> list[WorkGroup]:
-    """Joins open work of one sort on both sides, in the same place, then in the same
-    phase, then anywhere, where a side does not say which ops its kernels come from.
+    """The groups, with more of them for open work of one sort on both sides: in the same
+    place of the program, then in the same phase, then anywhere (see `_of_one_sort`).
 
-    Main work comes first, then the same kernels; the rest is joined as a whole, except
-    copies and fills. Those, and ops that both sides know, were added or removed if they
-    have no partner.
+    Only where a side does not say which op some of these kernels come from: work of
+    known ops on both sides was added or removed if it has no partner.
     """
     for region_of in (_of_place, _of_phase, _of_step):
         still_open = OpenItems(
@@ -95,7 +95,8 @@ def by_region(
 
 
 def _of_place(program: ProgramPlaces, item: int) -> _Region | None:
-    """None for work of no known sort, as below."""
+    """The region of an item by its place, phase and sort; None for work of no known
+    sort, as below."""
     sort = program.sorts[item]
     if sort == OTHER:
         return None
@@ -103,6 +104,7 @@ def _of_place(program: ProgramPlaces, item: int) -> _Region | None:
 
 
 def _of_phase(program: ProgramPlaces, item: int) -> _Region | None:
+    """The region of an item by its phase and sort."""
     sort = program.sorts[item]
     if sort == OTHER:
         return None
@@ -110,13 +112,14 @@ def _of_phase(program: ProgramPlaces, item: int) -> _Region | None:
 
 
 def _of_step(program: ProgramPlaces, item: int) -> _Region | None:
+    """The region of an item by its sort alone."""
     sort = program.sorts[item]
     return None if sort == OTHER else _Region(phase="", place="", sort=sort)
 
 
 def _all_ops_are_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
-    is_known_a = all(a.items.op_word(item) for item in items.a)
-    is_known_b = all(b.items.op_word(item) for item in items.b)
+    is_known_a = all(a.items.op_number(item) for item in items.a)
+    is_known_b = all(b.items.op_number(item) for item in items.b)
     return is_known_a and is_known_b
 
 
@@ -126,8 +129,8 @@ def _divided(
     items: OpenItems,
     key: Callable[[ProgramPlaces, int], T | None],
 ) -> dict[T, OpenItems]:
-    """Items of both sides by a key that they have in common, without those that have
-    none."""
+    """The items of both sides by their keys, without those whose key is None. A key
+    may have items on one side only."""
     by_key: defaultdict[T, OpenItems] = defaultdict(lambda: OpenItems(a=[], b=[]))
     for item in items.a:
         key_a = key(a, item)
@@ -143,8 +146,9 @@ def _divided(
 def _of_one_sort(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, region: _Region
 ) -> list[WorkGroup]:
-    """Main work in order, the same kernels as one group each, then all that is left as
-    a whole."""
+    """Groups of open items of one sort in a region: main work in order, then one group
+    for each kernel that both sides have, then one for all that is left, except copies
+    and fills."""
     sort, left = region.sort, region.left
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
@@ -155,19 +159,21 @@ def _of_one_sort(
         of_kernels += _as_one(of_kernel, f"all of this kernel {left}")
     groups += of_kernels
     if sort not in SORTS_OF_MOVES:
-        groups += _as_one(items.without(of_kernels), f"all {sort} {left}")
+        rest = items.without(of_kernels)
+        groups += _as_one(rest, f"all {sort} {left}")
     return groups
 
 
 def _kernel(program: ProgramPlaces, item: int) -> int:
-    return program.items.kernel_word(item)
+    return program.items.kernel_number(item)
 
 
 def _main_work(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, left: str
 ) -> list[WorkGroup]:
-    """Pairs in order; then in order among the products of one layout, or all of that
-    layout as one group if both sides have nearly as many."""
+    """Pairs of open main work in order, if both sides seem to have the same order
+    (`_in_order`). If not, the products of each layout by themselves: pairs in order, or
+    one group if both sides have nearly as many."""
     groups = _in_order(a, b, items, f"in order among the {sort} {left}")
     rest = items.without(groups)
     for layout, of_layout in _divided(a, b, rest, ProgramPlaces.layout).items():
@@ -181,7 +187,7 @@ def _main_work(
 
 
 def _as_one(items: OpenItems, why: str) -> list[WorkGroup]:
-    """One group, if both sides have some."""
+    """One group of all items, or none if a side has no items."""
     if not items.are_on_both_sides:
         return []
     group = WorkGroup(
@@ -197,21 +203,23 @@ def _as_one(items: OpenItems, why: str) -> list[WorkGroup]:
 def _in_order(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, why: str
 ) -> list[WorkGroup]:
-    """Pairs in order, where there is nearly as much on both sides and the times of most
-    pairs differ by the same factor, as those of two different orders would not."""
+    """Pairs of items in order; the side with more leaves those out whose times fit the
+    least. Empty if one side has far fewer, or if the times of too few pairs differ by
+    about the same factor: then the two orders differ (MAX_RATIO_OF_TIMES)."""
     fewer, more = sorted((len(items.a), len(items.b)))
     if not items.are_nearly_as_many or not is_feasible(fewer, more):
         return []
     times_a, times_b = _times(a, items.a), _times(b, items.b)
-    as_in_b = times_a * (np.median(times_b) / np.median(times_a))
-    whole_ns_a: list[int] = as_in_b.astype(np.int64).tolist()
+    # the times of A if it were as fast as B
+    scaled_a = times_a * (np.median(times_b) / np.median(times_a))
+    whole_ns_a: list[int] = scaled_a.astype(np.int64).tolist()
     whole_ns_b: list[int] = times_b.astype(np.int64).tolist()
     places_a = places_b = list(range(fewer))
     if len(items.a) > len(items.b):
         places_a = closest(whole_ns_b, whole_ns_a)
     elif len(items.b) > len(items.a):
         places_b = closest(whole_ns_a, whole_ns_b)
-    log_ratios = np.abs(np.log(as_in_b[places_a] / times_b[places_b]))
+    log_ratios = np.abs(np.log(scaled_a[places_a] / times_b[places_b]))
     is_within_ratio = log_ratios <= math.log(MAX_RATIO_OF_TIMES)
     if np.mean(is_within_ratio) < MIN_SHARE_WITHIN_RATIO:
         return []

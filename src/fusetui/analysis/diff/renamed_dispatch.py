@@ -40,20 +40,21 @@ PlacesByLabel = dict[str, Counter[Place]]
 def renamed_labels(
     a: WorkItems, b: WorkItems, renamed_work: Sequence[RenamedOp]
 ) -> dict[str, str]:
-    """By the label of an op that only B has, the label of the one in A that is the
-    same.
+    """The ops that have one label in A and another one in B: {label in B: label in A},
+    of labels that occur on one side only (see `names.dispatch_name`).
 
-    An op whose kernels show that it was renamed (`renamed_work`) is so too where it
-    launches nothing. Others are the same if they run at the same places of the step,
-    with as many ops inside, equally often; an op for which two fit is left out.
+    `renamed_work` are ops that were renamed by the evidence of their kernels: their
+    labels are pairs. Of the others, two labels are a pair if their ops run at the same
+    places of the step, equally often (see `Place`); a label that fits two others is in
+    no pair.
     """
     if not len(a.work.windows) or not len(b.work.windows):
-        return {}
+        return {}  # there is no step whose places could be compared
     labels_a = _labels_of_ops(a)
     labels_b = _labels_of_ops(b)
     only_a = labels_a - labels_b
     only_b = labels_b - labels_a
-    by_kernels = {}
+    by_kernels: dict[str, str] = {}
     for op in renamed_work:
         before, after = dispatch_name(op.before), dispatch_name(op.after)
         if before in only_a and after in only_b:
@@ -64,9 +65,10 @@ def renamed_labels(
 
 
 def _at_same_places(places_a: PlacesByLabel, places_b: PlacesByLabel) -> dict[str, str]:
-    """By labels of B, those of A, each once."""
+    """The pairs of labels that fit each other and no third one: {label in B: label in
+    A}."""
     labels_that_fit: defaultdict[str, list[str]] = defaultdict(list)  # by labels of B
-    fits_of_a: Counter[str] = Counter()
+    fits_of_a: Counter[str] = Counter()  # how many labels of B fit each one of A
     for label_a, own_places in places_a.items():
         for label_b, other_places in places_b.items():
             if _are_same_places(own_places, other_places):
@@ -80,7 +82,7 @@ def _at_same_places(places_a: PlacesByLabel, places_b: PlacesByLabel) -> dict[st
 
 
 def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool:
-    """Equally many, and nearly all of them the same."""
+    """Whether two ops run at equally many places, nearly all of them the same."""
     if places_a.total() != places_b.total():
         return False
     common = (places_a & places_b).total()
@@ -89,14 +91,15 @@ def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool
 
 
 def _labels_of_ops(side: WorkItems) -> set[str]:
-    """Of all ops of the trace, whatever they do."""
+    """The labels of all ops of the trace, in its steps or not."""
     trace = side.trace
     names = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {dispatch_name(trace.names[name]) for name in names}
 
 
 def _places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
-    """The places of the representative step in which each of these ops runs."""
+    """The places of the representative step at which the ops with these labels run. An
+    op that computes something has none, nor has what torch.compile puts around ops."""
     places: PlacesByLabel = {}
     if not labels:
         return places
@@ -119,19 +122,25 @@ def _ops_of_step(side: WorkItems) -> Rows:
 def _add_places(
     side: WorkItems, ops: Rows, thread: int, labels: set[str], places: PlacesByLabel
 ) -> None:
-    """Adds the places of the ops of one thread to `places`, by their labels."""
+    """Adds the places of ops with these labels to `places`, but no more labels than
+    MAX_COMPARED_LABELS. `ops` are all ops that one thread began in the step."""
     trace = side.trace
     launched = _work_launched_by(side, thread)
     kernels = launched.kernels
     begins = trace.start[ops]
+    # how many pieces of work the thread had launched when each op began
     pieces_before_op = np.searchsorted(launched.times_ns, begins)
     computes_nothing = np.isin(ops, ops_without_work(side.work))
     ops_inside = _ops_inside(trace, ops)
-    first_op_since_work: dict[int, int] = {}  # by how many pieces were launched before
-    by_time = np.lexsort((ops, begins))
-    for order, n in enumerate(by_time.tolist()):
+    pieces_at_last_op = -1
+    ops_since_work = 0
+    by_time = np.lexsort((ops, begins))  # an op before those inside it
+    for n in by_time.tolist():
         pieces_before = int(pieces_before_op[n])
-        first_op = first_op_since_work.setdefault(pieces_before, order)
+        ops_since_work += 1
+        if pieces_before != pieces_at_last_op:
+            pieces_at_last_op = pieces_before
+            ops_since_work = 0
         name = trace.name_of(int(ops[n]))
         label = dispatch_name(name)
         if not computes_nothing[n] or label not in labels or is_compiler(name):
@@ -142,18 +151,19 @@ def _add_places(
         place = Place(
             work_before=int(kernels[pieces_before - 1]) if pieces_before else 0,
             work_after=int(kernels[pieces_before]) if has_work_after else 0,
-            ops_since_work=order - first_op,
+            ops_since_work=ops_since_work,
             ops_inside=int(ops_inside[n]),
         )
         places.setdefault(label, Counter())[place] += 1
 
 
 def _ops_inside(trace: Trace, ops: Rows) -> Int64s:
-    """How many ops each of these has inside, at any depth; shape [ops]."""
+    """How many ops each of these rows has inside, at any depth; shape [ops]."""
     all_ops = trace.rows_of(Role.OP)
-    after_last = np.searchsorted(all_ops, trace.end_row[ops])
-    itself = np.searchsorted(all_ops, ops)
-    return after_last - itself - 1
+    # a slice and what is inside it are the rows from its own up to `end_row`
+    ops_before = np.searchsorted(all_ops, ops)
+    ops_before_end = np.searchsorted(all_ops, trace.end_row[ops])
+    return ops_before_end - ops_before - 1  # without itself
 
 
 class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
@@ -165,7 +175,8 @@ class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
 
 
 def _work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
-    """Without a GPU, the work is the thread's own ops."""
+    """What one thread launched of the representative step; without a GPU, the ops of
+    this thread that compute."""
     trace = side.trace
     calls = trace.launch[side.row] if side.work.gpu else side.row
     kernels = side.exact & KERNEL_MASK

@@ -18,12 +18,18 @@ from fusetui.trace.model.op_names import is_compiler, stem
 
 
 class _OpPair(msgspec.Struct, frozen=True):
-    """The names of the ops, of A and of B, that launch a kernel that both sides have:
-    with their namespaces, without what changes when a program is compiled or profiled
-    again."""
+    """The stable names (see `_stable_name`) of two ops, of A and of B, that launch the
+    same kernel."""
 
     before: str
     after: str
+
+    @property
+    def without_namespaces(self) -> _OpPair:
+        return _OpPair(
+            before=_without_namespace(self.before),
+            after=_without_namespace(self.after),
+        )
 
 
 def renamed_at_places(
@@ -33,84 +39,103 @@ def renamed_at_places(
     by_kernels: Sequence[RenamedOp],
     swapped: frozenset[str],
 ) -> tuple[RenamedOp, ...]:
-    """All ops that were renamed: those of `by_kernels`, but for one that only launches
-    its kernels elsewhere, then those that have another namespace, or another name at
-    some of their places. `swapped`: words of ops that swapped their names.
+    """All ops that were renamed: those of `by_kernels` first, without one that launches
+    its kernels only at other places; then those that launch the same kernels at the
+    same places under another name, or under a name with another namespace.
 
-    Of the latter, one name occurs on one side only, or both are of ops that swapped
-    their names; and it launches at least half of its kernels in the place of the other
-    name, and in that of no third one.
+    Of the latter, at least one of the two names occurs in its own trace only, or both
+    names are `swapped`: words of ops that swapped their names. A name that is in its
+    own trace only launches at least half of its kernels in the place of the other name.
+    No name is in two pairs.
     """
     in_place = _op_pairs(a, b, groups, moved=False)
-    moved = _op_pairs(a, b, groups, moved=True)
-    kept: list[RenamedOp] = []
-    known_stems: set[tuple[str, str]] = set()
+    elsewhere = _op_pairs(a, b, groups, moved=True)
+    renamed: list[RenamedOp] = []
+    known_pairs: set[_OpPair] = set()
     for op in by_kernels:
-        pair = _OpPair(before=_known_as(op.before), after=_known_as(op.after))
-        known_stems.add((_stem(pair.before), _stem(pair.after)))
-        if in_place[pair] or not moved[pair]:
-            kept.append(op)
-    ops_a, ops_b = _ops_of_trace(a), _ops_of_trace(b)
-    launched_a = Counter(map(_known_as, a.op_names))
-    launched_b = Counter(map(_known_as, b.op_names))
-    one_sided = {
-        pair: times
-        for pair, times in in_place.items()
-        if pair.before != pair.after
-        and (
-            pair.before not in ops_b
-            or pair.after not in ops_a
-            or swapped.issuperset((_stem(pair.before), _stem(pair.after)))
+        pair = _OpPair(before=_stable_name(op.before), after=_stable_name(op.after))
+        known_pairs.add(pair.without_namespaces)
+        if in_place[pair] or not elsewhere[pair]:
+            renamed.append(op)
+    names_in_a, names_in_b = _names_in_trace(a), _names_in_trace(b)
+    candidates: list[_OpPair] = []
+    for pair in in_place:
+        stems = pair.without_namespaces
+        is_one_sided = pair.before not in names_in_b or pair.after not in names_in_a
+        are_swapped = stems.before in swapped and stems.after in swapped
+        if pair.before != pair.after and (is_one_sided or are_swapped):
+            candidates.append(pair)
+    pairs_of_before = Counter(pair.before for pair in candidates)
+    pairs_of_after = Counter(pair.after for pair in candidates)
+    kernels_of_a = Counter(map(_stable_name, a.op_names))
+    kernels_of_b = Counter(map(_stable_name, b.op_names))
+    for pair in candidates:
+        if pair.without_namespaces in known_pairs:
+            continue
+        if pairs_of_before[pair.before] > 1 or pairs_of_after[pair.after] > 1:
+            continue
+        kernels = in_place[pair]
+        min_kernels_a = MIN_SHARED_KERNELS * kernels_of_a[pair.before]
+        if pair.before not in names_in_b and kernels < min_kernels_a:
+            continue
+        min_kernels_b = MIN_SHARED_KERNELS * kernels_of_b[pair.after]
+        if pair.after not in names_in_a and kernels < min_kernels_b:
+            continue
+        op = RenamedOp(
+            before=_name_in_trace(a, pair.before),
+            after=_name_in_trace(b, pair.after),
+            kernels=kernels,
         )
-    }
-    names_before = Counter(pair.before for pair in one_sided)
-    names_after = Counter(pair.after for pair in one_sided)
-    for pair, times in one_sided.items():
-        is_known = (_stem(pair.before), _stem(pair.after)) in known_stems
-        is_unique = names_before[pair.before] == names_after[pair.after] == 1
-        min_times_a = MIN_SHARED_KERNELS * launched_a[pair.before]
-        min_times_b = MIN_SHARED_KERNELS * launched_b[pair.after]
-        is_most_of_a = pair.before in ops_b or times >= min_times_a
-        is_most_of_b = pair.after in ops_a or times >= min_times_b
-        if is_unique and is_most_of_a and is_most_of_b and not is_known:
-            before, after = _full_name(a, pair.before), _full_name(b, pair.after)
-            kept.append(RenamedOp(before=before, after=after, kernels=times))
-    return tuple(kept)
+        renamed.append(op)
+    return tuple(renamed)
 
 
 def _op_pairs(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], *, moved: bool
 ) -> Counter[_OpPair]:
-    """How many kernels of a step two ops both launch, at the same place or, if `moved`,
-    elsewhere; copies and sets, and what torch.compile puts around a program, tell
-    nothing of ops."""
+    """How many kernels of a step the ops of each pair both launch: at the same place of
+    the step or, if `moved`, elsewhere. Copies and sets do not count, nor what
+    torch.compile puts around a program: they tell nothing of ops."""
     pairs: Counter[_OpPair] = Counter()
     for group in groups:
-        if len(group.a) != 1 or len(group.b) != 1 or (group.why == ELSEWHERE) != moved:
+        if len(group.a) != 1 or len(group.b) != 1:
             continue
-        i, j = group.a[0], group.b[0]
-        names = a.op_names[i], b.op_names[j]
-        if not all(names) or any(map(is_compiler, names)) or not a.computes[i]:
+        if (group.why == ELSEWHERE) != moved:
             continue
-        if a.kernel_word(i) == b.kernel_word(j):
-            pairs[_OpPair(before=_known_as(names[0]), after=_known_as(names[1]))] += 1
+        item_a, item_b = group.a[0], group.b[0]
+        if not a.computes[item_a]:
+            continue
+        if a.kernel_number(item_a) != b.kernel_number(item_b):
+            continue
+        before, after = a.op_names[item_a], b.op_names[item_b]
+        if not before or not after or is_compiler(before) or is_compiler(after):
+            continue
+        pairs[_OpPair(before=_stable_name(before), after=_stable_name(after))] += 1
     return pairs
 
 
-def _known_as(name: str) -> str:
+def _stable_name(name: str) -> str:
+    """The name of an op with its namespace, without what changes when a program is
+    compiled or profiled again.
+
+    >>> _stable_name("aten::mm")
+    'aten::mm'
+    """
     namespace, separator, _ = name.rpartition("::")
     return f"{namespace}{separator}{identity(stem(name))}"
 
 
-def _stem(name: str) -> str:
+def _without_namespace(name: str) -> str:
     return name.rpartition("::")[2]
 
 
-def _ops_of_trace(side: WorkItems) -> set[str]:
+def _names_in_trace(side: WorkItems) -> set[str]:
+    """The names of all ops of the trace, as `_stable_name` has them."""
     trace = side.trace
     names = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
-    return {_known_as(trace.names[name]) for name in names}
+    return {_stable_name(trace.names[name]) for name in names}
 
 
-def _full_name(side: WorkItems, known_as: str) -> str:
-    return next(name for name in side.op_names if _known_as(name) == known_as)
+def _name_in_trace(side: WorkItems, stable_name: str) -> str:
+    """The full name of the first op of the step that has this stable name."""
+    return next(name for name in side.op_names if _stable_name(name) == stable_name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from statistics import median
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
@@ -29,7 +30,6 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import is_like
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
@@ -56,7 +56,8 @@ parsed."""
 
 
 def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
-    """Every item of two lanes in exactly one group."""
+    """Groups of what does the same work in two aligned lanes: every item of the lanes
+    that is in no block is in exactly one of them."""
     alignment = Alignment(a, b, lanes)
     repeated(alignment)
     for rule in RULES:
@@ -66,7 +67,8 @@ def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
 
 
 def by_epilogue(alignment: Alignment, side: int) -> None:
-    """A GEMM whose epilogue names the op that followed it on the other side."""
+    """Groups a GEMM of `side` and the open item right after it with the GEMM of the
+    other side, if the name of the latter says that its epilogue does that item's op."""
     mine, other = alignment.items[side], alignment.items[1 - side]
     for number, pair in enumerate(alignment.pairs):
         following = alignment.gaps[number + 1][side]
@@ -76,28 +78,30 @@ def by_epilogue(alignment: Alignment, side: int) -> None:
         next_op = stem(mine.op_names[next_item])
         if not next_op or not mine.computes[next_item]:
             continue
-        own_words = _words_of_epilogue(mine.names[pair[side]])
-        other_words = _words_of_epilogue(other.names[pair[1 - side]])
+        own_gemm, other_gemm = pair[side], pair[1 - side]
+        own_words = _words_of_epilogue(mine.names[own_gemm])
+        other_words = _words_of_epilogue(other.names[other_gemm])
         if next_op in other_words - own_words:
             alignment.pairs[number] = None
-            following.pop(0)
+            following.remove(next_item)
             why = f"the GEMM's epilogue names {next_op}"
-            alignment.add(side, (pair[side], next_item), pair[1 - side], why)
+            alignment.add(side, (own_gemm, next_item), other_gemm, why)
 
 
 def _words_of_epilogue(kernel: str) -> set[str]:
-    decoded = decode(kernel)
+    """`{"gelu", "bias"}` for a kernel whose decoded epilogue is `GELU_BIAS`."""
+    decoded = role_of_kernel(kernel).decoded
     epilogue = decoded.epilogue if decoded is not None else None
     return {*(epilogue or "").lower().split("_")}
 
 
 def by_count(alignment: Alignment, side: int) -> None:
-    """One op many times on this side, once on the other, between pieces that are as
-    many on both.
+    """Groups several items of one op of this side with the only item of that op on the
+    other side, within a region between ops that are as frequent on both sides.
 
-    Accepted if the one tensor is as large as the many together or, where shapes were
-    not recorded, from three pieces on if it takes longer than each; and only where
-    there is little other work.
+    Only if the one may be all of them together (`_may_be_all_of`), and if they are at
+    least MIN_SHARE_OF_REGION of this side's items in the region. Kernels without an op
+    count by their own name.
     """
     mine, other = alignment.items[side], alignment.items[1 - side]
     for region in _regions(alignment):
@@ -105,21 +109,24 @@ def by_count(alignment: Alignment, side: int) -> None:
             continue
         own_items = _items_in(alignment, side, region)
         other_items = _items_in(alignment, 1 - side, region)
-        others_by_word = by_key(other_items, other.words.__getitem__)
+        own_by_op = by_key(own_items, mine.op_or_kernel.__getitem__)
+        others_by_op = by_key(other_items, other.op_or_kernel.__getitem__)
         min_pieces = MIN_SHARE_OF_REGION * len(own_items)
-        for word, many in by_key(own_items, mine.words.__getitem__).items():
-            ones = others_by_word.get(word, [])
-            if len(ones) != 1 or len(many) < 2 or len(many) < min_pieces:
+        for op, many in own_by_op.items():
+            others = others_by_op.get(op, [])
+            if len(others) != 1 or len(many) < 2 or len(many) < min_pieces:
                 continue
-            if _adds_up(alignment, side, many, ones[0]):
-                _take(alignment, side, sorted(many), ones[0], region)
+            one = others[0]
+            if _may_be_all_of(alignment, side, many, one):
+                _group_many_with_one(alignment, side, sorted(many), one, region)
 
 
 def _items_in(alignment: Alignment, side: int, region: range) -> list[int]:
-    """The items of a side in a range of gaps: those of the pairs between these gaps,
+    """The items of a side in a region of gaps: those of the pairs between these gaps,
     then the open ones."""
     members = []
-    for pair in alignment.pairs[region.start : region.stop - 1]:
+    for number in alignment.pairs_inside(region):
+        pair = alignment.pairs[number]
         if pair is not None:
             members.append(pair[side])
     for gap in alignment.gaps[region.start : region.stop]:
@@ -128,28 +135,29 @@ def _items_in(alignment: Alignment, side: int, region: range) -> list[int]:
 
 
 def by_outer_op(alignment: Alignment, side: int) -> None:
-    """Open pieces of both sides under the same op of the program, one against one or
-    several. Several against several, one to one or all of them together, are found with
-    the first side."""
+    """Groups the open items of a gap that are under the same outermost op of the program
+    on both sides: any number of `side` with one of the other. Several with several, in
+    order or as one group, are found when `side` is A only."""
     for number, gap in enumerate(alignment.gaps):
         if not gap[0] or not gap[1]:
             continue
-        mine = _by_outer(alignment, side, gap[side])
-        others = _by_outer(alignment, 1 - side, gap[1 - side])
-        for outer_op, many in mine.items():
-            ones = others.get(outer_op, [])
+        own_by_outer_op = _open_by_outer_op(alignment, side, gap[side])
+        others_by_outer_op = _open_by_outer_op(alignment, 1 - side, gap[1 - side])
+        for outer_op, many in own_by_outer_op.items():
+            others = others_by_outer_op.get(outer_op, [])
             why = f"both under {outer_op.name}"
-            if len(ones) == 1:
-                alignment.claim(side, many, ones[0], number, why)
-            elif ones and side == 0:
-                _claim_several(alignment, many, ones, why)
+            if len(others) == 1:
+                alignment.claim(side, many, others[0], number, why)
+            elif others and side == 0:
+                _claim_several(alignment, many, others, why)
 
 
 def _claim_several(
     alignment: Alignment, of_a: list[int], of_b: list[int], why: str
 ) -> None:
-    """One to one if the parts that they have in the work of their ops correspond, else
-    all of them together."""
+    """Groups open items of both sides: one to one if they have the same parts in the
+    work of their ops, in the same order, else all of them as one group. Does nothing if
+    they are more than MAX_PIECES_OF_OP on a side."""
     if max(len(of_a), len(of_b)) > MAX_PIECES_OF_OP:
         return
     names_a, names_b = alignment.items[0].names, alignment.items[1].names
@@ -163,16 +171,18 @@ def _claim_several(
 
 
 def by_position(alignment: Alignment, side: int) -> None:
-    """One kernel in the place of open pieces, unless their ops are known and differ."""
+    """Groups all open items of a gap that compute with the only such item of the other
+    side, unless their names contradict that (`_may_correspond_by_position`)."""
     mine, other = alignment.items[side], alignment.items[1 - side]
     for number, gap in enumerate(alignment.gaps):
         many = [item for item in gap[side] if mine.computes[item]]
-        ones = [item for item in gap[1 - side] if other.computes[item]]
-        if len(ones) != 1 or not 0 < len(many) <= MAX_OPEN_BY_POSITION:
+        others = [item for item in gap[1 - side] if other.computes[item]]
+        if len(others) != 1 or not 0 < len(many) <= MAX_OPEN_BY_POSITION:
             continue
-        if _may_be(alignment, side, many, ones[0]):
+        one = others[0]
+        if _may_correspond_by_position(alignment, side, many, one):
             why = "by position only: between the same neighbors"
-            alignment.claim(side, many, ones[0], number, why, by_sort_or_place=True)
+            alignment.claim(side, many, one, number, why, by_sort_or_place=True)
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -188,9 +198,10 @@ RULES: Final[Sequence[Rule]] = (
 
 
 def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
-    """Pairs what is left open on both sides and is the same kernel under the same op,
-    if it takes about as long, allowing for how much faster one side is at other such
-    kernels. Not where the op is no evidence: a kernel alone may be anywhere."""
+    """The groups, in which items of A and B that had no counterpart are pairs now if
+    they are the same kernel under the same op at another place and take about as long.
+    About as long: after the times of A are scaled by `_slowdown`. Not where a kernel is
+    compared without its op: that may be anywhere."""
     open_a = [group.a[0] for group in groups if not group.b]
     open_b = [group.b[0] for group in groups if not group.a]
     with_op_b = [item for item in open_b if not b.by_kernel[item]]
@@ -213,37 +224,42 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
 
 
 def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
-    """How many times as long B takes as A for the same kernels under the same ops, at
-    the median; 1 without such."""
+    """The median ratio of the times of B to those of A, of the pairs of the same kernel
+    under the same op; 1 if there are none."""
     items_a, items_b = pairs_of(groups)
     ratios = []
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         if a.exact[item_a] == b.exact[item_b] and a.compared_times[item_a]:
             ratios.append(b.compared_times[item_b] / a.compared_times[item_a])
-    return median(ratios) if ratios else 1.0
+    return float(np.median(ratios)) if ratios else 1.0
 
 
 def _regions(alignment: Alignment) -> Iterator[range]:
-    """Ranges of gaps, divided at pairs whose ops occur equally often on both sides."""
-    words_a, words_b = alignment.items[0].words, alignment.items[1].words
-    times_a = Counter(words_a[item] for item in alignment.ranges[0])
-    times_b = Counter(words_b[item] for item in alignment.ranges[1])
+    """Ranges of numbers of gaps that hold each gap once, divided at pairs whose ops
+    occur equally often on both sides: one op that is several on a side is not looked
+    for beyond these."""
+    ops_a, ops_b = alignment.items[0].op_or_kernel, alignment.items[1].op_or_kernel
+    times_a = Counter(ops_a[item] for item in alignment.lane_items[0])
+    times_b = Counter(ops_b[item] for item in alignment.lane_items[1])
     first = 0
     for number, pair in enumerate(alignment.pairs):
         if pair is None:
             continue
-        word_a, word_b = words_a[pair[0]], words_b[pair[1]]
-        is_equal_a = times_a[word_a] == times_b[word_a]
-        is_equal_b = times_a[word_b] == times_b[word_b]
-        if is_equal_a and is_equal_b:
+        op_a, op_b = ops_a[pair[0]], ops_b[pair[1]]
+        if times_a[op_a] == times_b[op_a] and times_a[op_b] == times_b[op_b]:
             yield range(first, number + 1)
             first = number + 1
     yield range(first, len(alignment.gaps))
 
 
-def _adds_up(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
-    """Whether the one is more than any of the many: else it may be one, the others
-    gone."""
+def _may_be_all_of(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
+    """Whether one item may do the work of several of `side`, rather than that of one of
+    them while the others are gone.
+
+    So it is if its tensor is larger than each of theirs and has MIN_SHARE_OF_ELEMENTS
+    of their sum. Where a shape is not known: if there are MIN_PIECES_WITHOUT_SHAPES,
+    and it takes much longer than the longest of them.
+    """
     mine, other = alignment.items[side], alignment.items[1 - side]
     elements = numel(other, one)
     elements_of_many = []
@@ -263,25 +279,18 @@ def _adds_up(alignment: Alignment, side: int, many: list[int], one: int) -> bool
     )
 
 
-def _take(
+def _group_many_with_one(
     alignment: Alignment, side: int, many: list[int], one: int, region: range
 ) -> None:
-    """Frees the pairs of these items in a range of gaps and groups them; a partner of
-    another op becomes open."""
-    members = oriented(side, set(many), {one})
-    for number in range(region.start, region.stop - 1):
-        pair = alignment.pairs[number]
-        if pair is None:
-            continue
-        if pair[0] not in members[0] and pair[1] not in members[1]:
-            continue
-        alignment.pairs[number] = None
-        for n in (0, 1):
-            if pair[n] not in members[n]:
-                alignment.gaps[number][n].append(pair[n])
+    """Groups several items of `side` with one of the other side, all of them in a region
+    of gaps, whether they are open or in pairs. These pairs are taken apart: a partner
+    that is not in the group becomes open."""
+    grouped = oriented(side, set(many), {one})
+    for number in alignment.pairs_inside(region):
+        alignment.take_apart(number, grouped)
     gaps = alignment.gaps[region.start : region.stop]
-    alignment.close(0, members[0], gaps)
-    alignment.close(1, members[1], gaps)
+    alignment.close(0, grouped[0], gaps)
+    alignment.close(1, grouped[1], gaps)
     op = alignment.items[side].op_names[many[0]] or "the same kernel"
     alignment.add(side, tuple(many), one, f"{op} {len(many)} times and once")
 
@@ -293,27 +302,34 @@ class _OuterOp(NamedTuple):
     nth: int  # among the ops of that name in the gap
 
 
-def _by_outer(
+def _open_by_outer_op(
     alignment: Alignment, side: int, open_items: list[int]
 ) -> dict[_OuterOp, list[int]]:
-    """Open items that compute, by the outermost op around them."""
+    """Open items of a gap that compute, by the outermost op around them; without those
+    that are under no op."""
     items = alignment.items[side]
-    members = [n for n in open_items if items.outer[n] >= 0 and items.computes[n]]
-    ops_of_name: Counter[str] = Counter()
-    by_outer_op = {}
-    for row, of_row in by_key(members, items.outer.__getitem__).items():
+    with_outer_op = [
+        item for item in open_items if items.outer[item] >= 0 and items.computes[item]
+    ]
+    ops_of_name: Counter[str] = Counter()  # so far
+    open_by_outer_op = {}
+    for row, members in by_key(with_outer_op, items.outer.__getitem__).items():
         name = items.trace.name_of(row)
-        by_outer_op[_OuterOp(name=name, nth=ops_of_name[name])] = of_row
+        open_by_outer_op[_OuterOp(name=name, nth=ops_of_name[name])] = members
         ops_of_name[name] += 1
-    return by_outer_op
+    return open_by_outer_op
 
 
-def _may_be(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
-    """Whether nothing contradicts a match.
+def _may_correspond_by_position(
+    alignment: Alignment, side: int, many: list[int], one: int
+) -> bool:
+    """Whether the names of some items of `side` and of one item of the other side allow
+    that they do the same work, which only their position says.
 
-    Several match one only if their ops are known and that of the one is not, as for a
-    kernel launched by the user's own code. One matches one if an op is unknown or both
-    are of the same kind.
+    Several items and one: only if the ops of all of them are known and that of the one
+    is not, as for a kernel launched by the user's own code. One item and one: if they
+    are of the same kind of work or, where neither has a kind, if their ops have the
+    same name or an op is unknown.
     """
     mine, other = alignment.items[side], alignment.items[1 - side]
     other_op = other.op_names[one]

@@ -23,27 +23,29 @@ Pair = tuple[int, int]
 """A place in A and a place in B."""
 
 MAX_CELLS = 1 << 28
-"""The largest table that is solved exactly: 32 MB of bits."""
+"""Of the largest table that is solved exactly: 32 MB of bits."""
 
 MAX_CELLS_UNTRIMMED = 64
 """Tables up to this size are solved without trimming."""
 
 WINDOW = 2048
-"""Windows of this size are solved exactly, and their first halves are kept."""
+"""So many numbers of each side are solved exactly at a time; of the pairs, those in the
+first halves are kept."""
 
 MAX_CUTS = 40
 """Stretches that are still too long after this many successive cuts stay unmatched."""
 
 MAX_CLOSEST_CELLS = 1 << 22
-"""Sequences that take more steps to compare are not paired one by one."""
+"""Sequences that take more comparisons are not paired by `closest`."""
 
-MAX_SHARE_APART = 4
+MAX_APART_DIVISOR = 4
 """Two times are alike if they differ by at most one part in so many of the longer
 one."""
 
 
 class Stretch(NamedTuple):
-    """The places [first, last) of both sides that are still to be paired."""
+    """The places of both sides that are still to be paired: those from `first_*` up to,
+    but without, `last_*`."""
 
     first_a: int
     last_a: int
@@ -57,12 +59,16 @@ class Stretch(NamedTuple):
 
 
 class _Task(NamedTuple):
+    """A stretch that `match` has yet to pair."""
+
     stretch: Stretch
     cuts: int  # that were made before
 
 
 def match(a: Int64s, b: Int64s) -> list[Pair]:
-    """Positions (i, j) with a[i] == b[j], ascending on both sides."""
+    """Pairs (i, j) with a[i] == b[j], ascending on both sides: a longest common
+    subsequence where the table of what remains after trimming is small enough
+    (MAX_CELLS), else a long one."""
     pairs: list[Pair] = []
     whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     tasks = [_Task(stretch=whole, cuts=0)]
@@ -77,7 +83,8 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         own = a[stretch.first_a : stretch.last_a]
         other = b[stretch.first_b : stretch.last_b]
         if stretch.cells <= MAX_CELLS:
-            pairs += _shifted(exact(own.tolist(), other.tolist()), stretch)
+            of_stretch = longest_common(own.tolist(), other.tolist())
+            pairs += _shifted(of_stretch, stretch)
         elif cuts < MAX_CUTS:
             anchors = _shifted(_anchors(own, other), stretch)
             pairs += anchors
@@ -94,13 +101,14 @@ def _shifted(pairs: Iterable[Pair], stretch: Stretch) -> list[Pair]:
 
 
 def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs of numbers that are unique on both sides, else of as many others as can be
-    found."""
-    unique = _ascending(_unique(a), _unique(b))
+    """Pairs of equal numbers, ascending on both sides, between which the rest is
+    paired: of numbers that occur once on both sides or, if there are none, by sliding
+    windows or by occurrence, whichever gives more."""
+    unique = _longest_ascending(_unique(a), _unique(b))
     if unique:
         return unique
     by_windows = _slide(a, b)
-    by_occurrence = _ascending(_nth(a), _nth(b))
+    by_occurrence = _longest_ascending(_nth(a), _nth(b))
     return max(by_windows, by_occurrence, key=len)
 
 
@@ -112,7 +120,8 @@ def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
 
 
 def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
-    """What lies between ascending pairs of a stretch, empty stretches included."""
+    """The stretches before, between and after ascending pairs within a stretch: one
+    more than there are pairs, some of them empty."""
     first_a, first_b = stretch.first_a, stretch.first_b
     for i, j in pairs:
         yield Stretch(first_a=first_a, last_a=i, first_b=first_b, last_b=j)
@@ -125,14 +134,19 @@ def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     )
 
 
-def exact(a: list[int], b: list[int]) -> list[Pair]:
-    """One longest common subsequence, in time len(a) * len(b) / 64."""
+def longest_common(a: list[int], b: list[int]) -> list[Pair]:
+    """The pairs (i, j), a[i] == b[j], of one longest common subsequence; in time len(a)
+    * len(b) / 64.
+
+    >>> longest_common([1, 2, 3], [2, 3, 1])
+    [(1, 0), (2, 1)]
+    """
     return _traced(_table(a, b), len(a), len(b))
 
 
 def _traced(rows: list[int], size_a: int, size_b: int) -> list[Pair]:
-    """The pairs of one longest common subsequence of a[:size_a] and b[:size_b], from
-    their table."""
+    """The pairs of one longest common subsequence of a[:size_a] and b[:size_b], traced
+    back from its end through the rows of `_table(a, b)`."""
     pairs: list[Pair] = []
     i, j = size_a, size_b
     while i and j:
@@ -147,8 +161,9 @@ def _traced(rows: list[int], size_a: int, size_b: int) -> list[Pair]:
 
 
 def _table(a: list[int], b: list[int]) -> list[int]:
-    """Bit j of row i is 0 where one more of b (j + 1 instead of j) lengthens the LCS
-    with a[: i + 1]."""
+    """The rows of the table of longest common subsequences, each a number of len(b)
+    bits: bit j of row i is 0 where that of a[: i + 1] and b[: j + 1] is longer than
+    that of a[: i + 1] and b[:j]. (Hyyrö, see above.)"""
     places: dict[int, int] = {}
     for j, number in enumerate(b):
         places[number] = places.get(number, 0) | 1 << j
@@ -163,13 +178,15 @@ def _table(a: list[int], b: list[int]) -> list[int]:
 
 
 class _Trimmed(NamedTuple):
-    """A stretch without what both sides begin and end with, and the pairs of that."""
+    """A stretch without what both sides begin and end with."""
 
     stretch: Stretch
-    pairs: list[Pair]
+    pairs: list[Pair]  # of what was cut off
 
 
 def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
+    """Pairs the equal numbers with which both sides of a stretch begin, then those with
+    which they end."""
     first_a, last_a, first_b, last_b = stretch
     size = min(last_a - first_a, last_b - first_b)
     is_equal = a[first_a : first_a + size] == b[first_b : first_b + size]
@@ -189,13 +206,17 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
 
 
 def _length_of_run(flags: Flags) -> int:
-    """How many are true at the beginning."""
+    """How many flags at the beginning are true."""
     return int(np.argmin(np.append(flags, False)))
 
 
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs from windows that move along both; what occurs on one side only is
-    skipped."""
+    """Pairs of equal numbers, ascending on both sides, from windows that move along
+    both. What occurs on one side only is left out before.
+
+    The windows move past the last pair that was kept, and at least WINDOW / 4 places on
+    one of the sides.
+    """
     places_a = np.flatnonzero(np.isin(a, b)).tolist()
     places_b = np.flatnonzero(np.isin(b, a)).tolist()
     shared_a, shared_b = a[places_a].tolist(), b[places_b].tolist()
@@ -206,7 +227,7 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
         window_b = shared_b[j : j + WINDOW]
         is_last = i + WINDOW >= len(places_a) and j + WINDOW >= len(places_b)
         if is_last:
-            of_window = exact(window_a, window_b)
+            of_window = longest_common(window_a, window_b)
         else:
             of_window = [
                 pair
@@ -222,31 +243,35 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
 
 
 class _End(NamedTuple):
-    """Where an alignment of a[:size_a] and b[:size_b] ends; the first is the best."""
+    """Where an alignment may end that reaches the end of one of two windows: it is that
+    of a[:size_a] and b[:size_b]."""
 
-    skipped: int  # elements of both
-    before_end: int  # minus how far it reaches on the side that it does not exhaust
+    skipped: int  # elements of both that are in no pair
+    reach: int  # how much of the window it aligns whose end it need not reach
     size_a: int
     size_b: int
 
 
 def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
-    """The alignment that reaches the end of a or of b and skips the fewest elements.
+    """The pairs of the alignment that reaches the end of `a` or of `b` and skips the
+    fewest elements; of equals the one that reaches farthest on the other side.
 
-    The longest one would skip elements of both windows, because they are equally long.
-    It is used only where the two have so little in common that the other would be
-    almost empty.
+    A longest common subsequence of both would skip elements at the ends of both
+    windows, because they are equally long. It is returned only where the two windows
+    have so little in common that the other alignment pairs at most half of `a`.
     """
     rows = _table(a, b)
     ends = []
-    lengthens = (1 - (rows[-1] >> j & 1) for j in range(len(b)))
-    for j, matched in enumerate(accumulate(lengthens), 1):
-        skipped = len(a) + j - 2 * matched
-        ends.append(_End(skipped, before_end=-j, size_a=len(a), size_b=j))
-    for i, row in enumerate(rows, 1):
-        skipped = i - len(b) + 2 * row.bit_count()
-        ends.append(_End(skipped, before_end=-i, size_a=i, size_b=len(b)))
-    best = min(ends)
+    # bit j of the last row is 0 where the pairs with a become one more at b[j]
+    is_one_more = (1 - (rows[-1] >> j & 1) for j in range(len(b)))
+    for size_b, pairs_so_far in enumerate(accumulate(is_one_more), 1):
+        skipped = len(a) + size_b - 2 * pairs_so_far
+        ends.append(_End(skipped, reach=size_b, size_a=len(a), size_b=size_b))
+    for size_a, row in enumerate(rows, 1):
+        pairs_so_far = len(b) - row.bit_count()
+        skipped = size_a + len(b) - 2 * pairs_so_far
+        ends.append(_End(skipped, reach=size_a, size_a=size_a, size_b=len(b)))
+    best = min(ends, key=lambda end: (end.skipped, -end.reach, end.size_a, end.size_b))
     pairs = _traced(rows, best.size_a, best.size_b)
     if 2 * len(pairs) > len(a):
         return pairs
@@ -254,7 +279,7 @@ def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
 
 
 def _unique(numbers: Int64s) -> dict[Hashable, int]:
-    """The places of numbers that occur once."""
+    """{number: its place}, of the numbers that occur once."""
     values, first, count = np.unique(numbers, return_index=True, return_counts=True)
     is_unique = count == 1
     places = zip(values[is_unique].tolist(), first[is_unique].tolist(), strict=True)
@@ -262,16 +287,17 @@ def _unique(numbers: Int64s) -> dict[Hashable, int]:
 
 
 def _nth(numbers: Int64s) -> dict[Hashable, int]:
-    """(number, how often it occurred before) -> place."""
+    """{(number, how often it occurred before): its place}."""
     keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
     return {key: place for place, key in enumerate(keys)}
 
 
-def _ascending(
+def _longest_ascending(
     places_a: Mapping[Hashable, int], places_b: Mapping[Hashable, int]
 ) -> list[Pair]:
-    """Of the places of what both have, the longest subsequence that ascends in both; n
-    log n."""
+    """The places in A and in B of the keys that both have: the most of them that ascend
+    on both sides, in time n log n (a longest increasing subsequence, by patience
+    sorting)."""
     pairs = sorted(
         (place, places_b[key]) for key, place in places_a.items() if key in places_b
     )
@@ -297,20 +323,25 @@ def _ascending(
 
 
 def is_like(a: float, b: float) -> bool:
-    """Whether two times may be of the same work at another place or in another step."""
-    return MAX_SHARE_APART * abs(a - b) <= max(a, b)
+    """Whether two times may be of the same work at another place or in another step:
+    they differ by at most a quarter of the longer one."""
+    return MAX_APART_DIVISOR * abs(a - b) <= max(a, b)
 
 
 def is_feasible(few: int, many: int) -> bool:
-    """Whether `closest` is worth its time, which grows with the one and with the
-    difference."""
+    """Whether `closest` takes no more than MAX_CLOSEST_CELLS comparisons for so many
+    things: each of the few with all that may be its partner."""
     return few * (many - few + 1) <= MAX_CLOSEST_CELLS
 
 
 def closest(few: Sequence[int] | Int64s, many: Sequence[int] | Int64s) -> list[int]:
-    """For each of the few, in order, one of the many: the sum of the differences is
-    minimal. Numbers, or arrays of shape [things, features], whose differences add
-    up."""
+    """For each of the few, in order, the place of its partner among the many: these
+    ascend, and the sum of the differences of partners is minimal. Things are numbers or
+    rows of an array [things, features], whose differences are summed.
+
+    >>> closest([10, 20], [9, 15, 21])
+    [0, 2]
+    """
     of_few, of_many = _features(few), _features(many)
     spare = len(many) - len(few)
     costs = (
@@ -321,15 +352,22 @@ def closest(few: Sequence[int] | Int64s, many: Sequence[int] | Int64s) -> list[i
 
 
 def _features(things: Sequence[int] | Int64s) -> Int64s:
-    """A number is a thing of one feature."""
+    """The features of things, shape [things, features]; a number is its only
+    feature."""
     features = np.array(things, dtype=np.int64)
     return features[:, None] if features.ndim == 1 else features
 
 
 def in_order(costs: Iterable[Int64s], spare: int) -> list[int]:
-    """The same by cost: `costs` has for each of the few what it costs to pair it with
-    each of the `spare` + 1 of the many that may be its partner."""
-    # the least cost of the first n of the few, by how many of the many are skipped
+    """For each of the few, in order, the place of its partner among the many: these
+    ascend, and the sum of the costs is minimal; of equals the earliest places.
+
+    The many are `spare` more than the few, so that the partner of number n is one of n
+    to n + `spare`. `costs` has an array of shape [spare + 1] for each of the few: what
+    each of these would cost.
+    """
+    # best[n][s]: the least cost of the first n of the few, where s of the many are
+    # skipped before the partner of the last of these
     best = [np.zeros(spare + 1, dtype=np.int64)]
     for row in costs:
         best.append(np.minimum.accumulate(best[-1]) + row)

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.quantiles import median, medians
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with
@@ -51,17 +52,9 @@ MIN_USUAL_STEPS = 3
 one or two steps are chance."""
 
 
-def median(samples: Int64s) -> Int64s:
-    """Along the first axis; of an even count the mean of the middle two, rounded
-    down."""
-    ordered = np.sort(samples, axis=0)
-    lower = ordered[(len(samples) - 1) // 2]
-    upper = ordered[len(samples) // 2]
-    return np.asarray((lower + upper) // 2)
-
-
 def mean(samples: Int64s) -> Int64s:
-    """Along the first axis, in whole numbers, halves away from zero; 0 of none."""
+    """The mean along the first axis, in whole numbers, halves rounded away from zero; 0
+    of no samples."""
     count = max(1, len(samples))
     total = samples.sum(axis=0)
     magnitude = (2 * np.abs(total) + count) // (2 * count)
@@ -76,18 +69,20 @@ class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
     high: Int64s
 
     def overlaps(self, other: MiddleHalf) -> Flags:
+        """Whether the two have a value in common, for each column."""
         return np.asarray((self.low <= other.high) & (other.low <= self.high))
 
 
 def middle_half(samples: Int64s) -> MiddleHalf:
-    """Of fewer than five samples all are the middle half."""
+    """The middle half of samples, along the first axis; of fewer than five samples,
+    that is all of them."""
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return MiddleHalf(low=ordered[last // 4], high=ordered[last - last // 4])
 
 
 def midmean(samples: Int64s) -> Int64s:
-    """The mean of the middle half along the first axis."""
+    """The mean of the middle half of samples along the first axis, in whole numbers."""
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return mean(ordered[last // 4 : last - last // 4 + 1])
@@ -96,14 +91,15 @@ def midmean(samples: Int64s) -> Int64s:
 def far_apart(
     a: Int64s, b: Int64s, resolution_ns: int, *, paired: bool = False
 ) -> Flags:
-    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
-    overlap.
+    """Whether, for each column of samples [steps, columns] (ns), the medians of the two
+    sides differ by more than FLOOR_PERCENT, FLOOR_NS and a tick of the clock, and their
+    middle halves do not overlap; shape [columns].
 
     `paired`: the n-th steps of both sides vary together. Then it is enough that every
     step of B takes longer than that of A, or every one less long, by as much at the
     median: a step that is slow on both sides makes the times of all steps overlap.
     """
-    median_a, median_b = median(a), median(b)
+    median_a, median_b = medians(a), medians(b)
     floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
     is_far = np.abs(median_b - median_a) > floor_ns
@@ -111,13 +107,13 @@ def far_apart(
     if paired:
         changes_ns = b - a
         is_in_every_step = (changes_ns > 0).all(axis=0) | (changes_ns < 0).all(axis=0)
-        is_far |= is_in_every_step & (np.abs(median(changes_ns)) > floor_ns)
+        is_far |= is_in_every_step & (np.abs(medians(changes_ns)) > floor_ns)
     return np.asarray(is_far)
 
 
 def resolution(*samples: Int64s) -> int:
-    """The tick of the clocks (ns): 1000 in a file with whole microseconds, 0 when
-    finer."""
+    """The tick of the clocks (ns): 1000 if all times of any of these samples are whole
+    microseconds, 0 when finer."""
     for of_side in samples:
         if of_side.size and not (of_side % MICROSECOND_NS).any():
             return MICROSECOND_NS
@@ -125,12 +121,12 @@ def resolution(*samples: Int64s) -> int:
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """B / A: `ratio` within [low, high], None with too few steps; and by how much each
-    run drifted from its first to its last step, as a share."""
+    """How long a step of B takes, divided by how long one of A takes."""
 
     ratio: float
-    low: float | None = None
+    low: float | None = None  # of the interval at CONFIDENCE; None with too few steps
     high: float | None = None
+    # by how much the run drifted from its first to its last step, as a share: see `drift`
     drift_a: float = 0.0
     drift_b: float = 0.0
 
@@ -144,7 +140,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     ratio. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run shows
     how much a run at another time may differ, whatever is compared.
     """
-    ratio = int(median(b)) / max(1, int(median(a)))
+    ratio = median(b) / max(1, median(a))
     before, after = a[a > 0], b[b > 0]
     if not len(before) or not len(after):
         return Interval(ratio=ratio)
@@ -170,8 +166,9 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def paired_interval(a: Int64s, b: Int64s) -> Interval:
-    """The same where the n-th step of A ran next to the n-th of B: by Wilcoxon's
-    signed-rank test of the logarithms, widened by the correlation of successive rounds.
+    """The interval of B / A where the n-th step of A ran next to the n-th of B (a
+    round): by Wilcoxon's signed-rank test of the logarithms of their ratios, widened by
+    the correlation of successive rounds. Durations in order of time, equally many.
 
     It takes for granted only that a difference is as likely to be x as -x where nothing
     changed, which turns in random order see to, whatever the noise is. The ratio is the
@@ -201,8 +198,9 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def drift(durations: Int64s) -> float:
-    """How much longer the last step took than the first, as a share, by the median of
-    all slopes (Theil and Sen); 0 where Kendall's test at 5 % finds no trend."""
+    """How much longer the last step took than the first, as a share of the median step:
+    by the median slope of all pairs of steps (Theil and Sen). 0 where Kendall's test at
+    5 % finds no trend. `durations`: in order of time."""
     steps = len(durations)
     if steps < STEPS_FOR_TREND:
         return 0.0
@@ -218,9 +216,10 @@ def drift(durations: Int64s) -> float:
 
 
 def widening_of(samples: Int64s | Floats) -> float:
-    """The factor by which an interval is too narrow where slow steps follow slow ones:
-    n steps are worth n (1 - r) / (1 + r) independent ones, where r is the correlation
-    of successive ranks. 1 if r is not significant."""
+    """The factor, at least 1, by which an interval that takes steps for independent has
+    to be wider where slow steps follow slow ones: n steps are worth n (1 - r) / (1 + r)
+    independent ones, where r is the correlation of successive ranks. 1 if r is not
+    significant or negative. `samples`: in order of time."""
     steps = len(samples)
     if steps < STEPS_FOR_CORRELATION:
         return 1.0
@@ -233,7 +232,8 @@ def widening_of(samples: Int64s | Floats) -> float:
 
 @cache
 def _rejected_ratios(steps_a: int, steps_b: int) -> int:
-    """How many of the sorted ratios lie below the interval, and as many above it."""
+    """How many of all ratios of a step of B to one of A, sorted, lie below the interval;
+    as many lie above it. 0 with too few steps for an interval."""
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
         return _in_tail(_orders_by_inversions(steps_a, steps_b))
     ratios = steps_a * steps_b
@@ -243,8 +243,8 @@ def _rejected_ratios(steps_a: int, steps_b: int) -> int:
 
 @cache
 def rejected_rounds(rounds: int) -> int:
-    """The same for the means of any two of so many differences; 0 for fewer than
-    FEW_ROUNDS."""
+    """How many of the means of any two of so many differences, sorted, lie below the
+    interval; as many lie above it. 0 for fewer than FEW_ROUNDS."""
     if rounds > MAX_EXACT_ROUNDS:
         total = rounds * (rounds + 1)
         spread = math.sqrt(total * (2 * rounds + 1) / 24)
@@ -258,8 +258,8 @@ def rejected_rounds(rounds: int) -> int:
 
 
 def _in_tail(ways: Floats) -> int:
-    """How many of the outcomes of a test, in order, leave no more than TAIL below
-    them."""
+    """How many of the first outcomes of a test have together a probability of at most
+    TAIL. `ways`: in how many equally likely ways each outcome comes about."""
     return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
 
 
@@ -323,25 +323,26 @@ def usual_steps(
 
 
 def middle(durations: Int64s, alike: Rows) -> float:
-    """The median step (ns): of those that do the usual work, where these are most of
-    them."""
+    """The median length of the steps that do the usual work (`alike`), if these are more
+    than half of all steps, else of all steps (ns); 0 without steps."""
     are_most = 2 * len(alike) > len(durations)
     of_usual_work = durations[alike] if are_most else durations
     return float(np.median(of_usual_work)) if len(of_usual_work) else 0.0
 
 
 def _min_usual_steps(alike: Rows) -> int:
-    """How many of these steps are chosen at least: of fewer than FEW_STEPS the median
-    one."""
+    """How many of these steps are chosen at least: MIN_USUAL_STEPS of FEW_STEPS or more,
+    else one; 0 of none."""
     return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
 
 
 def _around_median(
     durations: Int64s, medians: Floats, alike: Rows, distance: Floats
 ) -> Rows:
-    """The most of the alike steps, nearest to the median first, whose mean is the
-    median on each side. `durations`: shape [sides, steps]; `medians`: shape [sides];
-    `distance` from the median: shape [steps]. Empty when there are none."""
+    """As many of the alike steps as possible, nearest to the median first, whose mean is
+    the median on each side, up to MAX_SHARE_OFF; ascending, empty if there are none
+    such. `durations`: shape [sides, steps]; `medians`: shape [sides]; `distance` from
+    the median: shape [steps]."""
     if not len(alike):
         return alike
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
@@ -359,8 +360,10 @@ def _around_median(
 def _nearest_to_median(
     durations: Int64s, median_ns: float, alike: Rows, distance: Floats
 ) -> Rows:
-    """Of the alike steps, nearest to the median first, as many as have the mean that is
-    nearest to the median; at least `_min_usual_steps`."""
+    """Those first of the alike steps, nearest to the median first, whose mean is the
+    nearest to the median; at least `_min_usual_steps` of them, ascending. `durations`
+    and `distance` from the median: shape [steps]. There is at least one alike
+    step."""
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
     counts = np.arange(1, len(nearest_first) + 1)
     means = np.cumsum(durations[nearest_first]) / counts

@@ -11,8 +11,8 @@ import msgspec
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
 from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -76,9 +76,9 @@ class _Term(msgspec.Struct, frozen=True):
 
 
 def with_summary(diff: Diff) -> Diff:
-    """The diff with its summary in one sentence, and with subtotals of the rows of the
-    sum: by their sort of work, and by phase and module or annotation, whose numbers are
-    starred."""
+    """The diff with its summary in one sentence (`story`), and with subtotals of the
+    rows of the sum: `by_work`, by their sort of work, and `by_place`, by phase and
+    module or annotation, with stars for the numbers in these."""
     return msgspec.structs.replace(
         diff,
         story=_story(diff),
@@ -88,8 +88,9 @@ def with_summary(diff: Diff) -> Diff:
 
 
 def changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
-    """What is said of each cause, and how much more idle time it makes in B (ns); by
-    size. `a`, `b`: the idle time of each side by its causes (ns)."""
+    """{cause in words: how much more idle time it makes in B (ns)}, the largest change
+    first, without causes that did not change. `a`, `b`: {cause: idle time (ns)} of each
+    side; see `DiffSide.idle`. All waiting for launches is one cause."""
     change_ns: Counter[str] = Counter()
     for cause, ns in b.items():
         change_ns[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] += ns
@@ -100,8 +101,9 @@ def changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
 
 
 def _story(diff: Diff) -> str:
-    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...;
-    offset by -8.61 ms idle time ...`; by size."""
+    """The summary: `a step takes 37.86 ms more: +14.2 ms copies in the compiled
+    backward, +9 ms GEMMs; offset by -8.61 ms idle time waiting for launches; 2 kernels
+    moved`. The largest terms come first; "" where a side has no steps."""
     if diff.step.a_ns is None or diff.step.b_ns is None:
         return ""
     change_ns = diff.accounting.step_ns
@@ -124,8 +126,10 @@ def _story(diff: Diff) -> str:
 
 
 def _named_terms(diff: Diff) -> list[_Term]:
-    """The largest terms, and always the largest of those that have the sign of the
-    change; last what all others come to, where that is much."""
+    """The terms that the summary names, the largest first: at most MAX_TERMS, of which
+    each is large enough (MIN_SHARE_OF_CHANGE), then what all others add up to, if that
+    is too. Of the terms with the sign of the change, the largest is always named,
+    first of all if it is not among the others."""
     change_ns = diff.accounting.step_ns
     step_ns = max(diff.step.a_ns or 0, diff.step.b_ns or 0)
     min_ns = max(MIN_SHARE_OF_CHANGE * abs(change_ns), MIN_SHARE_OF_CHANGE**2 * step_ns)
@@ -142,7 +146,8 @@ def _named_terms(diff: Diff) -> list[_Term]:
 
 
 def _moved(diff: Diff) -> str:
-    """`24 kernels moved (mostly aten::cat)`; "" for none."""
+    """`24 kernels moved (mostly aten::cat)`; the op only if MIN_SHARE_OF_TERM of them
+    are of it. "" if none moved."""
     ops = Counter(_label(row) for row in diff.rows if row.kind is RowKind.MOVED)
     if not ops:
         return ""
@@ -163,7 +168,8 @@ class _PieceOfProgram(msgspec.Struct, frozen=True):
 
 
 def _terms(diff: Diff) -> list[_Term]:
-    """All terms of the sum, but what is not explained; in no order."""
+    """All terms that the change of the step is the sum of, without what is not
+    explained; in no order, some of them 0."""
     counted = [row for row in diff.rows if row.counts]
     terms = []
     for part, rows in by_key(counted, _part_of_program).items():
@@ -186,21 +192,24 @@ def _terms(diff: Diff) -> list[_Term]:
 
 
 def _part_of_program(row: Row) -> _PieceOfProgram:
+    """The term that a row is part of."""
     return _PieceOfProgram(
         work=_work(row), phase=row.phase, is_compiled="b" in row.compiled
     )
 
 
 def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
-    """The rows of ops that take longer and those of ops that take less, where both are
-    much, and can be told apart: their sum would hide them."""
+    """The rows of a term, divided into those of ops that take longer and those of ops
+    that take less: their sum would hide them. All rows as one list where one of the two
+    is little (MIN_SHARE_OF_OPPOSITE), or where their details do not tell them apart."""
     longer: list[Row] = []
     shorter: list[Row] = []
     for of_op in by_key(rows, _op_of_row).values():
         direction = shorter if _change_ns(of_op) < 0 else longer
         direction += of_op
-    less_ns, more_ns = sorted((abs(_change_ns(longer)), abs(_change_ns(shorter))))
-    if less_ns <= MIN_SHARE_OF_OPPOSITE * more_ns:
+    longer_ns, shorter_ns = abs(_change_ns(longer)), abs(_change_ns(shorter))
+    smaller_ns, larger_ns = sorted((longer_ns, shorter_ns))
+    if smaller_ns <= MIN_SHARE_OF_OPPOSITE * larger_ns:
         return [rows]
     detail_of_longer, detail_of_shorter = _detail(work, longer), _detail(work, shorter)
     if not detail_of_longer or not detail_of_shorter:
@@ -211,12 +220,14 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
 
 
 def _op_of_row(row: Row) -> object:
-    """Its label, else its first kernels."""
+    """What rows of one op have in common: the label, else the first kernel of each
+    side."""
     return _label(row) or (row.a[:1], row.b[:1])
 
 
 def _idle_terms(diff: Diff) -> list[_Term]:
-    """By what the GPU waited for, where both sides have one."""
+    """The change of idle time: by its causes where both sides have a GPU, else as one
+    term."""
     a, b, idle_ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
     if not a.gpu:
         return [_Term(ns=idle_ns, what="outside all ops")]
@@ -229,7 +240,8 @@ def _idle_terms(diff: Diff) -> list[_Term]:
 
 
 def _what(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
-    """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
+    """A term in words: `copies in the compiled backward (mostly aten::copy_)`, or `12
+    layers -> 11`. `rows` are those of the term."""
     if part.work == REPEATED:
         return ", ".join(row.op for row in rows)
     text = _PLURAL.get(part.work, part.work)
@@ -245,8 +257,10 @@ def _what(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
 
 
 def _detail(work: str, rows: Sequence[Row]) -> str:
-    """What to say about the row, or the op, that makes up most of a term; "" for
-    nothing."""
+    """What the summary adds to a term in parentheses: that its change may be noise, what
+    was fused or split, another type of its products, or the op that makes up most of it
+    (MIN_SHARE_OF_TERM); the first of these that holds. "" if none does. `work`: the sort
+    of its rows."""
     if all(row.kind is RowKind.SAME for row in rows):
         return "may be noise"
     total_ns = _change_ns(rows)
@@ -271,7 +285,7 @@ def _detail(work: str, rows: Sequence[Row]) -> str:
 
 
 def _fused_or_split(row: Row) -> str:
-    """`aten::gelu + aten::mul in one kernel`."""
+    """`aten::gelu + aten::mul in one kernel`; "" where the op is unknown."""
     if not row.op:
         return ""
     kernels = "one kernel" if row.b_count == 1 else f"{row.b_count} kernels"
@@ -279,28 +293,32 @@ def _fused_or_split(row: Row) -> str:
 
 
 def _label(row: Row) -> str:
-    """The collective, else the op; a row of many ops has none."""
+    """The short name for what a row does: the collective; else the first of its ops,
+    without how often it is called. For a copy, and for a row that is matched as a whole,
+    the short name of the most frequent kernel, "" where that is not decoded."""
     first = (row.b or row.a or ("",))[0]
-    decoded = decode(first)
+    decoded = role_of_kernel(first).decoded
     if decoded is not None and decoded.collective:
         return decoded.collective
     is_copy = decoded is not None and decoded.short.startswith("memcpy")
     if not row.together and not is_copy:
         first_op = row.op.removeprefix(CPU).partition(" + ")[0]
         return _TIMES.sub("", first_op)
-    is_more_in_b = row.change_ns > 0 or not row.a
-    most_frequent = _most_frequent(row.b if is_more_in_b else row.a)
+    takes_more_in_b = row.change_ns > 0 or not row.a
+    most_frequent = _most_frequent(row.b if takes_more_in_b else row.a)
     return most_frequent.short if most_frequent is not None else ""
 
 
 def _most_frequent(kernels: Sequence[str]) -> KernelName | None:
-    """The most frequent of some kernels; None if its name says nothing."""
+    """The decoded name of the most frequent of some kernels (at least one); None if it
+    cannot be decoded."""
     ((name, _),) = Counter(kernels).most_common(1)
-    return decode(name)
+    return role_of_kernel(name).decoded
 
 
 def _change_of_math(row: Row) -> str:
-    """`without TF32`, or other types, where the kernel names of both sides tell."""
+    """`in TF32`, `without TF32` or `fp32 -> bf16`, by the names of the most frequent
+    kernels of both sides; "" where these are the same, or do not tell."""
     if not row.a or not row.b:
         return ""
     before, after = _most_frequent(row.a), _most_frequent(row.b)
@@ -317,32 +335,35 @@ def _change_of_math(row: Row) -> str:
 
 
 def _work(row: Row) -> str:
+    """The sort of work of a row; dispatch on the CPU is a sort of its own."""
     return CPU_WORK if row.on_cpu else row.work or "other"
 
 
 def _change_ns(rows: Iterable[Row]) -> int:
-    """How much longer they make the step: communication hidden behind compute does
-    not."""
+    """How much longer rows make the step (ns). Communication and copies count only as
+    far as no kernels computed meanwhile."""
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 
-class _Piece(msgspec.Struct, frozen=True):
+class _SubtotalKey(msgspec.Struct, frozen=True):
     """What rows are summed by; see `Subtotal`."""
 
     name: str
     phase: str
 
 
-def _part_by_work(row: Row) -> _Piece:
-    return _Piece(name=_work(row), phase="")
+def _part_by_work(row: Row) -> _SubtotalKey:
+    return _SubtotalKey(name=_work(row), phase="")
 
 
-def _part_by_place(row: Row) -> _Piece:
-    return _Piece(name=_NUMBER.sub("*", row.where), phase=row.phase)
+def _part_by_place(row: Row) -> _SubtotalKey:
+    return _SubtotalKey(name=_NUMBER.sub("*", row.where), phase=row.phase)
 
 
-def _subtotals(diff: Diff, part_of: Callable[[Row], _Piece]) -> tuple[Subtotal, ...]:
-    """The largest change first."""
+def _subtotals(
+    diff: Diff, part_of: Callable[[Row], _SubtotalKey]
+) -> tuple[Subtotal, ...]:
+    """The sums of the rows that count, by their parts; the largest change first."""
     counted = [row for row in diff.rows if row.counts]
     subtotals = []
     for part, rows in by_key(counted, part_of).items():

@@ -26,15 +26,15 @@ MAX_COMPARED_LANES = 8  # of each side, the largest
 
 
 def alternating(items: WorkItems) -> Work | None:
-    """The work of a side, with those of its streams as one lane that run more in one
-    step than in another; None if there are no two such, or if all steps are alike."""
+    """The work of a side in which all streams that run more pieces in one step than in
+    another are one lane; None if there are no two such, or if all steps are alike."""
     work = items.work
     if len(items.alike) == len(work.windows):
         return None
     lanes, lane_of_piece = np.unique(work.lane, return_inverse=True)
-    pieces = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
-    np.add.at(pieces, (lane_of_piece, work.window), 1)
-    uneven = lanes[np.ptp(pieces, axis=1) > 0].tolist()
+    pieces_in_step = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
+    np.add.at(pieces_in_step, (lane_of_piece, work.window), 1)
+    uneven = lanes[np.ptp(pieces_in_step, axis=1) > 0].tolist()
     return _with_merged_lanes(work, [uneven]) if len(uneven) > 1 else None
 
 
@@ -46,12 +46,13 @@ class _Lane(msgspec.Struct, frozen=True, order=True):
 
 
 def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
-    """The work of both sides; the lanes of a side that do what the other side does on
-    one are one.
+    """The work of A and of B, in which lanes of a side are one where the other side does
+    their work on one lane. Each is the very record that it was if no lanes became one.
 
-    Lanes with the most work in common are partners. What they leave open decides on
-    the others: where half of a lane is in common with one that has a partner already,
-    it shares the work of that partner.
+    Lanes with the most pieces in common are partners, and these pieces are matched.
+    What is unmatched decides on the others, until no two lanes have enough in common:
+    MIN_COMMON_PIECES or, where one of them has a partner already, also
+    MIN_SHARE_OF_PARTNERS_WORK of the smaller lane.
     """
     unmatched = _kernels_by_lane(0, a) | _kernels_by_lane(1, b)
     sizes = {lane: kernels.total() for lane, kernels in unmatched.items()}
@@ -61,14 +62,16 @@ def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     pairs = [(lane_a, lane_b) for lane_a in lanes_a for lane_b in lanes_b]
     pairs.sort()
     while pairs:
-        pieces = [(unmatched[one] & unmatched[other]).total() for one, other in pairs]
-        largest = max(range(len(pairs)), key=pieces.__getitem__)
-        lane_a, lane_b = pairs.pop(largest)
+        common_pieces = [
+            (unmatched[lane_a] & unmatched[lane_b]).total() for lane_a, lane_b in pairs
+        ]
+        best = max(range(len(pairs)), key=common_pieces.__getitem__)
+        lane_a, lane_b = pairs.pop(best)
         min_pieces: float = MIN_COMMON_PIECES
         if len(partners[lane_a]) > 1 or len(partners[lane_b]) > 1:
             smaller = min(sizes[lane_a], sizes[lane_b])
             min_pieces = max(min_pieces, MIN_SHARE_OF_PARTNERS_WORK * smaller)
-        if pieces[largest] < min_pieces:
+        if common_pieces[best] < min_pieces:
             continue
         common = unmatched[lane_a] & unmatched[lane_b]
         unmatched[lane_a] -= common
@@ -82,17 +85,18 @@ def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
 
 
 def as_one(before: Work, after: Work) -> list[list[int]]:
-    """The lanes that became one, in groups: `after` is the same work, with some of its
-    lanes as one."""
-    lane_of_row = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
-    members: defaultdict[int, set[int]] = defaultdict(set)
+    """The lanes that became one, a list of their numbers for each such lane. `after` is
+    the same work as `before`, with some of its lanes as one."""
+    lane_before = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
+    lanes_of_merged: defaultdict[int, set[int]] = defaultdict(set)
     for row, lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):
-        members[lane].add(lane_of_row[row])
-    return [sorted(lanes) for lanes in members.values() if len(lanes) > 1]
+        lanes_of_merged[lane].add(lane_before[row])
+    return [sorted(lanes) for lanes in lanes_of_merged.values() if len(lanes) > 1]
 
 
 def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
-    """How often each lane, of the largest ones, runs each kernel under the same op."""
+    """How often each of the MAX_COMPARED_LANES largest lanes of a side runs each kernel
+    under one op in the representative step: {lane: {exact key: times}}."""
     items_of_lane = by_key(range(len(items)), items.lane.tolist().__getitem__)
     largest_first = sorted(
         items_of_lane, key=lambda lane: (-len(items_of_lane[lane]), lane)
@@ -105,6 +109,7 @@ def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
 
 
 def _lanes_of(side: int, lanes: Iterable[_Lane]) -> list[int]:
+    """The numbers of the lanes of a side among these, ascending."""
     return sorted(lane.number for lane in lanes if lane.side == side)
 
 

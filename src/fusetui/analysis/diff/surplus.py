@@ -20,13 +20,13 @@ from fusetui.trace.model.grouping import by_key
 
 
 class RowsOfSides(msgspec.Struct, frozen=True, eq=False):
-    """Flags of the rows of each trace."""
+    """Flags of the rows of each trace, of shape [slices]."""
 
     a: Flags
     b: Flags
 
 
-class _Times(msgspec.Struct, frozen=True):
+class _Occurrences(msgspec.Struct, frozen=True):
     """How often a block occurs on each side."""
 
     a: int
@@ -34,18 +34,24 @@ class _Times(msgspec.Struct, frozen=True):
 
 
 def surplus(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> list[WorkGroup]:
-    """One group for all blocks that occur as often: a layer has some in each pass, on
-    each lane."""
+    """The groups of the repeated blocks that only one side has: one for all blocks that
+    occur equally often in A, and equally often in B, because a layer has a block in each
+    pass and on each lane."""
     every_block = [block for lanes in aligned for block in lanes.blocks]
-    as_often = by_key(every_block, lambda block: _Times(a=block.a, b=block.b))
-    return [
-        _group(b if blocks[0].side else a, blocks, times)
-        for times, blocks in as_often.items()
-    ]
+    by_occurrences = by_key(
+        every_block, lambda block: _Occurrences(a=block.a, b=block.b)
+    )
+    groups = []
+    for times, blocks in by_occurrences.items():
+        items = a if blocks[0].side == 0 else b
+        groups.append(_group(items, blocks, times))
+    return groups
 
 
-def _group(items: WorkItems, blocks: Sequence[Block], times: _Times) -> WorkGroup:
-    """`blocks` are of `items`, and occur equally often."""
+def _group(items: WorkItems, blocks: Sequence[Block], times: _Occurrences) -> WorkGroup:
+    """The group of all items of some blocks of one side, `items`; `times` is how often
+    each of the blocks occurs. Titled `6 layers -> 5`, or `6 repeated blocks -> 5` where
+    none of them computes attention once in each."""
     members: list[int] = []
     for block in blocks:
         members += [*block.items, *block.beside]
@@ -63,8 +69,9 @@ def _group(items: WorkItems, blocks: Sequence[Block], times: _Times) -> WorkGrou
 
 
 def _attentions(items: WorkItems, block: Block) -> int:
-    """How often a block computes attention: in one kernel or several in a row, or with
-    a softmax between products. A block may begin in the middle of it."""
+    """How often the items of a block compute attention: the number of runs of attention
+    kernels or, if there are none, of softmax kernels. A run at the beginning does not
+    count where the last item is attention too: the block begins in the middle of it."""
     kinds = [
         work_class(items.op_names[item], items.names[item]) for item in block.items
     ]
@@ -81,14 +88,14 @@ def _attentions(items: WorkItems, block: Block) -> int:
 def rows_for_surplus(
     a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]
 ) -> RowsOfSides:
-    """Whether the CPU did a row for such a block, in any step alike."""
-    sides = (a, b)
-    is_for_block = RowsOfSides(
-        a=np.zeros(len(a.trace), dtype=np.bool_),
-        b=np.zeros(len(b.trace), dtype=np.bool_),
-    )
+    """Whether each row of a trace is what the CPU did for a block that only this side
+    has, in any step alike."""
+    flags_a = np.zeros(len(a.trace), dtype=np.bool_)
+    flags_b = np.zeros(len(b.trace), dtype=np.bool_)
     for lanes in aligned:
         for block in lanes.blocks:
-            flags = is_for_block.b if block.side else is_for_block.a
-            mark_periods(flags, sides[block.side], block.items)
-    return is_for_block
+            if block.side == 0:
+                mark_periods(flags_a, a, block.items)
+            else:
+                mark_periods(flags_b, b, block.items)
+    return RowsOfSides(a=flags_a, b=flags_b)

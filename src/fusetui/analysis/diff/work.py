@@ -24,18 +24,16 @@ from fusetui.trace.model.columns import Trace
 
 
 class Work(msgspec.Struct, frozen=True, eq=False):
-    """Every piece of work in the windows used, sorted by (window, lane, start).
-
-    Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces
-    without a GPU.
-    """
+    """Every piece of work in the windows that are compared, sorted by (window, lane,
+    start); arrays of shape [pieces]. A lane is a stream, or a CPU thread in traces
+    without a GPU."""
 
     trace: Trace
-    label: str
-    gpu: bool
+    label: str  # the name of the trace in notes
+    gpu: bool  # pieces are GPU events; else CPU ops that compute something
     windows: Windows
-    row: Rows
-    window: Rows
+    row: Rows  # of the event
+    window: Rows  # the number of its window, ascending
     lane: Rows
     op: Rows  # the row of the innermost CPU op, -1 for none
     ns: Int64s  # its duration
@@ -43,7 +41,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     windows_of_trace: int  # how many these are
 
     def only(self, kept_windows: Sequence[int]) -> Work:
-        """The work of some of its windows."""
+        """The work of some of its windows, with a note that the others were left out as
+        on the other side."""
         if len(kept_windows) == len(self.windows):
             return self
         window = _renumbered(self.window, kept_windows, len(self.windows))
@@ -62,7 +61,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         )
 
     def with_lanes(self, lane: Rows) -> Work:
-        """The same with other lanes for its pieces, sorted by them."""
+        """The same pieces on other lanes, sorted anew; `lane` has the shape
+        [pieces]."""
         place_in_file, start = self.trace.order[self.row], self.trace.start[self.row]
         order = np.lexsort((place_in_file, start, lane, self.window))
         return msgspec.structs.replace(
@@ -75,15 +75,15 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         )
 
     def of_window(self, number: int) -> slice:
-        """The pieces of a window."""
+        """The pieces of the window with this number, as a slice of the arrays."""
         first, last = np.searchsorted(self.window, [number, number + 1])
         return slice(int(first), int(last))
 
 
 def _renumbered(numbers: Rows, kept: Rows | Sequence[int], windows: int) -> Rows:
-    """Numbers of windows as places among those kept of so many; -1 for others, and for
-    -1."""
-    places = np.full(windows + 1, -1, dtype=np.intp)
+    """Numbers of windows (-1 for none) as places among the windows that are kept, -1
+    for the others and for none. There are `windows` in all."""
+    places = np.full(windows + 1, -1, dtype=np.intp)  # the last one is that of -1
     places[kept] = np.arange(len(kept))
     return places[numbers]
 
@@ -96,8 +96,9 @@ class WorkOfBothSides(msgspec.Struct, frozen=True, eq=False):
 
 
 def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
-    """Of two traces with equally many steps, those that both use: others have no
-    counterpart."""
+    """Both sides with only the steps that both use, if the traces have equally many
+    steps in all and some of them are common: a step that the other side left out has no
+    counterpart. Else both as they are."""
     common = {*a.places} & {*b.places}
     if a.windows_of_trace != b.windows_of_trace or not common:
         return WorkOfBothSides(a=a, b=b)
@@ -109,10 +110,12 @@ def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
 def work_of(
     trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False
 ) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes. Raises
-    NoStepsError.
+    """The work of a trace in its steps; `label` is its name in notes. The whole trace is
+    one step if no GPU event lies in the steps that were found.
 
-    `by_ops`: the CPU ops that compute something, even if there are GPU events.
+    `step_by`: annotations that are the steps (see `windows`); raises NoStepsError if
+    the trace has none. `by_ops`: the work is CPU ops that compute something, even if
+    there are GPU events.
     """
     gpu = len(trace.gpu_rows) > 0 and not by_ops
     steps = windows(trace, label, step_by)
@@ -121,27 +124,32 @@ def work_of(
     work = _in_windows(trace, label, steps, gpu)
     if len(work.row) or steps.named or steps.whole or not gpu:
         return work
-    # all lies outside of its steps
+    # all GPU events lie outside of the steps
     return _in_windows(trace, label, whole_trace(trace, label), gpu)
 
 
 def lacks_gpu_events(trace: Trace) -> bool:
-    """Whether calls launch GPU work, of which no event is in the file."""
+    """Whether the trace has calls that launch GPU work, but no GPU event."""
     if len(trace.gpu_rows):
         return False
     return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
 
 
 def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
-    """The work of these steps, but of odd ones."""
-    rows = called = trace.gpu_rows if gpu else computing_ops(trace)
-    # the launch of an event places it in a window
+    """The work of these steps, without steps that were cut off or are cold
+    (`without_odd`).
+
+    A GPU event belongs to the step in which it was launched, or, in steps of the GPU's
+    time, to that in which it begins; a CPU op to that in which it begins.
+    """
+    rows = trace.gpu_rows if gpu else computing_ops(trace)
+    placed_by = rows  # the rows whose start says to which step each of `rows` belongs
     if gpu and not steps.whole and not steps.of_gpu:
         rows = rows[trace.launch[rows] >= 0]
-        called = trace.launch[rows].astype(np.intp)
+        placed_by = trace.launch[rows].astype(np.intp)
     step_of_row = np.zeros(len(rows), dtype=np.intp)
     if not steps.whole:
-        step_of_row = steps.step_of_calls(trace.start[called])
+        step_of_row = steps.step_of_calls(trace.start[placed_by])
         note = _left_out(trace, step_of_row, steps.of_gpu) if gpu else ""
         if note:
             notes = (*steps.notes, f"{label}: {note}")
@@ -170,7 +178,9 @@ def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
 
 
 def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:
-    """How many GPU events belong to no step, and why; "" for none."""
+    """`12 of 2,000 GPU events belong to no step, because ...`; "" if each belongs to
+    one. `step_of_row`: -1 for none, of the rows that were placed; `of_gpu`: steps are
+    of the GPU's time."""
     if of_gpu:
         left_out = int((step_of_row < 0).sum())
         why = "lie outside the passes of the model"
@@ -183,7 +193,7 @@ def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:
 
 
 def by_graph(work: Work, rows: Rows) -> Flags:
-    """For each of these rows: whether the launch of a graph launched it."""
+    """Whether the launch of a graph launched each of these rows; shape [rows]."""
     if not work.gpu:
         return np.zeros(len(rows), dtype=np.bool_)
     launch = work.trace.launch[rows]
@@ -191,8 +201,8 @@ def by_graph(work: Work, rows: Rows) -> Flags:
 
 
 def behind_compute(trace: Trace, rows: Rows) -> Int64s:
-    """How long kernels compute during each GPU event (ns), shaped as `rows`; 0 for
-    such."""
+    """How long any kernel computes during each GPU event (ns), in the shape of `rows`; 0
+    for events that are such kernels themselves. Communication does not compute."""
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[~communicates(trace, kernels)]
     computes = np.zeros(len(trace), dtype=np.bool_)
