@@ -20,7 +20,7 @@ from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
 from fusetui.tables.files import MissingPackageError, UnknownFormatError
 from fusetui.tables.public import Table
-from fusetui.tables.sources import made
+from fusetui.tables.sources import trace_table
 from fusetui.tables.table import NoColumnError
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable, printable_lines
@@ -279,5 +279,5 @@ class OpenTrace:
     def _table(self, name: str) -> Table:
         trace = self.trace
         if name not in self._tables:
-            self._tables[name] = made(name, trace)
+            self._tables[name] = trace_table(name, trace)
         return self._tables[name]

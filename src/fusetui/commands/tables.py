@@ -24,12 +24,12 @@ from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, notes_of, width, wrapped
 from fusetui.report.streams import write
 from fusetui.signals import SignalInterrupt
-from fusetui.tables.drawn import listed, seen_first
+from fusetui.tables.drawn import first_columns, table_text
 from fusetui.tables.files import TEXTS, format_of, needed, save
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import FILE, TABLES, TableRequest, made
+from fusetui.tables.sources import FILE, TABLES, TableRequest, trace_table
 from fusetui.tables.sql import SqlTables
-from fusetui.tables.table import Spec
+from fusetui.tables.table import ColumnSpec
 from fusetui.text.figures import plural
 from fusetui.text.printable import json_lines, printable
 from fusetui.text.tables import Unseen
@@ -53,7 +53,7 @@ def show(args: Namespace) -> int:
     )
     for path in (args.trace, *args.others):
         trace, code = load(path, args.captured_by)
-        tables.append((trace.report.file, made(args.command, trace, asked)))
+        tables.append((trace.report.file, trace_table(args.command, trace, asked)))
         codes.append(code)
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
@@ -100,7 +100,7 @@ def answer_rows(args: Namespace) -> int:
             "Use --format json for a table: --json prints the whole answer."
         )
     trace, code = load(args.trace, args.captured_by)
-    write_document(args.command, made(args.command, trace), trace)
+    write_document(args.command, trace_table(args.command, trace), trace)
     return code
 
 
@@ -157,8 +157,8 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
 
 def _text(table: Table, args: Namespace, wide: int) -> str:
     most = ROWS if args.top is None else args.top
-    shown = table if args.columns else seen_first(table)
-    return listed(shown, 0 if args.output else most, wide)
+    shown = table if args.columns else first_columns(table)
+    return table_text(shown, 0 if args.output else most, wide)
 
 
 PROMPT, CONTINUED = "sql> ", "...> "
@@ -196,7 +196,9 @@ A query ends with ; or an empty line.
 .tables         the tables
 .columns TABLE  the columns of one
 .quit           ends, as Ctrl+D does"""
-DESCRIBED = tuple(Spec(name, "text", "") for name in ("column", "type", "meaning"))
+DESCRIBED = tuple(
+    ColumnSpec(name, "text", "") for name in ("column", "type", "meaning")
+)
 
 
 def run_sql(args: Namespace) -> int:
@@ -284,7 +286,7 @@ def _do(words: Sequence[str], database: SqlTables) -> None:
     elif words[0] == ".columns" and words[1:2] and words[1].lower() in TABLES:
         found = database.columns(words[1].lower())
         rows = [{"column": a.name, "type": a.kind, "meaning": a.meaning} for a in found]
-        emit(listed(table_of("columns", DESCRIBED, rows), 0, width()))
+        emit(table_text(table_of("columns", DESCRIBED, rows), 0, width()))
     elif words[0] == ".columns":
         raise CommandError(f".columns is followed by a table: {', '.join(TABLES)}.")
     else:

@@ -36,7 +36,7 @@ class NoColumnError(Error, KeyError):
         return str(self.args[0])
 
 
-class Spec(msgspec.Struct, frozen=True):
+class ColumnSpec(msgspec.Struct, frozen=True):
     """What a column is. `optional`: some rows may have no value; `first`: a person sees
     it without asking for columns."""
 
@@ -192,7 +192,7 @@ def _places_in_alphabet(texts: Sequence[str]) -> Rows:
     return np.argsort(sorted_numbers)
 
 
-def column_of(spec: Spec, values: Sequence[Any]) -> TableColumn:
+def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
     """None stands for none, as does a number that the type cannot hold."""
     texts: tuple[str, ...] | None = None
     if spec.kind == "text":

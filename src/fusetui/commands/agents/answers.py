@@ -31,10 +31,10 @@ from fusetui.commands.agents.questions import (
 from fusetui.commands.agents.tools import LEAST, TOOLS, taken
 from fusetui.commands.errors import CommandError
 from fusetui.commands.tables import rows_asked
-from fusetui.tables.drawn import seen_first
+from fusetui.tables.drawn import first_columns
 from fusetui.tables.files import needed
 from fusetui.tables.public import Table
-from fusetui.tables.sources import TableRequest, made
+from fusetui.tables.sources import TableRequest, trace_table
 from fusetui.tables.sql import table_of_all
 from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.tables.table import ColumnTable
@@ -186,7 +186,7 @@ class Answerer:
         options = TableRequest(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
         whole = self._opener.answers.get(
-            key, lambda: made(name, opened.trace, options), stop
+            key, lambda: trace_table(name, opened.trace, options), stop
         )
         rows = rows_asked(whole, asked, "where")
         return _rows([opened], name, _columns_asked(rows, asked), asked.top)
@@ -258,4 +258,4 @@ def _columns_asked(table: Table, asked: Any) -> ColumnTable:
     if asked.columns == "*":
         return table
     names = asked.columns and map(str.strip, asked.columns.split(","))
-    return table.select(names) if names else seen_first(table)
+    return table.select(names) if names else first_columns(table)

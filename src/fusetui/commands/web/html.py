@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from fusetui.tables.drawn import seen_first, texts, without_unit
+from fusetui.tables.drawn import first_columns, value_texts, without_unit
 from fusetui.tables.sources import columns_of
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
@@ -134,7 +134,7 @@ def table(
 def column_table(found: ColumnTable, most: int) -> str:
     """The first rows of an answer as a table, with the columns that people see
     first."""
-    shown = seen_first(found.top(most))
+    shown = first_columns(found.top(most))
     means = {spec.name: spec.meaning for spec in columns_of(found.name)}
     heads = [
         ColumnHead(
@@ -144,7 +144,7 @@ def column_table(found: ColumnTable, most: int) -> str:
     ]
     columns: list[Sequence[Cell]] = []
     for column in shown.columns:
-        told = texts(column, LONGEST)
+        told = value_texts(column, LONGEST)
         columns.append(
             told if column.kind == "text" else [*map(Figure, told, column.to_list())]
         )

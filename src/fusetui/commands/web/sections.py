@@ -41,7 +41,7 @@ from fusetui.report.why_answer import (
     not_recorded,
 )
 from fusetui.report.worth import doubt_text, replayed_text, worth_text
-from fusetui.tables.sources import made
+from fusetui.tables.sources import trace_table
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, signed_duration, tick
 from fusetui.timeline.cells import DepthRow, cells, edges
@@ -96,7 +96,7 @@ def html_of(
             timeline(trace, CELLS * most),
         ]
         for table_name in TABLES:
-            one = made(table_name, trace)
+            one = trace_table(table_name, trace)
             if len(one):
                 title_of_table = table_name.capitalize()
                 main.append(headed(3, title_of_table, f"{anchor}-{table_name}"))
