@@ -24,23 +24,23 @@ from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
 
-from .errors import CaptureError, Progress, sentence, tell
+from .errors import CaptureError, Progress, failure_reason, print_message
 from .folder import (
     FolderClaim,
     as_json,
     claim_free,
     default_folder,
-    file_name,
-    filled,
-    numbered,
-    store,
+    folder_name,
+    folder_to_fill,
+    numbered_paths,
+    write_file,
 )
-from .guard import same_folder
+from .guard import keep_working_directory
 from .options import (
     Options,
     Point,
-    choose,
-    declared,
+    choose_variants,
+    declared_options,
     describe_point,
     describe_shapes,
     option_of,
@@ -51,10 +51,10 @@ from .options import (
 from .provenance import (
     CaptureDevice,
     find_device,
+    gpu_selected,
     load_torch,
+    new_scrubber,
     quiet_torch,
-    selected,
-    texts,
 )
 from .record import (
     RECORD_NAME,
@@ -64,12 +64,19 @@ from .record import (
     SavedRun,
     SavedVariant,
     guess_lines,
-    parse,
-    parse_for,
+    guesses_by_variant,
+    parse_guess,
     read_json,
     read_run,
 )
-from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
+from .table import (
+    closing_table,
+    guess_report,
+    sweep_chart,
+    sweep_csv,
+    sweep_table,
+    title,
+)
 
 if TYPE_CHECKING:
     from .job import Job
@@ -111,7 +118,7 @@ def capture(
     shown_folder = printable(shlex.quote(str(folder)))
     lines = [
         closing_table(record),
-        *guesses(record),
+        *guess_report(record),
         f"\nOpen it with: fusetui open {shown_folder}",
     ]
     if any(folder.glob("*.pickle")):
@@ -129,16 +136,16 @@ def measure(
     folder. That is `out`, or a free name. It is reserved before anything is measured.
     Raises CaptureError."""
     check_request(workload, options)
-    with quiet_torch(), same_folder():
+    with quiet_torch(), keep_working_directory():
         device = find_device(options.device)
 
         def claim_folder() -> FolderClaim:
             if out is not None:
                 return FolderClaim(out)
-            name = file_name(workload)
+            name = folder_name(workload)
             return claim_free(default_folder(name, device.kind, datetime.now()))
 
-        with selected(device), filled(claim_folder) as claim:
+        with gpu_selected(device), folder_to_fill(claim_folder) as claim:
             record = _run(workload, options, device, claim.part, progress)
     return record, claim.out
 
@@ -150,15 +157,17 @@ def check_request(workload: str, options: Options) -> None:
     validate(options)
     for guess in options.expect:
         before, colon, after = guess.partition(":")
-        parse(after if colon else before)
+        parse_guess(after if colon else before)
     if ":" in workload:  # the user's own code
         return
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
         raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
     outline = kernels.outline(workload)
-    variants = choose(workload, outline.available, options.variants, outline.missing)
-    parse_for(options.expect, variants)
+    variants = choose_variants(
+        workload, outline.available, options.variants, outline.missing
+    )
+    guesses_by_variant(options.expect, variants)
     if options.compare and len(variants) < 2:
         raise CaptureError("--compare needs two variants.")
     parse_shapes(options.shapes, outline.gpu_shapes)
@@ -179,7 +188,9 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
     try:
         return job.workload_job(definition, options, device)
     except (RuntimeError, MemoryError) as error:
-        raise CaptureError(f"{workload} cannot be set up: {sentence(error)}") from error
+        raise CaptureError(
+            f"{workload} cannot be set up: {failure_reason(error)}"
+        ) from error
 
 
 def _run(
@@ -192,10 +203,10 @@ def _run(
     """Runs a workload, writes traces and run.json into the folder, and returns the
     record. Raises CaptureError if no variant was measured."""
     load_torch()
-    from .job import folder_of
+    from .job import code_folder_of
     from .run import Runner
 
-    code_folder = folder_of(workload)
+    code_folder = code_folder_of(workload)
     with progress.phase(f"preparing {workload} on {device.kind}"):
         job = make_job(workload, options, device)
     if job.shapes_shrunk:
@@ -209,7 +220,7 @@ def _run(
             if isinstance(variant, Failed)
         ]
         raise CaptureError(f"Nothing was captured: {' '.join(reasons)}")
-    store(folder / RECORD_NAME, as_json(record))
+    write_file(folder / RECORD_NAME, as_json(record))
     return record
 
 
@@ -225,7 +236,7 @@ def run_sweep(
     and, leaving nothing behind, if nothing could be measured at any point.
     """
     check_request(workload, options)
-    with same_folder():
+    with keep_working_directory():
         points = _points(workload, options.sweep)
     point_options = dataclasses.replace(
         options, sweep=(), seconds=options.timing_seconds
@@ -240,7 +251,7 @@ def run_sweep(
             position = f"{number} of {len(points)}"
             _run_point(workload, point_options, point, folder, progress, position)
     except KeyboardInterrupt:
-        tell(f"Stopped. To continue, run the same command with --out {folder}")
+        print_message(f"Stopped. To continue, run the same command with --out {folder}")
         raise
     finally:
         runs = _saved_runs(folder, points)
@@ -273,8 +284,8 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
     load_torch()
     from . import job
 
-    build = job.load(workload)
-    return parse_sweep(sweep, list(job.axes(build)), presets={})
+    build = job.load_build(workload)
+    return parse_sweep(sweep, list(job.default_shapes(build)), presets={})
 
 
 def _identity(
@@ -283,7 +294,7 @@ def _identity(
     """What identifies a sweep, as sweep.json has it: a sweep continues one that agrees
     in all of it."""
     identity = {
-        "workload": texts().scrub(workload) if options.scrub else workload,
+        "workload": new_scrubber().scrub(workload) if options.scrub else workload,
         "device": options.device,  # in sweep.json it comes before the other options
         **dataclasses.asdict(options),
         "points": list(points),
@@ -298,10 +309,10 @@ def _sweep_folder(
     """The folder of the sweep: a new one, or `out` if it holds a part of this very
     sweep. Raises CaptureError if `out` holds anything else."""
     if out is None:
-        name = f"{file_name(workload)}-sweep"
+        name = f"{folder_name(workload)}-sweep"
         first = default_folder(name, device_kind, datetime.now())
         return next(
-            folder for folder in numbered(first) if _make_folder(folder, identity)
+            folder for folder in numbered_paths(first) if _make_folder(folder, identity)
         )
     if _make_folder(out, identity):
         return out
@@ -326,7 +337,7 @@ def _difference(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     name = next(name for name in names if saved.get(name) != wanted.get(name))
     if name == "points":
         return "other sizes"
-    options = declared()
+    options = declared_options()
     flag = (options[name].flag if name in options else "") or name
     saved_value = orjson.dumps(saved.get(name)).decode().strip('"')
     wanted_value = orjson.dumps(wanted.get(name)).decode().strip('"')
@@ -399,13 +410,13 @@ def _saved_runs(folder: Path, points: Sequence[Point]) -> list[SweptRun]:
     return runs
 
 
-SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
+ROW_FIELDS = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
 """The fields of a variant that a row of a sweep has under the same names."""
 
 
 def _rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
-    """A row for every point and variant: sizes, times in ns, and what SHOWN names. What
-    was not measured is None."""
+    """A row for every point and variant: sizes, times in ns, and what ROW_FIELDS names.
+    What was not measured is None."""
     for point, variant in _variants(runs):
         step_ns = variant.step_ns
         row: dict[str, Any] = {
@@ -416,7 +427,7 @@ def _rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
             "p90_ns": step_ns.p90 if step_ns else None,
             "n_samples": step_ns.n if step_ns else None,
         }
-        for name in SHOWN:
+        for name in ROW_FIELDS:
             row[name] = getattr(variant, name)
         yield row
 

@@ -1,8 +1,8 @@
 """What a capture prints on stderr, and the sentences of its errors.
 
-`CaptureError` is an error of the user's request, `sentence` describes any other error
-in one line, `tell` prints a message and `Progress` the phases of a capture. Whatever is
-printed is escaped, so that no text controls the terminal.
+`CaptureError` is an error of the user's request, and `failure_reason` describes any
+other error in one line. `print_message` prints a message, and `Progress` the phases of
+a capture. Whatever is printed is escaped, so that no text controls the terminal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CaptureError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-def sentence(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """One line that says why a variant failed.
 
     Missing memory, a missing C++ compiler and a `CaptureError` anywhere in the chain of
@@ -98,7 +98,7 @@ def _user_line(error: BaseException) -> str:
     return ""
 
 
-def tell(line: str) -> None:
+def print_message(line: str) -> None:
     """Prints a message on stderr. A stderr that cannot be written is ignored."""
     with suppress(OSError):
         print(printable(line), file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 import orjson
 
 from .errors import CaptureError
-from .guard import tidied
+from .guard import cleaned_up_on_signal
 
 try:
     import fcntl
@@ -92,7 +92,9 @@ class FolderClaim:
         if os.getpid() != self._owner:
             return
         final = next(
-            path for path in numbered(self._absolute_out) if not os.path.lexists(path)
+            path
+            for path in numbered_paths(self._absolute_out)
+            if not os.path.lexists(path)
         )
         try:
             self.part.rename(final)
@@ -151,13 +153,13 @@ class FolderClaim:
 def claim_free(first: Path) -> FolderClaim:
     """Claims `first`, or if it is taken the first free one of `first-2`, `first-3` ...
     Raises CaptureError if a folder cannot be made."""
-    for path in numbered(first):
+    for path in numbered_paths(first):
         with suppress(TakenError):
             return FolderClaim(path)
-    raise AssertionError("numbered() never ends")
+    raise AssertionError("numbered_paths() never ends")
 
 
-def numbered(first: Path) -> Iterator[Path]:
+def numbered_paths(first: Path) -> Iterator[Path]:
     """`mlp`, `mlp-2`, `mlp-3` ... without end."""
     yield first
     for number in count(2):
@@ -277,7 +279,7 @@ def default_folder(workload: str, device_kind: str, now: datetime) -> Path:
     return Path("runs") / f"{workload}-{device_kind}-{now:%Y%m%d-%H%M%S}"
 
 
-def file_name(workload: str) -> str:
+def folder_name(workload: str) -> str:
     """The workload as part of a folder's name: `mlp` as it is, and
     `src/my_file.py:build` as `my_file-build`. Other characters than letters, digits,
     `_`, `.` and `-` become `-`."""
@@ -292,15 +294,15 @@ def new_folder(out: Path) -> Iterator[Path]:
     block raises, or if a signal ends the process. If the process is killed, the next
     capture removes it. Raises TakenError if `out` exists, and CaptureError if it cannot
     be made."""
-    with filled(lambda: FolderClaim(out)) as claim:
+    with folder_to_fill(lambda: FolderClaim(out)) as claim:
         yield claim.part
 
 
 @contextmanager
-def filled(make_claim: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
+def folder_to_fill(make_claim: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
     """The same for a folder that `make_claim` reserves: the block fills `part`, and
     `out` is its final name."""
-    with tidied(release_all):
+    with cleaned_up_on_signal(release_all):
         claim = make_claim()
         try:
             yield claim
@@ -315,7 +317,7 @@ def as_json(content: object) -> bytes:
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def store(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Writes a file. Raises CaptureError if that fails."""
     try:
         path.write_bytes(content)

@@ -1,9 +1,9 @@
 """Guards a capture against what the user's code may do to this process, and cleans up
 when a signal ends it.
 
-The user's code may change the working directory (`same_folder`) or fork
-(`parent_only`). Signals that end the process end it still, after a clean-up
-(`tidied`)."""
+The user's code may change the working directory (`keep_working_directory`) or fork
+(`end_forked_children`). Signals that end the process end it still, after a clean-up
+(`cleaned_up_on_signal`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fusetui.signals import ENDED, ENDING, numbers_of
 
 
 @contextmanager
-def same_folder() -> Iterator[None]:
+def keep_working_directory() -> Iterator[None]:
     """Restores the working directory after the block, unless it was removed before or
     is removed in the block."""
     try:
@@ -38,7 +38,7 @@ def same_folder() -> Iterator[None]:
 
 
 @contextmanager
-def parent_only() -> Iterator[None]:
+def end_forked_children() -> Iterator[None]:
     """A child process that the block forks ends at the end of the block, or where the
     block raises in it, with the exit code of a program that ends there. Only the parent
     goes on after the block."""
@@ -49,10 +49,10 @@ def parent_only() -> Iterator[None]:
         if os.getpid() != parent:
             _exit_child(error)
         raise
-    leave_if_forked(parent)
+    exit_if_forked(parent)
 
 
-def leave_if_forked(parent: int) -> None:
+def exit_if_forked(parent: int) -> None:
     """Ends this process with exit code 0 unless its number is `parent`."""
     if os.getpid() != parent:
         _exit_child(None)
@@ -81,7 +81,7 @@ process."""
 
 
 @contextmanager
-def tidied(tidy: Callable[[], None]) -> Iterator[None]:
+def cleaned_up_on_signal(tidy: Callable[[], None]) -> Iterator[None]:
     """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process in the block.
 
     A handler that is already installed is called instead; if it raises, the block can

@@ -27,17 +27,17 @@ from torch import Tensor, nn
 from fusetui.kernels import Shapes, Variant, Workload
 from fusetui.kernels.model import prepare
 
-from .errors import CaptureError, sentence
-from .guard import parent_only
-from .options import Options, choose, dtype_name, parse_shapes
+from .errors import CaptureError, failure_reason
+from .guard import end_forked_children
+from .options import Options, choose_variants, dtype_name, parse_shapes
 from .provenance import CaptureDevice
 from .step import (
     TOLERANCE,
     Answer,
     Step,
-    answer,
+    copy_answer,
     forward_step,
-    rotation,
+    input_copies,
     run_step,
     training_step,
 )
@@ -94,7 +94,7 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
     error of the variant itself is measured. Raises CaptureError for an option that does
     not apply to the workload.
     """
-    names = choose(workload.name, workload.variants, options.variants)
+    names = choose_variants(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
     dtype = dtype_name(options.dtype or workload.dtype_on(device.kind))
     torch_dtype = getattr(torch, dtype)
@@ -105,7 +105,7 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
         for tensor in workload.inputs(shapes)
     ]
     gradient, reference = _reference(model, inputs, options.backward)
-    copies = rotation(inputs, device.cache_bytes, options.backward)
+    copies = input_copies(inputs, device.cache_bytes, options.backward)
     trials = []
     for name in names:
         variant = workload.variants[name]
@@ -114,7 +114,7 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
             build=partial(prepare, variant, model, options.mode),
             copies=copies,
             compiles=variant.compiled or variant.needs_gpu,
-            unable=unable(variant, device),
+            unable=why_unable(variant, device),
         )
         trials.append(trial)
     return Job(
@@ -132,7 +132,7 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
     )
 
 
-def unable(variant: Variant, device: CaptureDevice) -> str | None:
+def why_unable(variant: Variant, device: CaptureDevice) -> str | None:
     """Why a variant cannot run on a device, in one sentence; None if it can."""
     if device.kind == "cpu":
         return NEEDS_GPU if variant.needs_gpu else None
@@ -158,7 +158,7 @@ def _reference(
     """(a random gradient for the result, the answer of the model), both in float32."""
     exact = copy.deepcopy(model).float()
     exact_inputs = [tensor.float() for tensor in inputs]
-    copies = rotation(exact_inputs, cache_bytes=0, backward=backward)
+    copies = input_copies(exact_inputs, cache_bytes=0, backward=backward)
     dtype = next(model.parameters()).dtype
     with torch.no_grad():
         gradient = gradient_for(exact(*copies[0]), dtype)
@@ -169,7 +169,7 @@ def _reference(
         step = forward_step(exact, "reference", copies)
     with torch.set_grad_enabled(backward):
         result = run_step(step)
-        return gradient, answer(result, copies[0], exact)
+        return gradient, copy_answer(result, copies[0], exact)
 
 
 def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
@@ -210,7 +210,7 @@ def is_target(name: str) -> bool:
     return ":" in name
 
 
-def folder_of(target: str) -> Path:
+def code_folder_of(target: str) -> Path:
     """The folder of the user's code: that of the file, or for anything else the working
     directory. Raises CaptureError if it cannot be determined."""
     source = target.rpartition(":")[0]
@@ -227,18 +227,18 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         raise CaptureError(
             "--mode is for the built-in workloads: give the mode to torch.compile."
         )
-    build = load(target)
-    shapes = parse_shapes(options.shapes, axes(build))
+    build = load_build(target)
+    shapes = parse_shapes(options.shapes, default_shapes(build))
     dtype = dtype_name(options.dtype or "float32")
     context = _context(build, device, dtype, options)
     torch.manual_seed(SEED)
     try:
-        with parent_only():
+        with end_forked_children():
             built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{target} failed: {sentence(error)}") from error
+        raise CaptureError(f"{target} failed: {failure_reason(error)}") from error
     functions = functions_of(built, target)
-    names = choose(target, functions, options.variants)
+    names = choose_variants(target, functions, options.variants)
     return Job(
         workload=target,
         summary=(inspect.getdoc(build) or target).splitlines()[0],
@@ -265,12 +265,12 @@ def _user_trial(name: str, bound: BoundFunction) -> Trial:
     )
 
 
-def load(target: str) -> Build:
+def load_build(target: str) -> Build:
     """The build function that `file.py:name` or `module:name` names. Raises
     CaptureError if it cannot be imported or there is no such function."""
     source, _, name = target.rpartition(":")
     try:
-        with parent_only():
+        with end_forked_children():
             if source.endswith(".py"):
                 module = _module_of_file(Path(source))
             else:
@@ -279,14 +279,16 @@ def load(target: str) -> Build:
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{source} cannot be imported: {sentence(error)}") from error
+        raise CaptureError(
+            f"{source} cannot be imported: {failure_reason(error)}"
+        ) from error
     build: Build | None = getattr(module, name, None)
     if build is None or not callable(build):
         raise CaptureError(f"{source} has no function '{name}'.")
     return build
 
 
-def axes(build: Build) -> dict[str, int]:
+def default_shapes(build: Build) -> dict[str, int]:
     """The shapes of a build function with their default sizes: its parameters whose
     default is an integer."""
     parameters = inspect.signature(build).parameters.values()

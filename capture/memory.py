@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fusetui.trace.new_file import new_file
 
-from .errors import tell
-from .folder import numbered
+from .errors import print_message
+from .folder import numbered_paths
 from .options import Options
 
 MAX_HISTORY_ENTRIES = 100_000
@@ -29,10 +29,10 @@ def takes_snapshots(options: Options, device_kind: str) -> bool:
     if not options.memory:
         return False
     if device_kind != "cuda":
-        tell("No memory snapshot: torch takes one only of a GPU.")
+        print_message("No memory snapshot: torch takes one only of a GPU.")
         return False
     if options.scrub:
-        tell("No memory snapshot with --scrub: it would hold paths.")
+        print_message("No memory snapshot with --scrub: it would hold paths.")
         return False
     return True
 
@@ -67,7 +67,7 @@ def memory_history(
             path = _free_path(at_failure)
             with new_file(str(path)) as file:
                 pickle.dump(memory._snapshot(), file)
-            tell(f"GPU memory ran out: fusetui memory {path} tells why.")
+            print_message(f"GPU memory ran out: fusetui memory {path} tells why.")
 
     memory._record_memory_history(stacks=STACK_FRAMES, max_entries=MAX_HISTORY_ENTRIES)
     torch._C._cuda_attach_out_of_memory_observer(on_out_of_memory)
@@ -83,8 +83,8 @@ def memory_history(
 def _free_path(stem: Path) -> Path:
     """`NAME.pickle`, or the first of `NAME-2.pickle`, `NAME-3.pickle` ... that does not
     exist."""
-    for path in numbered(stem):
+    for path in numbered_paths(stem):
         snapshot = Path(f"{path}.pickle")
         if not os.path.lexists(snapshot):
             return snapshot
-    raise AssertionError("numbered() never ends")
+    raise AssertionError("numbered_paths() never ends")

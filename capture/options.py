@@ -1,8 +1,8 @@
 """The options of a capture, and the sizes of its shapes and sweeps. Does not need torch.
 
-Each option is declared once, as a field of `Options` made by `asked`. The parser of the
-command line, its help, the table in the documentation and the checks follow from these
-declarations. run.json records the options as they were given.
+Each option is declared once, as a field of `Options` made by `option_field`. The parser
+of the command line, its help, the table in the documentation and the checks follow from
+these declarations. run.json records the options as they were given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHORT_NAMES = {
     "fp16": "float16",
     "half": "float16",
 }
-AMONG = {
+ALLOWED_VALUES = {
     "dtype": DTYPES,
     "mode": (
         "default",
@@ -36,9 +36,17 @@ AMONG = {
 DEVICES = ("auto", "cuda", "cpu")
 RENAMED_AXES = {"in": "in_features", "out": "out_features"}
 """New names by old ones, which are still accepted: `--out` had two meanings."""
-IN_LOOP = ("device", "steps", "stack", "record_shapes", "memory", "expect", "scrub")
+LOOP_OPTIONS = (
+    "device",
+    "steps",
+    "stack",
+    "record_shapes",
+    "memory",
+    "expect",
+    "scrub",
+)
 """The options that also apply to a training loop of the user."""
-STEPS = 7
+DEFAULT_STEPS = 7
 """Profiled steps by default: a verdict of the diff needs five, and two more leave room
 for outliers."""
 ROUNDS = 30
@@ -50,7 +58,7 @@ SWEEP_TIMING_SECONDS = 0.3
 points."""
 
 
-class Declared(NamedTuple):
+class DeclaredOption(NamedTuple):
     """An option: a field of `Options`.
 
     `flag` is its name on the command line, `--dtype`, or "" if it has none; `metavar`
@@ -67,7 +75,7 @@ class Declared(NamedTuple):
     help: str
 
 
-def asked(usage: str, text: str, default: Any = None) -> Any:
+def option_field(usage: str, text: str, default: Any = None) -> Any:
     """Declares a field of `Options`; `usage` is `--flag METAVAR`, or "" for a field
     without a flag, and `text` its help."""
     flag, _, metavar = usage.partition(" ")
@@ -79,55 +87,57 @@ def asked(usage: str, text: str, default: Any = None) -> Any:
 class Options:
     """The options of one capture, as the user gave them."""
 
-    variants: Sequence[str] = asked(
+    variants: Sequence[str] = option_field(
         "--variant V", "Only this variant; may be repeated.", ()
     )
-    device: str = asked(
+    device: str = option_field(
         "--device WHERE",
         "cuda, cuda:1 or cpu; auto, the default, uses a GPU if there is one.",
         "auto",
     )
-    dtype: str | None = asked("--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
-    shapes: Sequence[str] = asked("", "Sizes by name, such as --batch 32.", ())
-    backward: bool = asked(
+    dtype: str | None = option_field(
+        "--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
+    )
+    shapes: Sequence[str] = option_field("", "Sizes by name, such as --batch 32.", ())
+    backward: bool = option_field(
         "--backward", "Measure forward and backward pass, without an optimizer.", False
     )
-    mode: str | None = asked(
+    mode: str | None = option_field(
         "--mode M", "The mode of torch.compile, such as reduce-overhead."
     )
-    steps: int | None = asked(
+    steps: int | None = option_field(
         "--steps N",
-        f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
+        f"Number of profiled steps: {DEFAULT_STEPS} by default, {ROUNDS} with --compare; a verdict of "
         "diff needs five, with --compare six.",
     )
-    compare: bool = asked(
+    compare: bool = option_field(
         "--compare",
         "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
         False,
     )
-    stack: bool = asked("--stack", "Record Python frames.", False)
-    record_shapes: bool = asked(
+    stack: bool = option_field("--stack", "Record Python frames.", False)
+    record_shapes: bool = option_field(
         "--shapes", "Record the shapes of inputs; on by default.", True
     )
-    memory: bool = asked(
+    memory: bool = option_field(
         "--memory",
         "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
         False,
     )
-    seconds: float | None = asked(
+    seconds: float | None = option_field(
         "--seconds S",
         f"Seconds to time each variant for: {TIMING_SECONDS:g} by default, {SWEEP_TIMING_SECONDS:g} in a "
         "sweep.",
     )
-    expect: Sequence[str] = asked(
+    expect: Sequence[str] = option_field(
         "--expect GUESS",
         'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
         (),
     )
-    sweep: Sequence[str] = asked(
+    sweep: Sequence[str] = option_field(
         "--sweep SIZES", "Run once for each size, as in batch=1,2,4.", ()
     )
-    scrub: bool = asked(
+    scrub: bool = option_field(
         "--scrub",
         "Remove private data from the traces and run.json, as fusetui scrub does.",
         False,
@@ -138,7 +148,7 @@ class Options:
         """Steps to record of each variant."""
         if self.steps:
             return self.steps
-        return ROUNDS if self.compare else STEPS
+        return ROUNDS if self.compare else DEFAULT_STEPS
 
     @property
     def timing_seconds(self) -> float:
@@ -149,7 +159,7 @@ class Options:
 
 
 @cache
-def declared() -> Mapping[str, Declared]:
+def declared_options() -> Mapping[str, DeclaredOption]:
     """The options by name, in the order of declaration."""
     hints = get_type_hints(Options)
     options = {}
@@ -157,7 +167,7 @@ def declared() -> Mapping[str, Declared]:
         hint = hints[option.name]
         # `str | None` and `Sequence[str]` have the type of a value as an argument
         types = get_args(hint) or (hint,)
-        options[option.name] = Declared(
+        options[option.name] = DeclaredOption(
             name=option.name,
             kind=next(kind for kind in types if kind is not NoneType),
             many=get_origin(hint) is Sequence,
@@ -172,10 +182,10 @@ def declared() -> Mapping[str, Declared]:
 def validate(options: Options) -> None:
     """Raises CaptureError if any option has a value that is not allowed."""
     check_device(options.device)
-    for name in AMONG:
+    for name in ALLOWED_VALUES:
         value = getattr(options, name)
         if value is not None:
-            check(name, value)
+            check_value(name, value)
     if options.steps is not None and options.steps < 1:
         raise CaptureError(f"--steps must be at least 1, not {options.steps}.")
     if options.seconds is not None and not options.seconds > 0:
@@ -195,10 +205,10 @@ def check_device(device: str) -> None:
     )
 
 
-def check(name: str, value: str) -> None:
+def check_value(name: str, value: str) -> None:
     """Raises CaptureError if the value is not allowed for the option of this name, a
-    key of AMONG."""
-    allowed = AMONG[name]
+    key of ALLOWED_VALUES."""
+    allowed = ALLOWED_VALUES[name]
     if SHORT_NAMES.get(value, value) not in allowed:
         raise CaptureError(
             f"Unknown {name} '{value}': use one of {', '.join(allowed)}."
@@ -208,21 +218,21 @@ def check(name: str, value: str) -> None:
 def dtype_name(dtype: str) -> str:
     """torch's name of a dtype: `bfloat16` for `bf16` and for `bfloat16`. Raises
     CaptureError for a dtype that captures do not use."""
-    check("dtype", dtype)
+    check_value("dtype", dtype)
     return SHORT_NAMES.get(dtype, dtype)
 
 
-def public(options: Options, scrub: Callable[[str], str]) -> Options:
+def scrubbed_options(options: Options, scrub: Callable[[str], str]) -> Options:
     """The options with `scrub` applied to those that hold free text, which are the ones
     that may be repeated."""
     scrubbed: dict[str, Any] = {}
-    for name, option in declared().items():
+    for name, option in declared_options().items():
         if option.many:
             scrubbed[name] = tuple(scrub(text) for text in getattr(options, name))
     return replace(options, **scrubbed)
 
 
-def choose(
+def choose_variants(
     owner: str,
     known: Collection[str],
     wanted: Sequence[str],

@@ -29,7 +29,7 @@ from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
 from fusetui.trace.scrub.texts import Texts
 
 from .errors import CaptureError
-from .options import Options, check_device, public
+from .options import Options, check_device, scrubbed_options
 from .record import FORMAT, RunRecord
 
 _IRRELEVANT_WARNINGS = (
@@ -139,7 +139,7 @@ def _gpu(torch: Any, index: int | None) -> CaptureDevice:
 
 
 @contextmanager
-def selected(device: CaptureDevice) -> Iterator[None]:
+def gpu_selected(device: CaptureDevice) -> Iterator[None]:
     """In the block, a GPU that the user gave by its number is torch's current one, so
     that `cuda` means it."""
     if device.index is None:
@@ -196,7 +196,7 @@ def new_record(
         device=device.name,
         device_kind=device.kind,
         versions=versions(),
-        options=public(options, public_text),
+        options=scrubbed_options(options, public_text),
         provenance=provenance(device.kind, where, options.scrub),
         **measured,
     )
@@ -207,7 +207,7 @@ def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
     state of the GPU; None for what cannot be read. With `scrubbed` the command has
     nothing private; that of the user's own program is None."""
     return {
-        "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
+        "command": scrubbed_command(sys.argv) if scrubbed else command_line(sys.argv),
         "git": git_state(where),
         "gpu": gpu_state() if device_kind == "cuda" else None,
     }
@@ -219,13 +219,13 @@ def command_line(argv: Sequence[str]) -> str:
     return shlex.join([Path(argv[0]).name, *argv[1:]])
 
 
-def public_command(argv: Sequence[str]) -> str | None:
+def scrubbed_command(argv: Sequence[str]) -> str | None:
     """The fusetui command without folders and names; None for any other program."""
     program = Path(argv[0])
     is_module = program.parts[-2:] == ("fusetui", "__main__.py")  # python -m fusetui
     if program.stem != "fusetui" and not is_module:
         return None
-    scrubber = texts()
+    scrubber = new_scrubber()
     words = ["fusetui"]
     for previous, word in pairwise(argv):
         option, equals, value = word.partition("=")
@@ -302,7 +302,7 @@ def _output(command: Sequence[str]) -> str | None:
 _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
-def scrubbed(trace: Path, trace_name: str) -> str:
+def scrubbed_trace(trace: Path, trace_name: str) -> str:
     """The JSON text of a trace without private data; `trace_name` replaces the path that
     the trace has of itself. Raises CaptureError if part of the trace could not be read,
     and TraceError if it is none."""
@@ -322,7 +322,7 @@ def set_trace_name(text: str, trace_name: str) -> str:
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 
-def texts() -> Texts:
+def new_scrubber() -> Texts:
     """A scrubber for the texts of one record. It also removes the names of this machine
     and its user, and the secrets of its environment."""
     scrubber = Texts()

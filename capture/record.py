@@ -45,14 +45,14 @@ class Guess:
         return all(count == self.expected for count in self.found)
 
     @property
-    def said(self) -> str:
+    def found_text(self) -> str:
         """What was counted: `5`, or `5, 5, 6` if steps differ."""
         steps_differ = len(set(self.found)) > 1
         counts = self.found if steps_differ else self.found[:1]
         return ", ".join(str(count) for count in counts)
 
 
-def parse(guess: str) -> dict[str, int]:
+def parse_guess(guess: str) -> dict[str, int]:
     """The expected count of each kind: `kernels=5 gemm=3`, also with commas, gives
     `{"kernels": 5, "gemm": 3}`. Raises CaptureError for an unknown kind, for what is
     not a whole number, and for an empty guess."""
@@ -75,7 +75,7 @@ def parse(guess: str) -> dict[str, int]:
     return expected
 
 
-def parse_for(
+def guesses_by_variant(
     guesses: Iterable[str], variants: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """The expected counts of each variant: `gemm=3` applies to all of them, `eager:
@@ -85,7 +85,7 @@ def parse_for(
     for guess in guesses:
         prefix = _VARIANT_PREFIX.match(guess)
         if prefix is None:
-            counts = parse(guess)
+            counts = parse_guess(guess)
             for variant in variants:
                 expected[variant] |= counts
             continue
@@ -94,11 +94,11 @@ def parse_for(
             raise CaptureError(
                 f"--expect names '{variant}', which is not among the variants run."
             )
-        expected[variant] |= parse(guess[prefix.end() :])
+        expected[variant] |= parse_guess(guess[prefix.end() :])
     return expected
 
 
-def compare(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
+def compare_guess(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
     """Every term of a guess, with what was counted."""
     return tuple(
         Guess(kind=kind, expected=count, found=counted.found(kind))
@@ -113,7 +113,7 @@ def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
     for guess in guesses:
         mark = "=" if guess.right else "!"
         lines.append(
-            f"{mark} {variant} {guess.kind}: guess {guess.expected}, found {guess.said}"
+            f"{mark} {variant} {guess.kind}: guess {guess.expected}, found {guess.found_text}"
         )
     return lines
 
@@ -300,7 +300,7 @@ def trace_files(folder: Path) -> Traces:
     ignored: dict[str, str] = {}  # a sentence by the name of the file
     for variant in _read_record(folder, _ListedRun).variants:
         for name in variant.files or ():
-            reason = why_not(folder, name)
+            reason = why_not_opened(folder, name)
             if reason is None:
                 traces.append((variant.name, folder / name))
             else:
@@ -311,7 +311,7 @@ def trace_files(folder: Path) -> Traces:
     return Traces(found=tuple(traces), ignored=tuple(ignored.values()))
 
 
-def why_not(folder: Path, name: str) -> str | None:
+def why_not_opened(folder: Path, name: str) -> str | None:
     """Why a file of a run must not be opened, such as `leads out of the folder`; None
     if it may be: it is a regular file inside the folder, also behind a link."""
     path = folder / name

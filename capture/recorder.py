@@ -18,10 +18,10 @@ from fusetui.analysis.questions.computing import Tallies, tallies
 from fusetui.trace import open_trace
 
 from .errors import CaptureError
-from .folder import store
-from .guard import leave_if_forked
+from .folder import write_file
+from .guard import exit_if_forked
 from .options import Options
-from .provenance import scrubbed, set_trace_name
+from .provenance import scrubbed_trace, set_trace_name
 from .step import Step, synchronizer
 
 END_BYTES = 64
@@ -76,7 +76,7 @@ def record_one(step: Step, options: Options, device_kind: str, path: Path) -> No
         device_kind=device_kind,
         plain=plain,
     )
-    compress(plain, path, options.scrub)
+    compress_trace(plain, path, options.scrub)
 
 
 def record(
@@ -88,7 +88,7 @@ def record(
     whatever the machine does meanwhile affects all of them. The profiler writes one
     trace, which is then divided. The steps of a variant are numbered by rounds.
     """
-    rounds = turns(list(steps), options.profiled_steps)
+    rounds = turn_order(list(steps), options.profiled_steps)
     all_turns = folder / "turns.json"
     _profile(
         unrecorded=list(steps.values()),
@@ -97,11 +97,11 @@ def record(
         device_kind=device_kind,
         plain=all_turns,
     )
-    check_written(all_turns)
-    for name, document in divided(all_turns.read_bytes(), rounds).items():
+    check_complete(all_turns)
+    for name, document in divide_by_variant(all_turns.read_bytes(), rounds).items():
         plain = folder / f"{name}.json"
-        store(plain, document)
-        compress(plain, folder / f"{name}.json.gz", options.scrub)
+        write_file(plain, document)
+        compress_trace(plain, folder / f"{name}.json.gz", options.scrub)
     all_turns.unlink()
 
 
@@ -131,7 +131,7 @@ def _profile(
                 _run_labeled(step)
             synchronize()
             recording.step()
-    leave_if_forked(parent)
+    exit_if_forked(parent)
 
 
 def _run_labeled(step: Step) -> None:
@@ -167,25 +167,25 @@ def profiler(
     )
 
 
-def compress(plain: Path, path: Path, scrub: bool) -> None:
+def compress_trace(plain: Path, path: Path, scrub: bool) -> None:
     """Writes the trace `plain` to `path` (.json.gz) and removes it.
 
     The trace names the path that it was written to; the file's name replaces that. With
     `scrub`, all other private data is removed too. Raises CaptureError if the profiler
     did not write all of the trace, or if it cannot be written here.
     """
-    check_written(plain)
+    check_complete(plain)
     if scrub:
-        text = scrubbed(plain, plain.name)
+        text = scrubbed_trace(plain, plain.name)
     else:
         text = plain.read_text(encoding="utf-8", errors="surrogateescape")
         text = set_trace_name(text, plain.name)
     document = text.encode(errors="surrogateescape")
-    store(path, gzip.compress(document, mtime=0))  # equal traces give equal files
+    write_file(path, gzip.compress(document, mtime=0))  # equal traces give equal files
     plain.unlink()
 
 
-def check_written(plain: Path) -> None:
+def check_complete(plain: Path) -> None:
     """Raises CaptureError unless the profiler wrote a trace up to its end."""
     if not plain.exists():
         raise CaptureError("The profiler could not write its trace: is the disk full?")
@@ -198,7 +198,7 @@ def check_written(plain: Path) -> None:
             )
 
 
-def counted(path: Path) -> Tallies:
+def count_work(path: Path) -> Tallies:
     """How often each kind of work ran in the steps of a trace that was just written.
     Raises CaptureError if only part of the trace was written."""
     trace = open_trace(str(path), cached=False)
@@ -207,7 +207,7 @@ def counted(path: Path) -> Tallies:
     return tallies(trace)
 
 
-def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
+def turn_order(names: Sequence[str], rounds: int) -> list[list[str]]:
     """The names in the order in which they run, for each round.
 
     Rounds come in pairs: one in random order, the next in the reverse order, so that no
@@ -229,12 +229,15 @@ class _Turn(NamedTuple):
     round_number: int
 
 
-def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes]:
+def divide_by_variant(
+    document: bytes, rounds: Sequence[Sequence[str]]
+) -> dict[str, bytes]:
     """Divides the trace of steps that took turns: the trace of each variant, by its
     name.
 
-    `rounds` are those of `turns`. A trace has the events of its variant's steps as they
-    were, except that the name of a step has the number of its round, and all metadata.
+    `rounds` are those of `turn_order`. A trace has the events of its variant's steps as
+    they were, except that the name of a step has the number of its round, and all
+    metadata.
     An event belongs to the step in which it begins, GPU work to the step that launched
     it; other events outside of steps are left out. Raises ValueError if the document
     does not have as many steps as the rounds.

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from . import recorder, step
-from .errors import CaptureError, Progress, sentence
-from .guard import parent_only
+from .errors import CaptureError, Progress, failure_reason
+from .guard import end_forked_children
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import CaptureDevice, new_record, texts
-from .record import Failed, Measured, RunRecord, compare, parse_for
+from .provenance import CaptureDevice, new_record, new_scrubber
+from .record import Failed, Measured, RunRecord, compare_guess, guesses_by_variant
 from .step import Answer, Errors, Step
 
 NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
@@ -56,8 +56,10 @@ class Runner:
         self._device = device
         self._progress = progress
         self._first_answer: Answer | None = None
-        self._public = texts().scrub if options.scrub else str
-        self._guesses = parse_for(options.expect, [trial.name for trial in job.trials])
+        self._public = new_scrubber().scrub if options.scrub else str
+        self._guesses = guesses_by_variant(
+            options.expect, [trial.name for trial in job.trials]
+        )
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
@@ -131,7 +133,7 @@ class Runner:
             )
         with (
             self._progress.phase(f"profiling {' and '.join(steps)} in turns"),
-            parent_only(),
+            end_forked_children(),
         ):
             forget_counts()
             with memory_history(self._snapshots, folder / "turns.pickle"):
@@ -157,7 +159,7 @@ class Runner:
         except (Exception, SystemExit) as error:
             for path in folder.glob(f"{trial.name}.json*"):
                 path.unlink()
-            return Failed(trial.name, self._public(sentence(error)))
+            return Failed(trial.name, self._public(failure_reason(error)))
         finally:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
@@ -169,17 +171,17 @@ class Runner:
         name = trial.name
         forget_counts()
         title = f"{'compiling' if trial.compiles else 'checking'} {name}"
-        with self._progress.phase(title), parent_only():
+        with self._progress.phase(title), end_forked_children():
             call = trial.build()
             labeled_step = self._step(trial, call)
             begin = perf_counter_ns()
             result = step.run_step(labeled_step)
             step.synchronizer(device_kind)()
             first_step_ns = perf_counter_ns() - begin  # including any compilation
-            errors = self._check(step.answer(result, trial.copies[0], call))
+            errors = self._check(step.copy_answer(result, trial.copies[0], call))
             first_graphs = graph_count()
         del result  # it would count as memory of the timed steps
-        with self._progress.phase(f"timing {name}"), parent_only():
+        with self._progress.phase(f"timing {name}"), end_forked_children():
             timing, peak_bytes = self._timed(labeled_step)
         compiles = trial.compiles or first_graphs > 0
         measured = Measured(
@@ -210,7 +212,7 @@ class Runner:
         measured = ready.measured
         trace_path = folder / f"{measured.name}.json.gz"
         snapshot_path = folder / f"{measured.name}.pickle"
-        with self._progress.phase(f"profiling {measured.name}"), parent_only():
+        with self._progress.phase(f"profiling {measured.name}"), end_forked_children():
             forget_counts()
             with memory_history(self._snapshots, snapshot_path):
                 recorder.record_one(
@@ -222,7 +224,7 @@ class Runner:
         """The measurements with what the trace shows, and with the graphs that were
         compiled while it was recorded. Raises EmptyTraceError for a trace without
         kernels of the device."""
-        counted = recorder.counted(folder / f"{measured.name}.json.gz")
+        counted = recorder.count_work(folder / f"{measured.name}.json.gz")
         is_of_device = counted.on_gpu == (self._device.kind == "cuda")
         if not is_of_device or not any(counted.found("kernels")):
             raise EmptyTraceError(NO_KERNELS)
@@ -233,7 +235,7 @@ class Runner:
             measured,
             kernels_per_step=counted.per_step("kernels"),
             recompilations=recompilations,
-            guesses=compare(self._guesses[measured.name], counted),
+            guesses=compare_guess(self._guesses[measured.name], counted),
         )
 
     def _check(self, answer: Answer) -> Errors:

@@ -14,13 +14,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .errors import CaptureError, tell
-from .folder import as_json, new_folder, store
+from .errors import CaptureError, print_message
+from .folder import as_json, new_folder, write_file
 from .memory import memory_history, takes_snapshots
-from .options import IN_LOOP, Options, validate
-from .provenance import find_device, new_record, quiet_torch, selected, texts
-from .record import RECORD_NAME, Measured, RunRecord, compare, parse_for
-from .table import guesses
+from .options import LOOP_OPTIONS, Options, validate
+from .provenance import find_device, gpu_selected, new_record, new_scrubber, quiet_torch
+from .record import RECORD_NAME, Measured, RunRecord, compare_guess, guesses_by_variant
+from .table import guess_report
 
 if TYPE_CHECKING:
     from .provenance import CaptureDevice
@@ -85,9 +85,9 @@ def profile(
     an option that does not apply.
     """
     for option in options:
-        if option not in IN_LOOP:
+        if option not in LOOP_OPTIONS:
             raise TypeError(
-                f"there is no option {option!r} here, only {', '.join(IN_LOOP)}"
+                f"there is no option {option!r} here, only {', '.join(LOOP_OPTIONS)}"
             )
     loop_options = Options(**options)
     validate(loop_options)
@@ -98,7 +98,7 @@ def profile(
     parent = os.getpid()
     code_folder = Path.cwd()
     out = Path(out)
-    with selected(device), new_folder(out) as folder:
+    with gpu_selected(device), new_folder(out) as folder:
         plain = folder / f"{name}.json"
         with (
             memory_history(
@@ -119,7 +119,7 @@ def profile(
         if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
         record = _record(session, loop_options, device, plain, name, code_folder)
-        store(folder / RECORD_NAME, as_json(record))
+        write_file(folder / RECORD_NAME, as_json(record))
     _print_result(session, record, out, loop_options.profiled_steps)
 
 
@@ -169,22 +169,22 @@ def _record(
             "call step() at the end of each, and use a smaller skip."
         )
     path = plain.with_name(f"{plain.name}.gz")
-    recorder.compress(plain, path, options.scrub)
+    recorder.compress_trace(plain, path, options.scrub)
     # The trace of a loop that ends early has one more step, which is not complete.
-    counted = recorder.counted(path).first(session.recorded_steps)
-    expected = parse_for(options.expect, [name])[name]
+    counted = recorder.count_work(path).first(session.recorded_steps)
+    expected = guesses_by_variant(options.expect, [name])[name]
     measured = Measured(
         name=name,
         step_ns=step.summarize(session.durations_ns) if session.durations_ns else None,
         kernels_per_step=counted.per_step("kernels"),
         files=(path.name,),
-        guesses=compare(expected, counted),
+        guesses=compare_guess(expected, counted),
     )
     return new_record(
         device,
         options,
         code_folder,
-        texts().scrub if options.scrub else str,
+        new_scrubber().scrub if options.scrub else str,
         workload=name,
         summary="a loop of the user's own",
         shapes={},
@@ -198,13 +198,13 @@ def _print_result(
 ) -> None:
     """Prints messages on stderr: stdout belongs to the user's program."""
     if record.profiled_steps < wanted_steps:
-        tell(
+        print_message(
             f"The loop ended after {session.steps} steps: {record.profiled_steps} of "
             f"{wanted_steps} were recorded."
         )
-    for line in guesses(record):
+    for line in guess_report(record):
         if line:
-            tell(line)
-    tell(f"Open it with: fusetui open {out}")
+            print_message(line)
+    print_message(f"Open it with: fusetui open {out}")
     if any(out.glob("*.pickle")):
-        tell(f"Who held memory: fusetui memory {out}")
+        print_message(f"Who held memory: fusetui memory {out}")

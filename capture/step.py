@@ -85,7 +85,7 @@ def training_step(
     def backward(result: Tensor) -> Tensor:
         nonlocal hidden
         if hidden is None:
-            hidden = leaves_behind(result)
+            hidden = leaves_of(result)
             for tensor in hidden:
                 tensor.grad = None
         result.backward(torch.ones_like(result) if gradient is None else gradient)
@@ -94,7 +94,7 @@ def training_step(
     return (Piece(f"{label}_fwd", forward), Piece(f"{label}_bwd", backward))
 
 
-def leaves_behind(result: object) -> list[Tensor]:
+def leaves_of(result: object) -> list[Tensor]:
     """The leaf tensors that a backward pass from this result gives a gradient; []
     without autograd."""
     leaves: list[Tensor] = []
@@ -112,7 +112,9 @@ def leaves_behind(result: object) -> list[Tensor]:
     return leaves
 
 
-def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:
+def copy_answer(
+    result: object, inputs: Sequence[Any], call: Callable[..., Any]
+) -> Answer:
     """Copies of what a step computed.
 
     A result of one tensor is `result`; the tensors of nested lists, tuples and dicts
@@ -134,7 +136,7 @@ def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> A
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def rotation(
+def input_copies(
     inputs: Sequence[Tensor], cache_bytes: int, backward: bool
 ) -> list[list[Tensor]]:
     """So many copies of the inputs that they exceed a cache together: a step that takes
@@ -209,7 +211,7 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
     not 0 everywhere. Raises WrongResultError if the result has another shape, or if an
     error exceeds the tolerance of the dtype or is NaN.
     """
-    result_error = check(found["result"], reference["result"], dtype)
+    result_error = check_tensor(found["result"], reference["result"], dtype)
     gradient_shares = []
     for name, gradient in found.items():
         if name.startswith("result") or name not in reference:
@@ -219,7 +221,7 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
             continue
         largest_value = largest(expected)
         if largest_value:
-            error = check(gradient, expected, dtype, f"the gradient of {name}")
+            error = check_tensor(gradient, expected, dtype, f"the gradient of {name}")
             gradient_shares.append(error / largest_value)
     return Errors(result=result_error, gradient=max(gradient_shares, default=None))
 
@@ -243,7 +245,7 @@ def _results(answer: Answer) -> Answer:
     }
 
 
-def check(
+def check_tensor(
     result: Tensor, reference: Tensor, dtype: str, what: str = "its result"
 ) -> float:
     """The largest absolute error of a tensor, which `what` names in errors. Raises
@@ -310,7 +312,7 @@ def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
     return Timing(
         step_ns=summarize(samples_ns),
         warm_up_steps=len(warm_up_ns),
-        settled=settled(warm_up_ns),
+        settled=is_settled(warm_up_ns),
     )
 
 
@@ -336,7 +338,7 @@ def summarize(samples_ns: Sequence[int]) -> StepTime:
     )
 
 
-def settled(durations_ns: Sequence[int]) -> bool:
+def is_settled(durations_ns: Sequence[int]) -> bool:
     """Whether step times are stable: the medians of the last 10 steps and the 10 before
     them differ by at most 5 %. False for fewer than 20 steps."""
     if len(durations_ns) < 2 * WINDOW_STEPS:
@@ -359,7 +361,7 @@ def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:
         passed_ns = end - warm_up_begin
         if len(durations_ns) < MIN_WARM_UP_STEPS or passed_ns < WARM_UP_NS:
             continue
-        if passed_ns >= WARM_UP_LIMIT_NS or settled(durations_ns):
+        if passed_ns >= WARM_UP_LIMIT_NS or is_settled(durations_ns):
             return durations_ns
 
 

@@ -76,7 +76,7 @@ def closing_table(record: RunRecord) -> str:
     return "\n".join(lines)
 
 
-def guesses(record: RunRecord) -> list[str]:
+def guess_report(record: RunRecord) -> list[str]:
     """A line for every guess of every variant, behind a blank line; [] without
     guesses."""
     lines = []
@@ -155,7 +155,7 @@ def _variant_notes(variant: Measured) -> list[str]:
 Row = Mapping[str, Any]
 """A variant at a point of a sweep, as sweep.json has it: the size of each axis by its
 name, `variant`, `median_ns`, `p10_ns`, `p90_ns` and `n_samples`, and what
-`command.SHOWN` names. What was not measured is None."""
+`command.ROW_FIELDS` names. What was not measured is None."""
 MAX_BAR_CELLS = 40
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from textwrap import wrap
 
 from fusetui import __version__
-from fusetui.command_line.parser import EXIT_CODES, OURS, Parser, command_parsers
+from fusetui.command_line.parser import OURS, Parser, command_parsers
+from fusetui.commands.errors import EXIT_CODES
 
 HERE = Path(__file__).parent
 TARGET = HERE / "fusetui.1"

@@ -21,8 +21,9 @@ from runpy import run_path
 from textwrap import fill
 from unittest.mock import patch
 
-from fusetui.command_line.parser import EXIT_CODES, command_parsers
+from fusetui.command_line.parser import command_parsers
 from fusetui.command_line.registry import COMMANDS
+from fusetui.commands.errors import EXIT_CODES
 from fusetui.tables.sources import TABLES, columns_of
 from fusetui.tables.table import ColumnSpec
 from fusetui.tui.registry import by_section

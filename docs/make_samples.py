@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from fusetui.capture.command import measure
 from fusetui.capture.errors import Progress
-from fusetui.capture.options import STEPS, Options, describe_shapes
-from fusetui.capture.provenance import scrubbed
+from fusetui.capture.options import DEFAULT_STEPS, Options, describe_shapes
+from fusetui.capture.provenance import scrubbed_trace
 from fusetui.capture.record import Measured, RunRecord
 
 HERE = Path(__file__).resolve().parents[1] / "sample_traces"
@@ -29,7 +29,7 @@ one, `fusetui open sample:mlp-eager sample:mlp-compiled` puts two side by side. 
 names and paths were taken out; every number is as the profiler wrote it.
 
 `python -P docs/make_samples.py` in the source tree makes them anew and writes this file. Each holds
-{STEPS} profiled steps.
+{DEFAULT_STEPS} profiled steps.
 
 | sample | shows | shapes | device | made with | by |
 |---|---|---|---|---|---|
@@ -63,7 +63,7 @@ def _make(workload: str) -> Iterator[str]:
 def _write_sample(trace: Path, name: str) -> None:
     """Writes a trace without private data to `NAME.json.gz`, whose header has neither a
     time nor a name."""
-    text = scrubbed(trace, f"{name}.json")
+    text = scrubbed_trace(trace, f"{name}.json")
     packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     if len(packed) > MAX_SAMPLE_BYTES:
         raise SystemExit(

@@ -41,7 +41,11 @@ from fusetui.trace.nsys.tables import (
 )
 from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
-from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
+from fusetui.trace.read.assemble import (
+    BYTES_PER_SLICE,
+    MIN_CHECKED_SLICES,
+    check_durations,
+)
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.document_text import (
     Rendered,
@@ -117,7 +121,7 @@ def _read(
         )
     batches = plan(db, sources)
     rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
-    if rows > MANY and rows * BYTES_A_SLICE > memory_left():  # rather than being killed
+    if rows > MIN_CHECKED_SLICES and rows * BYTES_PER_SLICE > memory_left():
         raise CannotReadError(
             f"{place.path} has about {rows:,} rows: there is not enough memory."
         )
