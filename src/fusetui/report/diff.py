@@ -31,6 +31,7 @@ from fusetui.text.figures import (
     signed_percent,
 )
 from fusetui.text.printable import markdown, printable
+from fusetui.trace.layout.steps import StepLength
 
 MAX_TEXT_LINES = 40
 """Of the table."""
@@ -200,15 +201,15 @@ def _markdown_row(line: DiffLine) -> str:
 
 def _first_line(diff: Diff) -> str:
     """The first line: both steps, and how B compares."""
-    step_a = _step(diff.step.a_ns)
-    step_b = _step(diff.step.b_ns)
+    step_a = _step(diff.step.length_a, diff.step.a_ns)
+    step_b = _step(diff.step.length_b, diff.step.b_ns)
     a = f"A {printable(diff.a)}   {step_a}"
     b = f"B {printable(diff.b)}   {step_b}"
     return f"{a}     {b}     {judgment(diff)}"
 
 
-def _step(ns: int | None) -> str:
-    return "no work" if ns is None else f"step {duration(ns)}"
+def _step(length: StepLength, ns: int | None) -> str:
+    return "no work" if ns is None else f"{length.step} {duration(ns)}"
 
 
 def judgment(diff: Diff) -> str:
@@ -303,9 +304,11 @@ def _totals(diff: Diff) -> str:
 def side_lines(diff: Diff) -> list[str]:
     """One line for each side, with the same fields below each other."""
     has_gpu = diff.side_a.gpu or diff.side_b.gpu
+    step_a = _step(diff.step.length_a, diff.step.a_ns)
+    step_b = _step(diff.step.length_b, diff.step.b_ns)
     rows = [
-        _side_fields("A", diff.side_a, diff.step.a_ns, has_gpu),
-        _side_fields("B", diff.side_b, diff.step.b_ns, has_gpu),
+        _side_fields("A", diff.side_a, step_a, has_gpu),
+        _side_fields("B", diff.side_b, step_b, has_gpu),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     side_by_side = []
@@ -317,13 +320,12 @@ def side_lines(diff: Diff) -> list[str]:
     return side_by_side
 
 
-def _side_fields(
-    letter: str, side: DiffSide, step_ns: int | None, has_gpu: bool
-) -> list[str]:
-    """`has_gpu`: of one side or both. Without a GPU, the CPU's time is the busy time."""
+def _side_fields(letter: str, side: DiffSide, step: str, has_gpu: bool) -> list[str]:
+    """`step`: how long one takes; `has_gpu`: of one side or both. Without a GPU, the
+    CPU's time is the busy time."""
     fields = [
         f"{letter} {clip(printable(side.label), MAX_PLACE_CELLS)}",
-        _step(step_ns),
+        step,
         plural(side.items, _noun_of_work(side, side)),
         f"busy {duration(side.busy_ns)}",
         f"idle {duration(side.idle_ns)}",

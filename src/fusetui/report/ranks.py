@@ -28,6 +28,7 @@ from fusetui.report.ranks_words import (
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, first_of, known
+from fusetui.trace.layout.steps import StepLength
 
 OUTLIER_MARK = "*"
 LEGEND = (
@@ -184,12 +185,13 @@ def _rank_columns(answer: JobAnswer) -> list[Column]:
             return UNKNOWN
         return f"{duration(row.offset_ns or 0)} ± {duration(row.uncertainty_ns)}"
 
+    length = StepLength.WALL if answer.steps else StepLength.SPAN
     columns = [
         Column("rank", cell=lambda row: str(row.rank)),
         Column("last", cell=_how_often_last),
         Column("others wait", cell=mean_wait("caused_ns")),
         Column("waits", spare=1, cell=mean_wait("waited_ns")),
-        Column("step", cell=lambda row: _time(row, "step_ns")),
+        Column(str(length), cell=lambda row: _time(row, "step_ns")),
         Column("compute", spare=2, cell=lambda row: _time(row, "compute_ns")),
         Column("exposed comm", spare=3, cell=lambda row: _time(row, "exposed_comm_ns")),
         Column("copy", spare=5, cell=lambda row: _time(row, "exposed_copy_ns")),
@@ -268,10 +270,10 @@ def _bus_bandwidth(kind: KindOfCollective) -> str:
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:
     if answer.ranks and answer.steps:
-        yield f"Figures of steps are medians. {LEGEND} per step."
+        yield f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
     elif answer.ranks:
         yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
-        yield f"What a step would take without the delays is not told: {answer.no_what_if}."
+        yield f"What {StepLength.WALL.a_step} would take without the delays is not told: {answer.no_what_if}."
     if answer.inferred:
         yield f"Not recorded and inferred: {several(answer.inferred, MAX_INFERRED)}."

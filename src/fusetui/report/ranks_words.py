@@ -23,6 +23,7 @@ from fusetui.analysis.ranks.model import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import StepLength
 
 MEANWHILE = {
     "compute": "kernels ran",
@@ -45,6 +46,8 @@ MIN_SAVED_SHARE = 0.01
 """Of a step: a rank that saves less if it alone is fixed saves nothing."""
 
 MAX_RANGES_NAMED = 6
+STEP = StepLength.WALL.a_step
+"""That whose length is reported."""
 MAX_STEPS_NAMED = 6
 MAX_MACHINES_NAMED = 3
 
@@ -170,15 +173,15 @@ def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterato
         others = [other for other in if_all.ranks if other != rank]
         are = "is" if len(others) == 1 else "are"
         yield (
-            "If it alone were as fast as the others, a step would take as long as now, "
+            f"If it alone were as fast as the others, {STEP} would take as long as now, "
             f"because {ranks_named(others)} {are} late too."
         )
     elif replayed.would_be_ns >= replayed.step_ns:
         return
     elif if_all is None:
-        yield f"If it were as fast as the others, a step would take {change}."
+        yield f"If it were as fast as the others, {STEP} would take {change}."
     else:
-        yield f"If it alone were as fast as the others, a step would take {change}."
+        yield f"If it alone were as fast as the others, {STEP} would take {change}."
 
 
 def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
@@ -192,11 +195,11 @@ def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> s
     )
     if some_saves_alone:
         return (
-            f"If {ranks} were {both} as fast as the others, a step would take {change}."
+            f"If {ranks} were {both} as fast as the others, {STEP} would take {change}."
         )
     return (
         f"{ranks.capitalize()} must {both} be fixed: if {both} were as fast as the "
-        f"others, a step would take {change}."
+        f"others, {STEP} would take {change}."
     )
 
 

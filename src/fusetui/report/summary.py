@@ -22,7 +22,7 @@ from fusetui.text.tables import (
     time_or_blank,
     times,
 )
-from fusetui.trace.layout.steps import UP_TO, labels_of
+from fusetui.trace.layout.steps import UP_TO, StepLength, labels_of
 
 MAX_STEPS = 12
 MAX_LANES = 12
@@ -53,7 +53,7 @@ STEP_COLUMNS = (
         left=True,
         cell=lambda labeled: clip(printable(labeled.label), MAX_LABEL_CELLS, "..."),
     ),
-    Column("time", cell=lambda labeled: duration(labeled.step.dur_ns)),
+    Column(str(StepLength.WALL), cell=lambda labeled: duration(labeled.step.dur_ns)),
 )
 STEP_COLUMNS_OF_GPU = (
     *STEP_COLUMNS,

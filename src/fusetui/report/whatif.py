@@ -26,6 +26,7 @@ from fusetui.text.figures import (
 )
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, first_of, table_of
+from fusetui.trace.layout.steps import StepLength
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.rank_graphs import Why
@@ -317,12 +318,13 @@ def replayed_sentence(answer: WhatIf) -> str:
     """What stands above a replay that is drawn, what matters most first."""
     after_ns = answer.after_ns or 0
     times = f"{duration(answer.before_ns)} -> {duration(after_ns)}"
+    what = _length(answer.of).step
     gain = gain_text(answer.before_ns, after_ns)
     if answer.is_doubtful:
         gain += f", {percent(answer.residual_share, 1)} not understood"
     certainty = "at best" if answer.certainty == "bound" else "an estimate"
     return (
-        f"replayed, not recorded: {answer.of} {times} ({gain}), {certainty},"
+        f"replayed, not recorded: {what} {times} ({gain}), {certainty},"
         f" with {_changes_made(answer)}"
     )
 
@@ -345,7 +347,12 @@ def _steps_in_median(answer: WhatIf) -> int:
 
 
 def _whole(of: str) -> str:
-    return "a step" if of == "step" else "the span"
+    return _length(of).a_step
+
+
+def _length(of: str) -> StepLength:
+    """What the times of an answer are; `of`: as in WhatIf."""
+    return StepLength.LAUNCHED if of == "step" else StepLength.SPAN
 
 
 def _wrapped(sentences: Sequence[str], width: int) -> str:

@@ -26,7 +26,7 @@ from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, Unseen, cut, table
-from fusetui.trace.layout.steps import UP_TO
+from fusetui.trace.layout.steps import UP_TO, StepLength
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 
@@ -188,7 +188,7 @@ def headline(why: Why) -> Headline:
     """Of the median step if steps tell, else of the span."""
     if steps_tell(why):
         step = median_step(why.steps)
-        text = f"{duration(step.dur_ns)} a step{_which_step(why)}."
+        text = f"{duration(step.dur_ns)} a step ({StepLength.WALL}{_which_step(why)})."
         return Headline(text=text, sums=totals(step.devices))
     sums = totals(why.devices)
     if why.about:
@@ -210,7 +210,7 @@ def _which_step(why: Why) -> str:
     by = why.steps_by or ""
     each = f", each {printable(by)}" if by.startswith(UP_TO) else ""
     if ran == 1:
-        return f" (the only one of {count(steps)} in which a GPU ran{each})"
+        return f"; the only one of {count(steps)} in which a GPU ran{each}"
     if ran % 2:
         which = "median"
     elif ran > 2:
@@ -218,9 +218,9 @@ def _which_step(why: Why) -> str:
     else:
         which = "shorter"
     if ran == steps:
-        return f" (the {which} of {count(steps)}{each})"
+        return f"; the {which} of {count(steps)}{each}"
     return (
-        f" (the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each})"
+        f"; the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each}"
     )
 
 
