@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from fusetui import __version__
-from fusetui.commands.errors import DONE, guarded, say
+from fusetui.commands.errors import DONE, exit_codes_text, guarded, say
 from fusetui.report.streams import write
 
 AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> int:
     from fusetui.command_line.parser import parse
     from fusetui.command_line.registry import command
 
-    args = parse(arguments)
+    args = parse(arguments, epilog=exit_codes_text())
     if args.command is None:
         from fusetui.commands.open import start  # only when nothing is named
 

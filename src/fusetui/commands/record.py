@@ -272,13 +272,15 @@ def run_capture(args: Namespace) -> int:
     """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or
     CommandError."""
     from fusetui.capture import command
-    from fusetui.capture.options import Options, declared
+    from fusetui.capture.options import Options, declared_options
 
     if args.open and not has_terminal():
         raise CommandError(
             "--open needs a terminal: leave it out, and open the run later."
         )
-    given = {name: value for name, value in vars(args).items() if name in declared()}
+    given = {
+        name: value for name, value in vars(args).items() if name in declared_options()
+    }
     repeated = {
         name: tuple(value) for name, value in given.items() if isinstance(value, list)
     }

@@ -74,8 +74,8 @@ class DumpTables:
         self._tensors_of_lists: dict[tuple[int, int], int] = {}
 
     def add(self, value: Any, *, rank: int, path: str) -> None:
-        """Adds the dump of a rank. Raises MalformedError, with the end of a sentence,
-        for what torch does not write; then nothing of it was added."""
+        """Adds the dump of a rank. Raises MalformedError, with the end of a sentence, for what
+        torch does not write; then nothing of it was added."""
         if not isinstance(value, dict) or not is_dump(value):
             raise MalformedError("it has neither entries nor groups")
         self._stack_of_list.clear()  # ids are those of the lists of one value

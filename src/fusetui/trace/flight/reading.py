@@ -134,8 +134,7 @@ def rank_in_name(path: str) -> int:
 
 
 def _value(path: str) -> Any:
-    """The value that a file holds. Raises CannotReadError, NotATraceError or
-    MalformedError."""
+    """The value that a file holds. Raises CannotReadError, NotATraceError or MalformedError."""
     data = _document(path)
     if is_pickle(data[:2]):
         return plain_value(data)
