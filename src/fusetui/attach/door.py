@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from fusetui import Error
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 HEAD = struct.Struct("=Q32s")
 # GPU, PID, job; of a request: kind, number of PIDs, job
@@ -34,7 +34,9 @@ DAEMON = "dynolog"  # how the daemon's is called
 LONGEST_FOLDER = 107 - len(f"/{CLIENT}") - 36
 """Bytes of the path of a folder of sockets: libkineto writes beyond its buffer for
 longer ones."""
-SAFE = late(r"[\w./+:,@~-]+")  # a configuration has comments (#), and strips blanks
+SAFE = lazy_pattern(
+    r"[\w./+:,@~-]+"
+)  # a configuration has comments (#), and strips blanks
 
 
 class ConfigRequest(Struct, frozen=True):

@@ -25,7 +25,7 @@ from fusetui.analysis.diff.story import changes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
@@ -425,7 +425,7 @@ def _cut(text: str, most: int) -> str:
     return f"{first}{ARROW}{clip(after, room - width(first))}"
 
 
-WORDS = late(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
+WORDS = lazy_pattern(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
 LONGEST = 2000  # characters compared; matching is quadratic at worst
 
 

@@ -18,7 +18,13 @@ from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
 from fusetui.report.summary import OP_COLUMNS, kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import LEAST, Column, first_of, known, times
+from fusetui.text.tables import (
+    MIN_LAST_COLUMN_CELLS,
+    Column,
+    text_or_dash,
+    times,
+    top_table,
+)
 from fusetui.trace.model.ids import Id, device_label, exact_id, stream_label
 
 DIGITS = 3  # of rates, which are based on estimates
@@ -72,7 +78,7 @@ def kernels_text(
         Column(
             "of peak",
             spare=1,
-            cell=lambda g: known(g.share_of_peak, lambda n: percent(n, 1), ""),
+            cell=lambda g: text_or_dash(g.share_of_peak, lambda n: percent(n, 1), ""),
         ),
         Column("FLOP/s", spare=12, cell=lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
         Column("B/s", spare=13, cell=lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
@@ -80,7 +86,7 @@ def kernels_text(
             "waves",
             False,
             14,
-            lambda g: known(g.waves, lambda n: significant(n, DIGITS), ""),
+            lambda g: text_or_dash(g.waves, lambda n: significant(n, DIGITS), ""),
         ),
         *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
         Column(title, True, cell=lambda group: _label(group, by, width)),
@@ -127,10 +133,10 @@ def _table(
 ) -> str:
     noun, least = (
         "name" if by == "name" else "group",
-        WIDEST if by == "shape" else LEAST,
+        WIDEST if by == "shape" else MIN_LAST_COLUMN_CELLS,
     )
-    return first_of(
-        columns, groups, top, width, noun, least=least, blank="", share=share
+    return top_table(
+        columns, groups, top, width, noun, min_last_cells=least, blank="", share=share
     )
 
 

@@ -56,10 +56,10 @@ def emit_json(document: object) -> None:
 def width() -> int:
     """The width of the terminal, or of COLUMNS within reason; a fixed width if there is
     neither, for which no name is cut."""
-    from fusetui.text.tables import Unseen  # which JSON does not need
+    from fusetui.text.tables import UncutWidth  # which JSON does not need
 
     known = shutil.get_terminal_size((0, 24)).columns
-    return min(WIDEST, max(NARROWEST, known)) if known else Unseen(UNKNOWN_WIDTH)
+    return min(WIDEST, max(NARROWEST, known)) if known else UncutWidth(UNKNOWN_WIDTH)
 
 
 def speaks_unicode() -> bool:

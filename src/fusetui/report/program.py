@@ -14,7 +14,14 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, first_of, left_out, table_of
+from fusetui.text.tables import (
+    JSON_ALL,
+    TOP_ALL,
+    Column,
+    omitted_line,
+    record_table,
+    top_table,
+)
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.quantiles import median
@@ -96,7 +103,7 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
     )
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
     none = outside_functions(times)
-    shown = [first_of(columns, times.functions, top, width, "function")]
+    shown = [top_table(columns, times.functions, top, width, "function")]
     return _text([shown if times.functions else missing, list(none)], width)
 
 
@@ -152,10 +159,10 @@ def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterat
             cell=lambda time: INDENT * time.level + printable(time.module),
         ),
     )
-    yield table_of(
+    yield record_table(
         [column for column in columns if column.title not in hidden], shown, width
     )
-    yield from left_out(len(times.modules) - len(shown), "path", TOP_ALL)
+    yield from omitted_line(len(times.modules) - len(shown), "path", TOP_ALL)
     if all(time.kind != MODULE for time in times.modules):
         yield no_calls
 
@@ -255,15 +262,17 @@ def launches_text(
             CallRow(one, one.span_ns, f"thread {one.thread} of process {one.process}")
         )
         rows += (CallRow(calls, one.span_ns, f"  {calls.name}") for calls in each)
-    more = left_out(len(threads) - MOST, "thread", JSON_ALL)
-    paragraphs = ["\n".join([table_of(CALL_COLUMNS, rows, width), *more])]
+    more = omitted_line(len(threads) - MOST, "thread", JSON_ALL)
+    paragraphs = ["\n".join([record_table(CALL_COLUMNS, rows, width), *more])]
     by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
     kinds = [
         ReplayKind(f"{name} on {gpu}", same)
         for (name, gpu, _), same in by_graph.items()
     ]
     if kinds:
-        paragraphs.append(first_of(GRAPH_COLUMNS, kinds, MOST, width, "kind", JSON_ALL))
+        paragraphs.append(
+            top_table(GRAPH_COLUMNS, kinds, MOST, width, "kind", JSON_ALL)
+        )
     if queues:
-        paragraphs.append(table_of(QUEUE_COLUMNS, queues, width))
+        paragraphs.append(record_table(QUEUE_COLUMNS, queues, width))
     return "\n\n".join(paragraphs)

@@ -29,7 +29,7 @@ from fusetui.report.ranks_words import (
 )
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, first_of, known
+from fusetui.text.tables import JSON_ALL, Column, text_or_dash, top_table
 
 STANDS_OUT = "*"
 LEGEND = (
@@ -184,11 +184,19 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
         Column("exposed comm", spare=3, cell=figure("exposed_comm_ns")),
         Column("copy", spare=5, cell=figure("exposed_copy_ns")),
         Column("idle", spare=4, cell=figure("idle_ns")),
-        Column("memory", spare=7, cell=lambda row: known(row.memory_peak_bytes, size)),
+        Column(
+            "memory",
+            spare=7,
+            cell=lambda row: text_or_dash(row.memory_peak_bytes, size),
+        ),
         Column("clock", spare=6, cell=clock),
         Column(where, True, cell=lambda row: printable(getattr(row, where)) or "-"),
     )
-    return [first_of(columns, answer.ranks, top, most, "rank", least=DEVICE, blank="-")]
+    return [
+        top_table(
+            columns, answer.ranks, top, most, "rank", min_last_cells=DEVICE, blank="-"
+        )
+    ]
 
 
 def _kinds(answer: JobAnswer, most: int) -> list[str]:
@@ -206,18 +214,20 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
         Column(
             "ranks", cell=lambda k: f"{k.given}{f' of {k.ranks}' if k.ranks else ''}"
         ),
-        Column("size", cell=lambda kind: known(kind.bytes, size)),
+        Column("size", cell=lambda kind: text_or_dash(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
         Column("waits", cell=wait),
-        Column("transfer", cell=lambda kind: known(kind.transfer_ns, duration)),
+        Column("transfer", cell=lambda kind: text_or_dash(kind.transfer_ns, duration)),
         Column(
             "bus bandwidth",
-            cell=lambda kind: known(
+            cell=lambda kind: text_or_dash(
                 kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s"
             ),
         ),
     )
-    return [first_of(columns, answer.kinds, MOST_KINDS, most, "kind", JSON_ALL, NARROW)]
+    return [
+        top_table(columns, answer.kinds, MOST_KINDS, most, "kind", JSON_ALL, NARROW)
+    ]
 
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:

@@ -11,7 +11,14 @@ from fusetui.gpu.kernel_names.record import MAX_SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, Unseen, cut, first_of, table_of, times
+from fusetui.text.tables import (
+    Column,
+    UncutWidth,
+    cut_line,
+    record_table,
+    times,
+    top_table,
+)
 from fusetui.trace.layout.steps import UP_TO, labels_of
 
 MOST = 12  # steps or lanes; --json has all
@@ -51,7 +58,7 @@ def summary_text(
 ) -> str:
     """The text; without kernels, ops are listed. `cut_off`: work from before the
     recording is missing."""
-    blocks = ["\n".join(cut(line, width) for line in _head(figures, cut_off))]
+    blocks = ["\n".join(cut_line(line, width) for line in _head(figures, cut_off))]
     if steps := figures.steps:
         columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
         labeled = zip(
@@ -62,10 +69,10 @@ def summary_text(
             f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
         )
         blocks.append(
-            table_of(columns, labeled, width) + _more(steps) + cut(what, width)
+            record_table(columns, labeled, width) + _more(steps) + cut_line(what, width)
         )
     if tracks := figures.tracks:
-        blocks.append(table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks))
+        blocks.append(record_table(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks))
     if kernels:
         blocks.append(
             kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more")
@@ -155,7 +162,7 @@ def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
     )
     shown_ns = sum(total.total_ns for total in totals[:top])
     share = percent(whole - shown_ns, whole)
-    return first_of(columns, totals, top, width, "name", hint, share=share)
+    return top_table(columns, totals, top, width, "name", hint, share=share)
 
 
 def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
@@ -165,7 +172,7 @@ def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
     any_gpu = any(total.kernels or total.gpu_ns for total in totals)
     columns = [one for one in OP_COLUMNS if any_gpu or one.title not in GPU_COLUMNS]
     name = Column("op", left=True, cell=lambda total: printable(total.name))
-    return first_of([*columns, name], totals, top, width, "name", hint)
+    return top_table([*columns, name], totals, top, width, "name", hint)
 
 
 def kernel_label(name: str, width: int) -> str:
@@ -173,4 +180,4 @@ def kernel_label(name: str, width: int) -> str:
     be cut."""
     short = short_name(name)
     is_cut = short.endswith("…") or len(short) >= MAX_SHORT
-    return printable(name if is_cut and isinstance(width, Unseen) else short)
+    return printable(name if is_cut and isinstance(width, UncutWidth) else short)

@@ -10,7 +10,7 @@ from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.cutting import middle_clip
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Unseen, left_out
+from fusetui.text.tables import TOP_ALL, UncutWidth, omitted_line
 from fusetui.text.tables import Column as Drawn
 from fusetui.text.tables import table as aligned
 
@@ -48,7 +48,7 @@ def listed(table: ColumnTable, most: int, width: int) -> str:
     if not len(table):
         return f"no {table.name}"
     shown = table.top(most) if most else table
-    rest = left_out(len(table) - len(shown), "row", TOP_ALL)
+    rest = omitted_line(len(table) - len(shown), "row", TOP_ALL)
     return "\n".join([lines(shown, width), *rest])
 
 
@@ -71,7 +71,7 @@ def lines(table: ColumnTable, width: int) -> str:
     """All rows, below the names of the columns without units. Where space is short and
     somebody looks, the last column is cut, and columns are left out from the right, but
     for the first one and the first text (and the one after it, if that is the file)."""
-    is_unseen = isinstance(width, Unseen)
+    is_unseen = isinstance(width, UncutWidth)
     kept = _kept_columns(table)
     columns = []
     cells = []

@@ -26,13 +26,13 @@ from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces, sort_of_a
 from fusetui.analysis.diff.statistics import mean, median, resolution
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
 
 # a library chooses among several algorithms for these
-_OPS_WITH_ALGORITHMS = late(r"cudnn|miopen|convolution")
+_OPS_WITH_ALGORITHMS = lazy_pattern(r"cudnn|miopen|convolution")
 
 MAX_LOOKED_UP_FUSIONS = 500
 """Shapes are looked up for no more fusions than this, because each has to be parsed."""

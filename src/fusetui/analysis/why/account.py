@@ -16,7 +16,7 @@ from fusetui.analysis.why.backward_threads import lent_work
 from fusetui.analysis.why.devices import Devices, Named
 from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -172,7 +172,7 @@ class Device(NamedTuple):
         return slice(*number.searchsorted((self.number, self.number + 1)).tolist())
 
 
-WAITS: Final = late(
+WAITS: Final = lazy_pattern(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"
     r"|<method '(?:acquire|poll|wait\w*|recv\w*|accept)' of"
 )

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
@@ -190,7 +190,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(self._names_of[list(roles)].any(axis=0)).tolist():
-            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
+            fits[number] = bool(test(self.names[number][:MAX_SEARCHED_CHARS]))
         rows = (
             np.flatnonzero(fits[self.name])
             if fits.any()
@@ -212,7 +212,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
-            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
+            fits[number] = bool(test(self.names[number][:MAX_SEARCHED_CHARS]))
         found: Flags = fits[self.name[rows]]
         return found
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import NotATraceError
 from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document, Match
@@ -19,22 +19,22 @@ from fusetui.trace.read.repair import repaired
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split
 
-FIRST = late(rb"[^\s\xef\xbb\xbf]")
-EVENTS_KEY = late(rb'"traceEvents"\s*:\s*(\[|\S)')
-EXECUTION_TRACE_KEY = late(rb'"nodes"\s*:\s*\[')
-CLOSED = late(rb"\}\s*\Z")  # what a whole object ends with
+FIRST = lazy_pattern(rb"[^\s\xef\xbb\xbf]")
+EVENTS_KEY = lazy_pattern(rb'"traceEvents"\s*:\s*(\[|\S)')
+EXECUTION_TRACE_KEY = lazy_pattern(rb'"nodes"\s*:\s*\[')
+CLOSED = lazy_pattern(rb"\}\s*\Z")  # what a whole object ends with
 BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
 MOST = 64 << 20  # bytes before and after the events in which keys are read
-PHASE = late(rb'"ph"')  # in every event
+PHASE = lazy_pattern(rb'"ph"')  # in every event
 NEAR = 1 << 12  # bytes in which it mostly shows whether the list really ends
 FAR = 1 << 18  # bytes of an object that need no further look: no event is so long
 MARGIN = 1 << 10  # bytes before their end in which an error may be that of the cut
-EVENT = late(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
+EVENT = lazy_pattern(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
 DOCUMENT = rb'[\[{]\s*(?:\{|"[^"]{0,200}"\s*:)'
-OTHER_DOCUMENT = late(DOCUMENT)
-BEHIND_ANY_BRACKET = late(rb"[\]}]\s*(" + DOCUMENT + rb")")
+OTHER_DOCUMENT = lazy_pattern(DOCUMENT)
+BEHIND_ANY_BRACKET = lazy_pattern(rb"[\]}]\s*(" + DOCUMENT + rb")")
 
 SECOND_LIST = "a second list of events begins here"
 SECOND_TRACE = "a second trace begins here"

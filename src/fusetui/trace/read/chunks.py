@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
@@ -27,8 +27,8 @@ EXTENT = 4 << 20
 # bytes that are decoded at once: their events fit into the caches of a processor
 PIECE = 1 << 18
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
-BOUNDARY = late(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
-END = late(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
+BOUNDARY = lazy_pattern(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
+END = lazy_pattern(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
 NEAR_END = 1 << 16  # bytes in which a list almost always ends
 MARGIN = 1 << 14  # read beyond an extent, where there is almost always a boundary
 FARTHEST = 1 << 26  # boundaries farther away are not searched for

@@ -16,12 +16,12 @@ import re
 from pathlib import Path
 from typing import IO
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 # documents that would take more than this fraction of the memory are unpacked to disk
 SHARE = 4
 UNKNOWN = 6 << 30  # bytes, if the system does not say
-AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+AVAILABLE = lazy_pattern(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 GROUPS = (
     ("", "max", "current", ""),
     ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.batch import MOST_LISTED, Batch, ByteWindow, event_in
 from fusetui.trace.read.body import is_end
@@ -31,21 +31,21 @@ AFTER_DAMAGE = 1 << 12
 LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
 PHASE = b'"ph"'  # part of every event
 SEPARATORS = b" \t\r\n,"
-NEXT = late(rb"[^\s,}]")
-CLOSE = late(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
+NEXT = lazy_pattern(rb"[^\s,}]")
+CLOSE = lazy_pattern(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
 # The same before a key that writers put behind the events and that no event has
-CLOSE_BEFORE_KEY = late(
+CLOSE_BEFORE_KEY = lazy_pattern(
     rb'\]\s*(?=,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|'
     rb'deviceProperties|distributedInfo|otherData|metadata|systemTraceEvents)"\s*:)'
 )
-EVENT_START = late(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
-ANY_START = late(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
+EVENT_START = lazy_pattern(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = lazy_pattern(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
 NO_PLACES = np.empty((0, 3), dtype=np.int64)
 SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
 HURRY = 1.0  # seconds after which no further gap is read the slow way
 FAR_AWAY = 1 << 62  # byte
-NO_END = late(rb"[^\s,\]}]")
+NO_END = lazy_pattern(rb"[^\s,\]}]")
 NOT_CLOSED = "not closed"  # why an element is unreadable that lacks a quote or a brace
 # Whether the bytes [position, stop) may be read the slow way
 May = Callable[[int, int], bool]

@@ -16,13 +16,13 @@ from contextlib import closing, suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import GIB, LIMIT
 
-URL = late(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
+URL = lazy_pattern(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
 # how many times fewer are asked for after each failure, down to a single byte
 SHRINKING = 64
@@ -34,7 +34,7 @@ PAUSE_S = 0.2  # after the first failure; longer after each
 STALL_S = 20.0
 PATIENCE_S = 60.0  # after the last byte until nothing more is tried
 ENDLESS = 4 * GIB  # bytes of a file whose server does not say how long it is
-NUMBER = late(r"^\[Errno -?[0-9]+\] ")
+NUMBER = lazy_pattern(r"^\[Errno -?[0-9]+\] ")
 GONE = (404, 410)  # what an HTTP server answers where there is no such file
 STATE = (
     "ETag",

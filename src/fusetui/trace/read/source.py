@@ -18,7 +18,7 @@ from typing import IO
 
 import msgspec
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
@@ -39,7 +39,7 @@ from fusetui.trace.read.unpack import (
 
 PIECE = 1 << 20  # bytes that are copied at once
 PATIENCE = 64 << 20  # bytes of a pipe within which there must be an event
-EVENT = late(rb'"ph"\s{0,64}:')
+EVENT = lazy_pattern(rb'"ph"\s{0,64}:')
 AROUND = 128  # the most bytes that an EVENT may have
 # bytes of an unpacked document above which it is unpacked again on demand
 LARGE = 64 << 20

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.read.structure import BLANKS
 
@@ -25,7 +25,7 @@ LIMIT_NS = 2**61
 """Times further from zero are unreadable: 73 years, which as Unix time ends in January
 2043. So twice the span of a trace fits into 64 bits."""
 
-PLAIN = late(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
+PLAIN = lazy_pattern(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
 
 TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that
@@ -99,7 +99,7 @@ def exact_nanoseconds(text: bytes | str) -> int:
 # was decoded. If args hold the key too, the places of the events behind them are one
 # too late, and only an event without the key could make up for it: but that was decoded
 # as zero, so the number at its place is refused.
-NUMBER = late(rb"[-+.0-9eE]+")
+NUMBER = lazy_pattern(rb"[-+.0-9eE]+")
 ESCAPED = b"\\u00"  # what a letter of a key may be written as
 WHOLE, DECIMALS = 16, 9  # the most digits before and behind the point of a usual number
 # bytes around the point, and one behind
