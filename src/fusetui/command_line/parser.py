@@ -12,6 +12,7 @@ from fusetui import Error, __version__
 from fusetui.command_line.registry import COMMANDS, command
 from fusetui.report.streams import write
 
+DEBUG = "--debug"
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
 
 
@@ -75,10 +76,11 @@ def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
     """The parsed arguments of a command line, without the name of the program.
 
     `command` is the name of the command, or None if none was given. `rest` holds the
-    arguments that the parser of an open-ended command does not know. `epilog` ends the
-    help of the whole line. Raises UsageError, and SystemExit after printing help or the
-    version.
+    arguments that the parser of an open-ended command does not know; `debug` is whether
+    --debug was given. `epilog` ends the help of the whole line. Raises UsageError, and
+    SystemExit after printing help or the version.
     """
+    arguments, is_debug = without_debug(arguments)
     if arguments and _is_to_be_opened(arguments[0]):
         arguments = ["open", *arguments]  # `fusetui trace.json`
     first = arguments[0] if arguments else ""
@@ -98,6 +100,7 @@ def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
         what = "option" if rest[0].startswith("-") else "argument"
         parsers[parsed.command or ""].error(f"no such {what}: {rest[0]}")
     parsed.rest = tuple(rest)
+    parsed.debug = is_debug
     return parsed
 
 
@@ -123,6 +126,26 @@ def _suggestion(word: str) -> str:
     return f" (did you mean {nearest[0]}?)" if nearest else ""
 
 
+def without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The arguments without --debug, and whether it was given.
+
+    It may stand before the command or behind it, but what stands behind an open-ended
+    command, or behind `--`, may be meant for somebody else and stays.
+    """
+    kept: list[str] = []
+    for place, word in enumerate(arguments):
+        if word == "--" or (kept and _is_open_ended(kept[0])):
+            kept += arguments[place:]
+            break
+        if word != DEBUG:
+            kept.append(word)
+    return kept, len(kept) < len(arguments)
+
+
+def _is_open_ended(name: str) -> bool:
+    return any(entry.name == name and entry.open_ended for entry in COMMANDS)
+
+
 def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Parser]:
     """Parsers by the name of the command; "" is the parser of the whole line, whose
     help ends with `epilog`.
@@ -138,6 +161,12 @@ def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Pa
         version=f"fusetui {__version__}",
         help="Print the version; with --verbose also those of its libraries, and whether the "
         "compiled parts are in use.",
+    )
+    top.add_argument(
+        DEBUG,
+        action="store_true",
+        help="Say on stderr which way was taken: cache, reader, compiled parts, processes. "
+        "It may stand behind the command too.",
     )
     subparsers = top.add_subparsers(
         prog="fusetui", dest="command", metavar="COMMAND", title="commands"

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fusetui import sample_traces
+from fusetui import debug_log, sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
@@ -47,8 +47,7 @@ from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.foreign import HEAD, is_flight_dump
-from fusetui.trace.read.remote import is_remote
-from fusetui.trace.read.source import glimpse
+from fusetui.trace.read.source import glimpse, is_remote
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.tour import LESSONS
 
@@ -262,6 +261,7 @@ def show(
     is_ascii_asked = ascii_only or settings.ascii
     from fusetui.tui import app  # imports Textual, which reads the environment
 
+    debug_log.leave_terminal()
     return app.run(
         paths,
         ascii_only=is_ascii_asked or needs_ascii(os.environ, sys.stderr.encoding),

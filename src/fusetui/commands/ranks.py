@@ -21,7 +21,7 @@ from fusetui.tables.sources import ranks_table
 from fusetui.text.figures import plural
 from fusetui.text.printable import without_credentials
 from fusetui.trace.formats import processes_in
-from fusetui.trace.read.remote import is_remote, matching
+from fusetui.trace.read.source import is_remote
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.answer import Explained
@@ -166,6 +166,8 @@ def _behind(name: str) -> list[str]:
     """The files or URLs behind one name, at least one. Raises CommandError."""
     is_pattern = glob.has_magic(name) and not glob.glob(glob.escape(name))
     if is_remote(name):
+        from fusetui.trace.read.remote import matching  # only for URLs
+
         paths = matching(name)
         if paths != [name]:
             paths = [path for path in paths if path.endswith(ENDINGS)]

@@ -36,8 +36,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.document import OpenFile, read_at
-from fusetui.trace.read.remote import is_remote
-from fusetui.trace.read.source import reason
+from fusetui.trace.read.source import is_remote, reason
 
 SQLITE_HEAD = b"SQLite format 3\0"
 """What a database of SQLite begins with."""

@@ -41,7 +41,11 @@ from fusetui.trace.nsys.tables import (
 )
 from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
-from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
+from fusetui.trace.read.assemble import (
+    BYTES_PER_SLICE,
+    MIN_CHECKED_SLICES,
+    check_durations,
+)
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.document_text import (
     Rendered,
@@ -216,7 +220,7 @@ def _check_memory(place: ExportFile, plans: Sequence[Batches]) -> None:
     """Raises CannotReadError where reading these tables might be ended for its memory."""
     rows_by_rowids = sum(batches.rows * batches.count for batches in plans)
     rows = min(rows_by_rowids, place.size // MIN_ROW_BYTES)
-    if rows > MANY and rows * BYTES_A_SLICE > memory_left():
+    if rows > MIN_CHECKED_SLICES and rows * BYTES_PER_SLICE > memory_left():
         raise CannotReadError(
             f"{place.path} has about {rows:,} rows: there is not enough memory."
         )
