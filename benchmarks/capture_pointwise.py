@@ -1,5 +1,5 @@
-"""The fused pointwise kernel against Inductor's and against a copy of the same bytes,
-on a GPU.
+"""Times the fused pointwise kernel beside Inductor's and beside a copy of the same
+bytes, on a GPU.
 
     python -P benchmarks/capture_pointwise.py [--out FILE.json]
 
@@ -12,11 +12,12 @@ made Triton compile.
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import orjson
 import torch
 from torch.nn.functional import gelu
 
@@ -26,56 +27,62 @@ from fusetui.text.figures import duration
 from fusetui.text.tables import Column, table
 
 SHAPES = ((8192, 3072), (512, 3072), (8192, 12288), (4096, 3000), (1, 3072))
-SECONDS = 1.0
-HEADER = ("shape", "eager", "inductor", "fused", "copy", "fused / copy", "compilations")
+TIMING_SECONDS = 1.0
+WAYS = ("eager", "inductor", "fused", "copy")
+"""How the result is computed, in the order of the columns."""
 
 
 def reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """What eager mode runs as two kernels."""
+    """gelu(gate) * up, which eager mode runs as two kernels."""
     return gelu(gate, approximate="tanh") * up
 
 
 def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
-    """Medians in ns for one shape, in bfloat16."""
+    """The median time of each way for one shape, in ns, in bfloat16."""
     from fusetui.kernels.geglu import multiply
 
-    pair = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
-    elements = 3 * pair[0].numel() // 2
-    copied = [
-        torch.empty(elements, device="cuda", dtype=torch.bfloat16) for _ in range(2)
-    ]
-    ways: dict[str, tuple[Callable[..., object], list[torch.Tensor]]] = {
-        "eager": (reference, pair),
-        "inductor": (torch.compile(reference, dynamic=False), pair),
-        "fused": (multiply, pair),
-        "copy": (lambda target, source: target.copy_(source), copied),
+    gate, up = (
+        torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2)
+    )
+    copied_elements = 3 * gate.numel() // 2
+    target, source = (
+        torch.empty(copied_elements, device="cuda", dtype=torch.bfloat16)
+        for _ in range(2)
+    )
+    compiled = torch.compile(reference, dynamic=False)
+    return {
+        "eager": _median(reference, [gate, up], cache_bytes),
+        "inductor": _median(compiled, [gate, up], cache_bytes),
+        "fused": _median(multiply, [gate, up], cache_bytes),
+        "copy": _median(torch.Tensor.copy_, [target, source], cache_bytes),
     }
-    return {name: _median(*way, cache_bytes) for name, way in ways.items()}
 
 
 def _median(
     call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes: int
 ) -> int:
-    step = forward_step(call, "pointwise", input_copies(inputs, cache_bytes, False))
+    """In ns; the inputs are copied until they exceed the cache."""
+    copies = input_copies(inputs, cache_bytes, backward=False)
+    step = forward_step(call, "pointwise", copies)
     with torch.no_grad():
-        return time_steps(partial(run_step, step), "cuda", SECONDS).step_ns.median
+        timing = time_steps(partial(run_step, step), "cuda", TIMING_SECONDS)
+    return timing.step_ns.median
 
 
 def compilations() -> int:
     """How often Triton has compiled our forward kernel in this process."""
     from fusetui.kernels.geglu import geglu_forward_kernel_triton
 
-    return len(
-        geglu_forward_kernel_triton.device_caches[torch.cuda.current_device()][0]
-    )
+    device = torch.cuda.current_device()
+    compiled, *_ = geglu_forward_kernel_triton.device_caches[device]
+    return len(compiled)
 
 
-def row(result: dict[str, object]) -> list[str]:
-    """One line of the table."""
-    times = {name: int(str(result[name])) for name in HEADER[1:5]}
-    cells = [duration(time) for time in times.values()]
-    share = times["fused"] / times["copy"]
-    return [str(result["shape"]), *cells, f"{share:.2f}", str(result["compilations"])]
+def row(result: Mapping[str, Any]) -> list[str]:
+    """A line of the table."""
+    times = [duration(result[way]) for way in WAYS]
+    share = result["fused"] / result["copy"]
+    return [result["shape"], *times, f"{share:.2f}", str(result["compilations"])]
 
 
 def main() -> None:
@@ -84,21 +91,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     device = find_device("cuda")
-    measured = partial(measure, cache_bytes=device.cache_bytes)
-    results: list[dict[str, object]] = [
-        {
-            "shape": "x".join(map(str, shape)),
-            **measured(shape),
-            "compilations": compilations(),
-        }
-        for shape in SHAPES
-    ]
+    results: list[dict[str, Any]] = []
+    for shape in SHAPES:
+        result: dict[str, Any] = {"shape": "x".join(str(size) for size in shape)}
+        result |= measure(shape, device.cache_bytes)
+        result["compilations"] = compilations()
+        results.append(result)
     print(f"gelu(gate) * up, bfloat16, on {device.name}\n")
-    columns = [Column(title, left=not n) for n, title in enumerate(HEADER)]
+    columns = [Column("shape", left=True)]
+    columns += [Column(title) for title in (*WAYS, "fused / copy", "compilations")]
     print(table(columns, [row(result) for result in results]))
     if out:
-        out.write_text(
-            json.dumps({"device": device.name, "results": results}, indent=2) + "\n"
+        document = {"device": device.name, "results": results}
+        out.write_bytes(
+            orjson.dumps(
+                document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+            )
         )
 
 

@@ -1,4 +1,4 @@
-"""What stands on a terminal of which only the bytes are known."""
+"""The text on the screen of a terminal, from the bytes that were written to it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,34 @@ CONTROL = re.compile(
 
 
 class Screen:
-    """Knows only the sequences that Textual sends for a frame."""
+    """A screen of cells. It obeys only the sequences that Textual sends for a frame:
+    those that move the cursor. Others are ignored, and every character takes a cell."""
 
     def __init__(self, size: tuple[int, int], written: bytes = b"") -> None:
-        """`size`: columns and lines."""
-        width, height = size
-        self._lines = [[" "] * width for _ in range(height)]
-        self._x = self._y = 0
+        """`size` is in columns and lines."""
+        columns, lines = size
+        self._lines = [[" "] * columns for _ in range(lines)]
+        self._x = 0
+        self._y = 0
         self._decode = getincrementaldecoder("utf-8")().decode
         self.feed(written)
 
     def feed(self, written: bytes) -> None:
-        text, at = self._decode(written), 0
-        for found in CONTROL.finditer(text):
-            self._put(text[at : found.start()])
-            at = found.end()
-            if moved := MOVE.fullmatch(found[0]):
-                self._y, self._x = int(moved[1]) - 1, int(moved[2]) - 1
-        self._put(text[at:])
+        """Writes bytes, which may end within a character but not within a sequence."""
+        text = self._decode(written)
+        printed_from = 0
+        for sequence in CONTROL.finditer(text):
+            self._put(text[printed_from : sequence.start()])
+            printed_from = sequence.end()
+            move = MOVE.fullmatch(sequence[0])
+            if move:  # lines and columns are counted from 1
+                self._y = int(move[1]) - 1
+                self._x = int(move[2]) - 1
+        self._put(text[printed_from:])
 
     @property
     def text(self) -> str:
+        """The lines of the screen."""
         return "\n".join("".join(line) for line in self._lines)
 
     def _put(self, text: str) -> None:

@@ -1,9 +1,9 @@
-"""Makes traces that are extreme in one respect, and measures what questions about them
+"""Makes traces that are extreme in one respect, and measures what commands about them
 cost.
 
-    python -P benchmarks/extremes.py make devices 10000 devices.json python -P
-    benchmarks/extremes.py measure kernels 1000000 --commands summary gaps why python -P
-    benchmarks/extremes.py grow devices threads --count 5000 --commands gaps why
+    python -P benchmarks/extremes.py make devices 10000 devices.json
+    python -P benchmarks/extremes.py measure kernels 1000000 --commands summary gaps why
+    python -P benchmarks/extremes.py grow devices threads --count 5000 --commands why
 
 `measure` prints the peak of the resident memory and the processor time of each command,
 `grow` how much more processor time twice the count takes: 2 is linear, 4 quadratic.
@@ -12,26 +12,29 @@ cost.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 Event = dict[str, Any]
+Maker = Callable[[int], Iterator[Event]]
+"""Makes about as many events, or groups of events, as it is asked for."""
 
-LEVELS = 1_000  # of `depth`: how deep the ops of one thread nest
+MAX_LEVELS = 1_000
+"""How deep the ops of `depth` nest."""
 
 
 def slice_of(
-    cat: str, name: str, ts: float, dur: float, tid: int, **args: Any
+    cat: str, name: str, ts: float, dur: float, tid: int, pid: int = 1, **args: Any
 ) -> Event:
-    pid = args.pop("pid", 1)
-    event = {
+    """An event with a start and a duration, in us."""
+    event: Event = {
         "ph": "X",
         "cat": cat,
         "name": name,
@@ -40,25 +43,44 @@ def slice_of(
         "ts": ts,
         "dur": dur,
     }
-    return {**event, "args": args} if args else event
+    if args:
+        event["args"] = args
+    return event
 
 
-def launched(n: int, device: int = 0, stream: int = 7, **where: Any) -> Iterator[Event]:
-    """An op, its launch call, and the kernel that it launches; 10 us for each."""
-    at, tid, pid = 10 * n, where.get("tid", 1), where.get("pid", 1)
-    number = where.get("correlation", n + 1)
-    yield slice_of("cpu_op", where.get("op", "aten::add"), at, 4, tid, pid=pid)
+def launched(
+    n: int,
+    device: int = 0,
+    stream: int = 7,
+    pid: int = 1,
+    tid: int = 1,
+    op: str = "aten::add",
+    kernel: str = "add_kernel",
+    correlation: int | None = None,
+    args: Mapping[str, Any] | None = None,
+) -> Iterator[Event]:
+    """An op, its launch call, and the kernel that it launches, 10 us after those of
+    n - 1. `args` are more args of the kernel."""
+    ts = 10 * n
+    if correlation is None:
+        correlation = n + 1
+    yield slice_of("cpu_op", op, ts, 4, tid, pid=pid)
     yield slice_of(
-        "cuda_runtime", "cudaLaunchKernel", at + 1, 2, tid, pid=pid, correlation=number
+        "cuda_runtime",
+        "cudaLaunchKernel",
+        ts + 1,
+        2,
+        tid,
+        pid=pid,
+        correlation=correlation,
     )
-    args = {
+    kernel_args = {
         "device": device,
         "stream": stream,
-        "correlation": number,
-        **where.get("args", {}),
+        "correlation": correlation,
+        **(args or {}),
     }
-    name = where.get("kernel", "add_kernel")
-    yield slice_of("kernel", name, at + 5, 3, stream, pid=device, **args)
+    yield slice_of("kernel", kernel, ts + 5, 3, stream, pid=device, **kernel_args)
 
 
 def kernels(count: int) -> Iterator[Event]:
@@ -67,8 +89,8 @@ def kernels(count: int) -> Iterator[Event]:
         yield slice_of("kernel", "k", n * 0.002, 0.001, 7, pid=0, device=0, stream=7)
 
 
-def kernels_named(names: int) -> Callable[[int], Iterator[Event]]:
-    """Kernels without launches, a gap after each, that share so many names of 25
+def kernels_named(names: int) -> Maker:
+    """Makes kernels without launches, a gap after each, that share so many names of 25
     characters."""
 
     def events(count: int) -> Iterator[Event]:
@@ -82,31 +104,34 @@ def kernels_named(names: int) -> Callable[[int], Iterator[Event]]:
 
 
 def depth(count: int) -> Iterator[Event]:
-    """Ops that nest as deep as LEVELS, or as `count`."""
+    """Ops that nest 1,000 deep, or as deep as `count`; the innermost one launches a
+    kernel."""
     for n in range(count):
-        level = n % LEVELS
-        at = 2 * LEVELS * 10 * (n // LEVELS) + level
-        yield slice_of("cpu_op", f"op{level}", at, 2 * (LEVELS - level), 1)
-        yield from launched(n) if level == LEVELS - 1 else ()
+        level = n % MAX_LEVELS
+        ts = 2 * MAX_LEVELS * 10 * (n // MAX_LEVELS) + level
+        yield slice_of("cpu_op", f"op{level}", ts, 2 * (MAX_LEVELS - level), 1)
+        if level == MAX_LEVELS - 1:
+            yield from launched(n)
 
 
 def deep(count: int) -> Iterator[Event]:
     """Python frames, each inside the one before."""
     for n in range(count):
-        yield slice_of(
-            "python_function", f"f.py({n % 97}): f", n, 2 * (count - n), 1,
-            **{"Python id": n + 1, "Python parent id": n or None},
-        )  # fmt: skip
+        ids: dict[str, Any] = {"Python id": n + 1, "Python parent id": n or None}
+        name = f"f.py({n % 97}): f"
+        yield slice_of("python_function", name, n, 2 * (count - n), 1, **ids)
     yield from launched(count // 10)
 
 
 def modules(count: int) -> Iterator[Event]:
     """Calls of as many modules, one after another, each with a kernel."""
     for n in range(count):
-        yield slice_of(
-            "python_function", f"nn.Module: Linear_{n}", 10 * n, 9, 1,
-            **{"Python id": n + 1, "Python parent id": None, "Python module id": n},
-        )  # fmt: skip
+        ids: dict[str, Any] = {
+            "Python id": n + 1,
+            "Python parent id": None,
+            "Python module id": n,
+        }
+        yield slice_of("python_function", f"nn.Module: Linear_{n}", 10 * n, 9, 1, **ids)
         yield from launched(n)
 
 
@@ -123,24 +148,30 @@ def steps(count: int) -> Iterator[Event]:
         yield from launched(n)
 
 
-def each_launched(**varied: Callable[[int], Any]) -> Callable[[int], Iterator[Event]]:
-    """Kernels with calls and ops, of which something is another in each."""
+def each_launched(**varied: Callable[[int], Any]) -> Maker:
+    """Makes kernels with calls and ops; each of the arguments of `launched` that are
+    named here follows from the number of the kernel."""
 
     def events(count: int) -> Iterator[Event]:
         for n in range(count):
-            yield from launched(n, **{name: value(n) for name, value in varied.items()})
+            arguments = {name: value(n) for name, value in varied.items()}
+            yield from launched(n, **arguments)
 
     return events
 
 
-KINDS: dict[str, Callable[[int], Iterator[Event]]] = {
+def two_on_each_device(count: int) -> Iterator[Event]:
+    """Two kernels on each of `count` devices."""
+    for n in range(2 * count):
+        yield from launched(n, device=n % count)
+
+
+KINDS: dict[str, Maker] = {
     "kernels": kernels,
     "hundred_names": kernels_named(100),
     "kernel_names": kernels_named(10**7),
     "devices": each_launched(device=lambda n: n),
-    "two_each": lambda count: (
-        event for n in range(2 * count) for event in launched(n, device=n % count)
-    ),
+    "two_each": two_on_each_device,
     "streams": each_launched(stream=lambda n: n + 7),
     "threads": each_launched(tid=lambda n: n + 1),
     "processes": each_launched(pid=lambda n: n + 100_000),
@@ -156,86 +187,104 @@ KINDS: dict[str, Callable[[int], Iterator[Event]]] = {
 }
 
 
+class Cost(NamedTuple):
+    """Of a command: the peak of the resident memory of its largest process, and the
+    processor time of all."""
+
+    peak_bytes: int
+    cpu_seconds: float
+
+
 def make(kind: str, count: int, target: Path) -> int:
     """Writes a trace; returns the number of its events."""
     events = 0
-    with target.open("w") as out:
-        out.write('{"traceEvents": [')
+    with target.open("wb") as out:
+        out.write(b'{"traceEvents": [')
         for event in KINDS[kind](count):
-            out.write((",\n" if events else "\n") + json.dumps(event))
+            out.write(b",\n" if events else b"\n")
+            out.write(orjson.dumps(event))
             events += 1
-        out.write("\n]}")
+        out.write(b"\n]}")
     return events
 
 
-def cost(command: str, trace: Path) -> tuple[int, float]:
-    """The peak of the resident memory (bytes, of the largest process) and the processor
-    time (s) of one command, which is the only child of this process."""
-    program = [
-        sys.executable,
-        "-P",
-        "-m",
-        "fusetui",
-        command,
-        str(trace),
-        "--json",
-        "--no-cache",
-    ]
-    with Path(os.devnull).open("w") as nothing:
-        subprocess.run(program, stdout=nothing, check=True)
+def cost(command: str, trace: Path) -> Cost:
+    """Runs a command, which must be the only child of this process."""
+    arguments = ["-m", "fusetui", command, str(trace), "--json", "--no-cache"]
+    subprocess.run(
+        [sys.executable, "-P", *arguments], stdout=subprocess.DEVNULL, check=True
+    )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_maxrss * 1024, used.ru_utime + used.ru_stime
+    return Cost(
+        peak_bytes=used.ru_maxrss * 1024,
+        cpu_seconds=used.ru_utime + used.ru_stime,
+    )
 
 
-def measured(command: str, trace: Path) -> tuple[int, float]:
-    """The same, by a process of its own."""
-    again = [sys.executable, "-P", __file__, "cost", command, str(trace)]
-    said = subprocess.run(
-        again, capture_output=True, text=True, check=True
-    ).stdout.split()
-    return int(said[0]), float(said[1])
+def measured(command: str, trace: Path) -> Cost:
+    """`cost`, by a process of its own."""
+    printed = subprocess.run(
+        [sys.executable, "-P", __file__, "cost", command, str(trace)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    peak_bytes, cpu_seconds = printed.split()
+    return Cost(peak_bytes=int(peak_bytes), cpu_seconds=float(cpu_seconds))
 
 
-def measure(kind: str, count: int, commands: list[str], folder: Path) -> None:
-    empty, trace = folder / "few.json", folder / f"{kind}.json"
-    make(kind, 2, empty)
+def measure(kind: str, count: int, command_names: Sequence[str], folder: Path) -> None:
+    """Prints what each command costs, and its memory for each event: what it takes
+    beyond that for a trace with hardly any."""
+    tiny = folder / "few.json"
+    make(kind, 2, tiny)
+    trace = folder / f"{kind}.json"
     events = make(kind, count, trace)
     print(f"{kind}: {events:,} events, {trace.stat().st_size / 1e6:.0f} MB")
-    for command in commands:
-        base, _ = measured(command, empty)
-        peak, seconds = measured(command, trace)
-        each = (peak - base) / events
+    for command in command_names:
+        tiny_bytes = measured(command, tiny).peak_bytes
+        peak_bytes, cpu_seconds = measured(command, trace)
+        bytes_per_event = (peak_bytes - tiny_bytes) / events
         print(
-            f"  {command:8} {peak / 1e6:7.0f} MB, {each:5.0f} B an event, {seconds:6.1f} s of CPU"
+            f"  {command:8} {peak_bytes / 1e6:7.0f} MB, {bytes_per_event:5.0f} B an event, "
+            f"{cpu_seconds:6.1f} s of CPU"
         )
 
 
-def grow(kinds: list[str], count: int, commands: list[str], folder: Path) -> None:
+def grow(
+    kinds: Sequence[str], count: int, command_names: Sequence[str], folder: Path
+) -> None:
+    """Prints how much more processor time each command takes for twice the count."""
+    trace = folder / "1.json"
+    twice_trace = folder / "2.json"
     for kind in kinds:
-        traces = [folder / f"{times}.json" for times in (1, 2)]
-        for times, trace in enumerate(traces, 1):
-            make(kind, times * count, trace)
-        for command in commands:
-            once, twice = (measured(command, trace)[1] for trace in traces)
+        make(kind, count, trace)
+        make(kind, 2 * count, twice_trace)
+        for command in command_names:
+            once = measured(command, trace).cpu_seconds
+            twice = measured(command, twice_trace).cpu_seconds
             grown = f"{once:6.1f} s -> {twice:6.1f} s  {twice / once:.1f}"
             print(f"{kind:16} {command:8} {grown}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parsers = parser.add_subparsers(dest="task", required=True)
-    for task in ("make", "measure"):
-        own = parsers.add_parser(task)
-        own.add_argument("kind", choices=KINDS)
-        own.add_argument("count", type=int)
-    parsers.choices["make"].add_argument("target", type=Path)
-    growing = parsers.add_parser("grow")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    tasks = parser.add_subparsers(dest="task", required=True)
+    making = tasks.add_parser("make")
+    making.add_argument("kind", choices=KINDS)
+    making.add_argument("count", type=int)
+    making.add_argument("target", type=Path)
+    measuring = tasks.add_parser("measure")
+    measuring.add_argument("kind", choices=KINDS)
+    measuring.add_argument("count", type=int)
+    growing = tasks.add_parser("grow")
     growing.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=list(KINDS))
     growing.add_argument("--count", type=int, default=5_000)
-    for task in ("measure", "grow"):
-        asked = parsers.choices[task]
-        asked.add_argument("--commands", nargs="+", default=["summary", "gaps", "why"])
-    costing = parsers.add_parser("cost")
+    for task in (measuring, growing):
+        task.add_argument("--commands", nargs="+", default=["summary", "gaps", "why"])
+    costing = tasks.add_parser("cost")
     costing.add_argument("command")
     costing.add_argument("trace", type=Path)
     args = parser.parse_args()

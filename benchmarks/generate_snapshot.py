@@ -1,6 +1,7 @@
-"""Makes a memory snapshot of any size, with the objects that torch makes: a list of
-frames for each allocation, which its block and the events of its segment share, one for
-each free, which all of its events share, and texts that are not shared.
+"""Makes a memory snapshot of any size, with the objects that torch makes.
+
+Each allocation has a list of frames, which its block and the events of its segment
+share. So has each free, for all of its events. Texts are not shared.
 
     python -P benchmarks/generate_snapshot.py big.pickle --megabytes 100 --protocol 4
 """
@@ -11,106 +12,146 @@ import argparse
 import pickle
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-A_SITE = 200  # allocations that live at once
-SITES = 400
-PAGE = 2 << 20
+MAX_LIVE = 200  # allocations at once
+STACKS = 400
+BLOCK_BYTES = (4, 512, 70_000, 25_165_824)
+MIN_SEGMENT_BYTES = 2 << 20
+FIRST_ADDRESS = 0x7F0000000000
+ADDRESS_STEP = 1 << 26
 START_US = 1_748_730_219_000_000
+SAMPLE_STEPS = 2_000
+"""From which the size of a step follows."""
 Entry = dict[str, Any]
 
 
+class _Block(NamedTuple):
+    """An allocation, which has a segment of its own."""
+
+    address: int
+    size: int
+    frames: list[Entry] | None
+
+    @property
+    def segment_size(self) -> int:
+        return max(self.size, MIN_SEGMENT_BYTES)
+
+
 class Allocator:
-    """Writes the history of blocks that come and go, each in a segment of its own."""
+    """Writes the history of blocks that come and go. `depth` is the number of frames of
+    a stack; `copied`: every event has a list of frames of its own."""
 
     def __init__(self, depth: int, copied: bool) -> None:
         self.random = random.Random(depth)
-        self.depth, self.copied = depth, copied
-        frames = [_frame(number) for number in range(max(SITES, depth))]
-        self.sites = [
-            self.random.sample(frames, depth) for _ in range(SITES if depth else 0)
-        ]
+        self.copied = copied
+        self.stacks: list[list[Entry]] = []
+        if depth:
+            frames = [_frame(number) for number in range(max(STACKS, depth))]
+            self.stacks = [self.random.sample(frames, depth) for _ in range(STACKS)]
         self.events: list[Entry] = []
-        self.live: list[tuple[int, int, list[Entry] | None]] = []
-        self.addresses = [
-            0x7F0000000000 + number * (1 << 26) for number in range(4 * A_SITE)
+        self.live: list[_Block] = []
+        self.free_addresses = [
+            FIRST_ADDRESS + number * ADDRESS_STEP for number in range(4 * MAX_LIVE)
         ]
 
     def step(self) -> None:
-        """One allocation; one free, where enough lives."""
-        address, size = (
-            self.addresses.pop(0),
-            self.random.choice((4, 512, 70_000, 25_165_824)),
-        )
+        """One allocation, and one free if more than 200 live."""
+        address = self.free_addresses.pop(0)
+        size = self.random.choice(BLOCK_BYTES)
+        block = _Block(address=address, size=size, frames=self._stack())
+        self._event("segment_alloc", address, block.segment_size, block.frames)
+        self._event("alloc", address, size, block.frames)
+        self.live.append(block)
+        if len(self.live) > MAX_LIVE:
+            self._free(self.live.pop(self.random.randrange(MAX_LIVE)))
+
+    def _free(self, block: _Block) -> None:
         frames = self._stack()
-        self._event("segment_alloc", address, max(size, PAGE), frames)
-        self._event("alloc", address, size, frames)
-        self.live.append((address, size, frames))
-        if len(self.live) > A_SITE:
-            address, size, _ = self.live.pop(self.random.randrange(A_SITE))
-            frames = self._stack()
-            self._event("free_requested", address, size, frames)
-            self._event("free_completed", address, size, frames)
-            self._event("segment_free", address, max(size, PAGE), frames)
-            self.addresses.append(address)
+        self._event("free_requested", block.address, block.size, frames)
+        self._event("free_completed", block.address, block.size, frames)
+        self._event("segment_free", block.address, block.segment_size, frames)
+        self.free_addresses.append(block.address)
 
     def snapshot(self) -> Entry:
+        """The content of a snapshot, as torch has it."""
         return {
-            "segments": [_segment(*one) for one in self.live],
+            "segments": [_segment(block) for block in self.live],
             "device_traces": [self.events, []],
             "external_annotations": [],
         }
 
     def _stack(self) -> list[Entry] | None:
-        return list(self.random.choice(self.sites)) if self.depth else None
+        """A list of frames; None if there are to be none."""
+        return list(self.random.choice(self.stacks)) if self.stacks else None
 
     def _event(
         self, action: str, address: int, size: int, frames: list[Entry] | None
     ) -> None:
-        entry = {"action": action, "addr": address, "size": size, "stream": 0}
-        entry["time_us"] = START_US + 7 * len(self.events)
-        entry["compile_context"], entry["user_metadata"] = "".join(("N/", "A")), ""
+        entry: Entry = {
+            "action": action,
+            "addr": address,
+            "size": size,
+            "stream": 0,
+            "time_us": START_US + 7 * len(self.events),
+            "compile_context": "".join(
+                ("N/", "A")
+            ),  # not shared, as a literal would be
+            "user_metadata": "",
+        }
         if frames is not None:
             entry["frames"] = list(frames) if self.copied else frames
         self.events.append(entry)
 
 
 def _frame(number: int) -> Entry:
-    cpp = number % 3 == 0
-    file = "??" if cpp else f"/home/user/project/layer_{number % 40}.py"
+    """One of C++ or of Python."""
+    if number % 3 == 0:
+        return {"name": f"at::_ops::call_{number}", "filename": "??", "line": number}
     return {
-        "name": f"{'at::_ops::call' if cpp else 'forward'}_{number}",
-        "filename": file,
+        "name": f"forward_{number}",
+        "filename": f"/home/user/project/layer_{number % 40}.py",
         "line": number,
     }
 
 
-def _segment(address: int, size: int, frames: list[Entry] | None) -> Entry:
-    total = max(size, PAGE)
-    used = {"allocated_size": total, "active_size": total, "requested_size": size}
-    block: Entry = {"address": address, "size": total, "requested_size": size}
-    block |= {"state": "active_allocated", "frames": frames or []}
-    place = {"device": 0, "address": address, "total_size": total} | used
-    kind = {
+def _segment(block: _Block) -> Entry:
+    """The segment of a block, which takes all of it."""
+    return {
+        "device": 0,
+        "address": block.address,
+        "total_size": block.segment_size,
+        "allocated_size": block.segment_size,
+        "active_size": block.segment_size,
+        "requested_size": block.size,
         "stream": 0,
         "segment_type": "large",
         "segment_pool_id": (0, 0),
         "is_expandable": False,
+        "blocks": [
+            {
+                "address": block.address,
+                "size": block.segment_size,
+                "requested_size": block.size,
+                "state": "active_allocated",
+                "frames": block.frames or [],
+            }
+        ],
+        "frames": block.frames or [],
     }
-    return place | kind | {"blocks": [block], "frames": frames or []}
 
 
 def generate(
     target: Path, megabytes: int, protocol: int, depth: int, copied: bool = False
 ) -> int:
-    """Returns how many events it wrote; `copied`: every event has a list of frames of
-    its own."""
-    tried = Allocator(depth, copied)
-    for _ in range(2_000):
-        tried.step()
-    size = len(pickle.dumps(tried.snapshot(), protocol))
+    """Writes a snapshot of about that size, in a protocol of pickle; returns the number
+    of its events. See Allocator for the others."""
+    sample = Allocator(depth, copied)
+    for _ in range(SAMPLE_STEPS):
+        sample.step()
+    sample_bytes = len(pickle.dumps(sample.snapshot(), protocol))
     allocator = Allocator(depth, copied)
-    for _ in range(2_000 * megabytes * 1_000_000 // size):
+    for _ in range(SAMPLE_STEPS * megabytes * 1_000_000 // sample_bytes):
         allocator.step()
     with target.open("wb") as out:
         pickle.dump(allocator.snapshot(), out, protocol)
@@ -125,10 +166,10 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=40, help="frames of a stack")
     parser.add_argument("--copied", action="store_true")
     args = parser.parse_args()
-    print(
-        generate(args.target, args.megabytes, args.protocol, args.depth, args.copied),
-        "events",
+    events = generate(
+        args.target, args.megabytes, args.protocol, args.depth, args.copied
     )
+    print(events, "events")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""A real job of several processes on this machine, one of which is late at a known
+"""Runs a real job of several processes on this machine, one of which is late at a known
 place.
 
-    python -P benchmarks/gloo_job.py OUT [--ranks 4] [--late 2] [--delay-ms 50] [--steps
-    6]
+    python -P benchmarks/gloo_job.py OUT [--ranks 4] [--late 2] [--delay-ms 50]
 
 Every rank trains a small model with gradients averaged by gloo, on the CPU, and writes
 OUT/rankN.json. The late rank sleeps in `load_batch` of every step: `fusetui ranks OUT`
@@ -16,34 +15,49 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-RANKS, LATE, DELAY_MS, STEPS = 4, 2, 50.0, 6
-WIDTH, BATCH = 256, 64
+WARM_UP_STEPS = 2
+MODEL_WIDTH = 256
+BATCH = 64
+
+
+class GlooJob(NamedTuple):
+    """What all processes of the job have in common."""
+
+    out: Path
+    ranks: int
+    port: int
+    late_rank: int
+    delay_seconds: float
+    steps: int
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--ranks", type=int, default=RANKS)
-    parser.add_argument("--late", type=int, default=LATE, help="the rank that is late")
-    parser.add_argument("--delay-ms", type=float, default=DELAY_MS)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--late", type=int, default=2, help="the rank that is late")
+    parser.add_argument("--delay-ms", type=float, default=50.0)
+    parser.add_argument("--steps", type=int, default=6)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    given = (
-        asked.ranks,
-        free_port(),
-        asked.out,
-        asked.late,
-        asked.delay_ms / 1e3,
-        asked.steps,
+    job = GlooJob(
+        out=args.out,
+        ranks=args.ranks,
+        port=free_port(),
+        late_rank=args.late,
+        delay_seconds=args.delay_ms / 1e3,
+        steps=args.steps,
     )
-    import torch.multiprocessing as processes  # once: the ranks are forked
+    # Here, before the processes are forked, so that it is imported once.
+    import torch.multiprocessing as processes
 
-    processes.start_processes(one_rank, given, nprocs=asked.ranks, start_method="fork")
+    processes.start_processes(
+        run_rank, args=(job,), nprocs=job.ranks, start_method="fork"
+    )
 
 
 def free_port() -> int:
@@ -53,36 +67,39 @@ def free_port() -> int:
     return port
 
 
-def one_rank(
-    rank: int, ranks: int, port: int, out: Path, late: int, delay_s: float, steps: int
-) -> None:
-    """One process of the job; writes its trace."""
+def run_rank(rank: int, job: GlooJob) -> None:
+    """Runs one process of the job, which writes its trace."""
     import torch
     from torch import distributed
     from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
     torch.set_num_threads(1)
-    where = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group("gloo", where, rank=rank, world_size=ranks)
+    distributed.init_process_group(
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{job.port}",
+        rank=rank,
+        world_size=job.ranks,
+    )
     model = torch.nn.Sequential(
-        torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+        torch.nn.Linear(MODEL_WIDTH, MODEL_WIDTH),
+        torch.nn.Linear(MODEL_WIDTH, MODEL_WIDTH),
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    plan = schedule(wait=0, warmup=2, active=steps, repeat=1)
-    activities = [ProfilerActivity.CPU]
-    path = str(out / f"rank{rank}.json")
 
-    def write(done: profile) -> None:
-        done.export_chrome_trace(path)
+    def write_trace(finished: profile) -> None:
+        finished.export_chrome_trace(str(job.out / f"rank{rank}.json"))
 
     with profile(
-        activities=activities, schedule=plan, record_shapes=True, on_trace_ready=write
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=0, warmup=WARM_UP_STEPS, active=job.steps, repeat=1),
+        record_shapes=True,
+        on_trace_ready=write_trace,
     ) as profiler:
-        for _ in range(steps + 2):
+        for _ in range(WARM_UP_STEPS + job.steps):
             with record_function("load_batch"):
-                batch = torch.randn(BATCH, WIDTH)
-                if rank == late:
-                    time.sleep(delay_s)
+                batch = torch.randn(BATCH, MODEL_WIDTH)
+                if rank == job.late_rank:
+                    time.sleep(job.delay_seconds)
             with record_function("forward"):
                 loss = model(batch).square().mean()
             loss.backward()

@@ -1,5 +1,5 @@
-"""Do two checkouts print the same? Every command that reads a trace, as text and as
-JSON, over every trace of some folders.
+"""Compares what two checkouts print: every command that reads a trace, as text and as
+JSON, for every trace of some folders.
 
     python -P benchmarks/outputs.py collect OUT TRACES... [--tree CHECKOUT]
     python -P benchmarks/outputs.py compare OUT OUT [--lines 4]
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import os
 import re
 import subprocess
@@ -30,6 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
+
+import orjson
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,7 +45,7 @@ TRACE_ENDINGS = (
     ".pickle",
     ".zip",
 )
-QUESTIONS: tuple[tuple[str, ...], ...] = (
+COMMANDS: tuple[tuple[str, ...], ...] = (
     ("summary",),
     ("kernels",),
     ("kernels", "--by", "shape"),
@@ -67,10 +68,10 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("whatif", "graph"),
     ("stacks",),
 )
-"""What is asked about each trace; all of them but `stacks` know --json."""
+"""The commands about one trace, with their options."""
 WITHOUT_JSON = ("stacks",)
 
-ASKING = """
+ANSWERING_PROGRAM = """
 import io, json, os, sys, contextlib
 from fusetui.cli import main
 questions = json.load(sys.stdin)
@@ -88,23 +89,25 @@ for arguments in questions:
     answers.append([code, out_bytes.getvalue().decode("utf-8", "replace"), err.getvalue()])
 sys.__stdout__.write(json.dumps(answers))
 """
-"""The program that a checkout runs: command lines on stdin, answers on stdout."""
+"""What a checkout runs: command lines on stdin, and on stdout their answers, each an
+exit code and what was printed on stdout and on stderr."""
 CHANGED_LINE = re.compile(r"[+-](?![+-]{2} )")
 MAX_SECONDS = 600
-"""Of all questions about one trace."""
+"""For all command lines about one trace."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Command lines about one trace, or one pair; their answers go into files that
-    begin with `name`."""
+class CommandLines:
+    """Those about one trace, or one pair; their answers go into files that begin with
+    `name`."""
 
     name: str
     command_lines: list[list[str]]
 
 
 def traces_in(places: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """The name and the path of each file of a trace, and of each folder of ranks."""
+    """(name, path) of each file of a trace and of each folder of ranks; the name is fit
+    for that of a file."""
     for place in places:
         if place.is_file():
             yield place.name, place
@@ -123,24 +126,25 @@ def _is_trace(path: Path) -> bool:
     return path.name.endswith(TRACE_ENDINGS) and path.name != "truth.json"
 
 
-def questions(places: Sequence[Path]) -> Iterator[Asked]:
-    """All command lines: about each trace, about each folder of ranks, and the diffs of
-    neighbours."""
+def questions(places: Sequence[Path]) -> Iterator[CommandLines]:
+    """All command lines: about each trace, about each folder of ranks, and the diff of
+    each trace with the next one."""
     traces = list(traces_in(places))
     for name, path in traces:
         if path.is_dir():
-            yield Asked(name, _both_forms(("ranks", str(path))))
+            yield CommandLines(name, _both_forms(("ranks", str(path))))
             continue
         command_lines = []
-        for command, *options in QUESTIONS:
+        for command, *options in COMMANDS:
             command_lines += _both_forms((command, str(path), *options))
-        yield Asked(name, command_lines)
+        yield CommandLines(name, command_lines)
     files = [(name, path) for name, path in traces if path.is_file()]
     for (a_name, a), (b_name, b) in pairwise(files):
-        yield Asked(f"{a_name}--{b_name}", _both_forms(("diff", str(a), str(b))))
+        yield CommandLines(f"{a_name}--{b_name}", _both_forms(("diff", str(a), str(b))))
 
 
 def _both_forms(command_line: tuple[str, ...]) -> list[list[str]]:
+    """For text, and for JSON if the command has it."""
     text = list(command_line)
     if command_line[0] in WITHOUT_JSON:
         return [text]
@@ -148,26 +152,27 @@ def _both_forms(command_line: tuple[str, ...]) -> list[list[str]]:
 
 
 def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> int:
-    """Asks everything that `out` does not hold yet; returns how many processes
-    failed."""
+    """Writes all answers that `out` does not hold yet, with `jobs` processes at a time;
+    returns how many processes failed."""
     out.mkdir(parents=True, exist_ok=True)
-    every = list(questions(places))
+    groups = list(questions(places))
     failures = 0
     with ThreadPoolExecutor(jobs) as pool:
-        succeeded = pool.map(lambda asked: _answer(out, asked, tree), every)
-        for number, (asked, has_answers) in enumerate(
-            zip(every, succeeded, strict=True), start=1
+        succeeded = pool.map(lambda group: _answer(out, group, tree), groups)
+        for number, (group, has_answers) in enumerate(
+            zip(groups, succeeded, strict=True), start=1
         ):
             failures += not has_answers
             failure = "" if has_answers else " FAILED"
-            print(f"{number} of {len(every)}: {asked.name}{failure}", flush=True)
+            print(f"{number} of {len(groups)}: {group.name}{failure}", flush=True)
     return failures
 
 
-def _answer(out: Path, asked: Asked, tree: Path) -> bool:
-    """Whether the process ended well; its answers are in `out` then."""
-    last = out / f"{asked.name}.done"
-    if last.exists():
+def _answer(out: Path, group: CommandLines, tree: Path) -> bool:
+    """Writes the answers of a group, by a process of its own, unless they are there;
+    returns False if the process failed, after writing why."""
+    done_marker = out / f"{group.name}.done"
+    if done_marker.exists():
         return True
     with tempfile.TemporaryDirectory() as home:
         environment = {
@@ -177,36 +182,39 @@ def _answer(out: Path, asked: Asked, tree: Path) -> bool:
             "HOME": home,
         }
         try:
-            ran = subprocess.run(
-                [str(tree / ".venv/bin/python"), "-P", "-c", ASKING],
-                input=json.dumps(asked.command_lines),
+            process = subprocess.run(
+                [str(tree / ".venv/bin/python"), "-P", "-c", ANSWERING_PROGRAM],
+                input=orjson.dumps(group.command_lines),
                 capture_output=True,
-                text=True,
                 env=environment,
                 timeout=MAX_SECONDS,
                 check=False,
             )
-            failure = ran.stderr if ran.returncode else ""
+            failure = process.stderr.decode() if process.returncode else ""
         except subprocess.TimeoutExpired:
             failure = f"took longer than {MAX_SECONDS} s"
     if failure:
-        (out / f"{asked.name}.txt").write_text(failure)
+        (out / f"{group.name}.txt").write_text(failure)
         return False
-    answers = json.loads(ran.stdout)
+    answers = orjson.loads(process.stdout)
     for command_line, (code, stdout, stderr) in zip(
-        asked.command_lines, answers, strict=True
+        group.command_lines, answers, strict=True
     ):
-        # without the paths of traces
-        words = [word for word in command_line if "/" not in word or ":" in word]
-        question = "_".join(words).replace("/", ".")
-        answer = out / f"{asked.name}--{question}.txt"
+        answer = out / f"{group.name}--{_question(command_line)}.txt"
         answer.write_text(f"exit {code}\n{stderr}\n{stdout}")
-    last.touch()
+    done_marker.touch()
     return True
 
 
+def _question(command_line: Sequence[str]) -> str:
+    """The command line as part of a file's name, without the paths of traces."""
+    words = [word for word in command_line if "/" not in word or ":" in word]
+    return "_".join(words).replace("/", ".")
+
+
 def compare(before: Path, after: Path, lines: int) -> int:
-    """Prints what differs; returns the number of files."""
+    """Prints the files that differ, with up to `lines` changed lines of each; returns
+    their number."""
     names = sorted(
         {path.name for folder in (before, after) for path in folder.glob("*.txt")}
     )

@@ -1,9 +1,8 @@
-"""Where the printed table of a benchmark stands in a page: between two markers that
-name it and the script that printed it, `<!-- table: NAME, SCRIPT DIGEST at COMMIT -->`
-and `<!-- end -->`.
+"""Puts the printed table of a benchmark into a page, between two markers:
+`<!-- table: NAME, SCRIPT DIGEST at COMMIT -->` and `<!-- end -->`.
 
-The digest is of what the script does; a test compares it, so no table stays when its
-script is changed. The commit is what was measured.
+The digest is of what the script does. A test compares it with the script, so that a
+table is made again when its script is changed. The commit is what was measured.
 """
 
 from __future__ import annotations
@@ -19,30 +18,29 @@ END = "<!-- end -->"
 
 
 def put(page: Path, name: str, text: str, script: str) -> None:
-    """Replaces what stands in a page under this name; `script` is the `__file__` that
-    printed it.
-
-    Raises ValueError if there is no place.
-    """
+    """Replaces the table of this name in a page; `script` is the `__file__` of what
+    printed it. Raises ValueError if the page has no place for it."""
     path = Path(script).resolve()
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
-    commit = (
-        subprocess.run(command, capture_output=True, text=True).stdout.strip()
-        or "unknown"
-    )
-    mark = digest(path.read_text(encoding="utf-8"))
-    source = f"{path.relative_to(ROOT).as_posix()} {mark} at {commit}"
-    found = page.read_text(encoding="utf-8")
+    digest_of_script = digest(path.read_text(encoding="utf-8"))
+    relative = path.relative_to(ROOT).as_posix()
+    source = f"{relative} {digest_of_script} at {_commit()}"
     try:
-        page.write_text(insert(found, name, text, source), encoding="utf-8")
+        changed = insert(page.read_text(encoding="utf-8"), name, text, source)
     except ValueError as error:
         raise ValueError(f"{page}: {error}") from error
+    page.write_text(changed, encoding="utf-8")
+
+
+def _commit() -> str:
+    """The checked-out commit in eight characters; `unknown` without git."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
+    process = subprocess.run(command, capture_output=True, text=True)
+    return process.stdout.strip() or "unknown"
 
 
 def insert(page: str, name: str, text: str, source: str) -> str:
-    """The text of a page with what stands under this name replaced; `source` is a
-    script, its digest, and a commit. Raises ValueError if the page has no place for
-    it."""
+    """The text of a page with the table of this name replaced; `source` is a script,
+    its digest, and a commit. Raises ValueError unless the page has one place for it."""
     place = re.compile(
         rf"<!-- table: {re.escape(name)}(?:, .*?)? -->\n.*?{END}", re.DOTALL
     )
@@ -64,17 +62,18 @@ def digest(source: str) -> str:
         for alias in node.names
     }
     for node in ast.walk(tree):
-        base = node.value if isinstance(node, ast.Attribute) else None
-        if isinstance(base, ast.Name) and base.id in imported:
-            base.id = "_"  # a module, which may be called otherwise
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id in imported:
+            owner.id = "_"  # a module, which may be called otherwise
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [  # type: ignore[attr-defined]
-                one
-                for one in body
-                if not isinstance(one, ast.Import | ast.ImportFrom)
-                and not (
-                    isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-                )
-            ] or [ast.Pass()]
+            statements = [item for item in body if not _is_ignored(item)]
+            node.body = statements or [ast.Pass()]  # type: ignore[attr-defined]
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:8]
+
+
+def _is_ignored(statement: ast.stmt) -> bool:
+    """Whether it is an import, a docstring, or another constant that stands alone."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return True
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

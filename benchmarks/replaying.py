@@ -1,6 +1,6 @@
-"""How long the graph of a trace takes to make and to replay, and whether that is the
-recording; and how long the answers take, and how much of each recording is not
-understood.
+"""Measures how long the graph of a trace takes to make and to replay, and whether the
+replay is the recording; and how long the answers take, and what share of each recording
+is not explained.
 
     python -P benchmarks/replaying.py --items 1000000 trace.json.gz ...
 
@@ -14,9 +14,11 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -29,76 +31,108 @@ from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 
+Column = NDArray[Any]
+
 
 def repeated(graph: Graph, times: int) -> Graph:
-    """The graph so many times, each after the one before."""
-    length, span = len(graph) - 1, int(graph.ended.max()) + 1
-    number = np.repeat(np.arange(times), length)
-    columns = {
-        name: np.tile(getattr(graph, name)[1:], times)
-        for name in ("kind", "dur", "row")
-    }
-    source, lag, residual = (
-        np.tile(c[:, 1:].astype(np.int64), (1, times))
-        for c in (graph.source, graph.lag, graph.residual)
-    )
+    """The graph so many times, each after the one before. Node 0 is the origin, which
+    all of them share."""
+    nodes = len(graph) - 1
+    span_ns = int(graph.ended.max()) + 1
+    copy = np.repeat(np.arange(times), nodes)  # of each node
+
+    def column(values: Column) -> Column:
+        return np.append(values[:1], np.tile(values[1:], times))
+
+    def edges(values: Column) -> Column:
+        return np.tile(values[:, 1:].astype(np.int64), (1, times))
+
+    def with_origin(values: Column) -> Column:
+        return np.insert(values, 0, 0, axis=1)
+
+    source = edges(graph.source)
+    lag = edges(graph.lag)
     from_origin = source == 0
-    residual += np.where(from_origin & (lag >= 0), number * span, 0)
-    source = np.where(from_origin, 0, source + number * length)
-    began = np.append(0, np.tile(graph.began[1:], times) + number * span)
-    columns = {
-        name: np.append(getattr(graph, name)[:1], c) for name, c in columns.items()
-    }
-    edges = {"source": source, "lag": lag, "residual": residual}
-    columns |= {name: np.insert(column, 0, 0, axis=1) for name, column in edges.items()}
-    return replace(graph, began=began, lasted=columns["dur"], **columns)
+    # What begins at the origin begins later in each copy.
+    residual = edges(graph.residual)
+    residual += np.where(from_origin & (lag >= 0), copy * span_ns, 0)
+    source = np.where(from_origin, 0, source + copy * nodes)
+    dur = column(graph.dur)
+    return replace(
+        graph,
+        kind=column(graph.kind),
+        dur=dur,
+        row=column(graph.row),
+        began=np.append(0, np.tile(graph.began[1:], times) + copy * span_ns),
+        lasted=dur,
+        source=with_origin(source),
+        lag=with_origin(lag),
+        residual=with_origin(residual),
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--items", type=int, default=0, help="GPU events of each")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     print(
         "trace, GPU events, nodes, s to make the graph of the file, s to replay, exact"
     )
     print(
         "   of the file: s of its path, of a change, of all slices, share not understood"
     )
-    for path in asked.traces:
+    for path in args.traces:
         trace = open_trace(path)
-        start = time.perf_counter()
-        graph = graph_of(trace)
-        made = time.perf_counter() - start
-        items = max(1, len(trace.gpu_rows))
-        graph = repeated(graph, max(1, asked.items // items))
-        start = time.perf_counter()
-        found = replay(graph)
-        seconds = time.perf_counter() - start
-        exact = bool(
-            (found.begin == graph.began).all() and (found.end == graph.ended).all()
-        )
-        number = len(graph.nodes(Node.ITEM))
-        print(
-            f"{Path(path).name}, {number}, {len(graph)}, {made:.2f}, {seconds:.2f}, {exact}"
-        )
-        answers(trace)
+        measure_replay(Path(path).name, trace, args.items)
+        measure_answers(trace)
 
 
-def answers(trace: Trace) -> None:
+def measure_replay(name: str, trace: Trace, items: int) -> None:
+    """Prints the times of a graph that has about so many GPU events, at least those of
+    the trace."""
+    begin = time.perf_counter()
     graph = graph_of(trace)
-    start = time.perf_counter()
+    making_seconds = time.perf_counter() - begin
+    graph = repeated(graph, max(1, items // max(1, len(trace.gpu_rows))))
+    begin = time.perf_counter()
+    times = replay(graph)
+    replay_seconds = time.perf_counter() - begin
+    is_exact = bool(
+        (times.begin == graph.began).all() and (times.end == graph.ended).all()
+    )
+    gpu_events = len(graph.nodes(Node.ITEM))
+    print(
+        f"{name}, {gpu_events}, {len(graph)}, {making_seconds:.2f}, {replay_seconds:.2f}, "
+        f"{is_exact}"
+    )
+
+
+def measure_answers(trace: Trace) -> None:
+    """Prints how long the answers take."""
+    graph = graph_of(trace)
+    begin = time.perf_counter()
     critical_path(trace)
-    between = time.perf_counter()
-    found = whatif(trace, ["python x0.5"])
-    then = time.perf_counter()
-    times = graph.recorded
-    slices_of(trace, graph, times)
-    slack_of(graph, times)
-    seconds = (between - start, then - between, time.perf_counter() - then)
-    told = "none" if found.abstains else "doubtful" if found.is_doubtful else "plain"
-    share = f"{found.residual_share:.3f} ({told})"
-    print("  ", *(f"{one:.2f}" for one in seconds), share, sep=", ")
+    path_end = time.perf_counter()
+    change = whatif(trace, ["python x0.5"])
+    change_end = time.perf_counter()
+    slices_of(trace, graph, graph.recorded)
+    slack_of(graph, graph.recorded)
+    slices_end = time.perf_counter()
+    if change.abstains:
+        kind = "none"
+    elif change.is_doubtful:
+        kind = "doubtful"
+    else:
+        kind = "plain"
+    print(
+        "  ",
+        f"{path_end - begin:.2f}",
+        f"{change_end - path_end:.2f}",
+        f"{slices_end - change_end:.2f}",
+        f"{change.residual_share:.3f} ({kind})",
+        sep=", ",
+    )
 
 
 if __name__ == "__main__":

@@ -8,17 +8,16 @@ are compared with those of the original, and so is every number of its events, d
 digit. With --megabytes the first trace is also enlarged to that size (see generate.py).
 Exit code 1 if anything differs.
 
-    python -P benchmarks/scrubbing.py --warning trace.json.gz more.json --against
-    OTHER/src
+    python -P benchmarks/scrubbing.py --warning trace.json.gz more.json --against SRC
 
-tells instead what the warning costs when a trace is opened: the first time in a
-process, and again; with --against, also by the code of another tree, the two by turns.
+measures instead what the warning about secrets costs when a trace is opened: the first
+time in a process, and again; with --against, also by the code of another tree, the two
+in turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import resource
@@ -26,17 +25,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fusetui.trace.read.source import open_source
 
 FUSETUI = [sys.executable, "-P", "-m", "fusetui"]
 NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d[\d.eE+-]*)')
-CHANGING = ("file", "bytes")
-KB = 1024
-WARNING = """
+CHANGED_KEYS = ("file", "bytes")
+"""Of the summary: scrubbing changes them."""
+WARNING_PROGRAM = """
 import json, sys, time
 from fusetui.trace import open_trace
 from fusetui.trace.scrub.detect import secrets_of
@@ -48,6 +49,7 @@ def took():
 print(json.dumps([took(), min(took() for _ in range(5))]))
 """
 TURNS = 3
+"""How often each tree measures the warning; the least time counts."""
 
 
 def main() -> int:
@@ -56,104 +58,117 @@ def main() -> int:
     parser.add_argument("--megabytes", metavar="MB", type=int)
     parser.add_argument("--warning", action="store_true")
     parser.add_argument("--against", metavar="SRC", type=Path)
-    given = parser.parse_args()
-    if given.warning:
-        tell_warnings(given.traces, given.against)
+    args = parser.parse_args()
+    if args.warning:
+        measure_warnings(args.traces, args.against)
         return 0
+    all_same = True
     with tempfile.TemporaryDirectory() as folder:
-        traces = list(given.traces)
-        if given.megabytes:
-            large = Path(folder) / "large.json"
-            script = str(Path(__file__).with_name("generate.py"))
-            made = [
-                script,
-                str(traces[0]),
-                str(large),
-                "--megabytes",
-                str(given.megabytes),
-            ]
-            subprocess.run(
-                [sys.executable, "-P", *made], check=True, stdout=subprocess.DEVNULL
-            )
-            traces.append(large)
-        same = [
-            measure(trace, Path(folder) / f"{n}.json.gz")
-            for n, trace in enumerate(traces)
-        ]
-    return 0 if all(same) else 1
+        traces = list(args.traces)
+        if args.megabytes:
+            enlarged = Path(folder) / "large.json"
+            enlarge(traces[0], enlarged, args.megabytes)
+            traces.append(enlarged)
+        for number, trace in enumerate(traces):
+            is_same = measure(trace, Path(folder) / f"{number}.json.gz")
+            all_same = all_same and is_same
+    return 0 if all_same else 1
 
 
-def tell_warnings(traces: list[Path], other: Path | None) -> None:
-    """Prints ms of the processor for each trace, the least of some turns."""
-    trees = [Path(os.environ["PYTHONPATH"]) if "PYTHONPATH" in os.environ else None]
-    trees += [other] if other else []
+def enlarge(trace: Path, out: Path, megabytes: int) -> None:
+    script = str(Path(__file__).with_name("generate.py"))
+    arguments = [script, str(trace), str(out), "--megabytes", str(megabytes)]
+    subprocess.run(
+        [sys.executable, "-P", *arguments], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+def measure_warnings(traces: Sequence[Path], other_src: Path | None) -> None:
+    """Prints the processor time of the warning in ms for each trace: the first and a
+    later one, by each tree."""
+    own_src = Path(os.environ["PYTHONPATH"]) if "PYTHONPATH" in os.environ else None
+    trees = [own_src]
+    if other_src is not None:
+        trees.append(other_src)
     print(f"{'trace':40}" + f"{'first ms':>10}{'again ms':>10}" * len(trees))
     for trace in traces:
-        turns = [
-            [ns for tree in trees for ns in warning(trace, tree)] for _ in range(TURNS)
-        ]
-        least = [min(times) / 1e6 for times in zip(*turns, strict=True)]
-        print(f"{trace.name:40}" + "".join(f"{ms:10.2f}" for ms in least), flush=True)
+        turns: list[list[int]] = []
+        for _ in range(TURNS):
+            times: list[int] = []
+            for tree in trees:
+                times += warning(trace, tree)
+            turns.append(times)
+        least_ms = [min(times_ns) / 1e6 for times_ns in zip(*turns, strict=True)]
+        figures = "".join(f"{ms:10.2f}" for ms in least_ms)
+        print(f"{trace.name:40}{figures}", flush=True)
 
 
 def warning(trace: Path, src: Path | None) -> list[int]:
-    """ns of the first and of a later look for secrets, by the code in `src`."""
-    environment = {**os.environ, "PYTHONPATH": str(src)} if src else dict(os.environ)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", WARNING, str(trace)],
-        capture_output=True, check=True, env=environment,
-    )  # fmt: skip
-    found: list[int] = json.loads(done.stdout)
-    return found
+    """The processor time in ns of looking for secrets, by the code in `src`: [the first
+    time, the least of five later times]."""
+    environment = dict(os.environ)
+    if src is not None:
+        environment["PYTHONPATH"] = str(src)
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", WARNING_PROGRAM, str(trace)],
+        capture_output=True,
+        check=True,
+        env=environment,
+    )
+    return msgspec.json.decode(process.stdout, type=list[int])
 
 
 def measure(trace: Path, out: Path) -> bool:
-    """Scrubs one trace, prints a line about it, and returns whether its figures are
+    """Scrubs a trace, prints a line about it, and returns whether its figures are
     preserved."""
-    before = time.perf_counter()
-    done = subprocess.run(
+    begin = time.perf_counter()
+    process = subprocess.run(
         [*FUSETUI, "scrub", str(trace), str(out)], capture_output=True, text=True
     )
-    seconds = time.perf_counter() - before
-    if done.returncode:
-        print(f"{trace.name}: {done.stderr.strip()}")
+    seconds = time.perf_counter() - begin
+    if process.returncode:
+        print(f"{trace.name}: {process.stderr.strip()}")
         return False
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * KB
-    size = len(open_source(str(trace)).document)
-    differs = list(differences(trace, out))
+    # the peak of all processes so far
+    peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    megabytes = len(open_source(str(trace)).document) / 1e6
+    differing = list(differences(trace, out))
+    removed = process.stdout.strip().partition(": ")[2]
+    verdict = f"DIFFERENT: {', '.join(differing)}" if differing else "the same figures"
     print(
-        f"{trace.name}: {size / 1e6:.1f} MB in {seconds:.2f} s ({size / 1e6 / seconds:.0f} MB/s, "
-        f"at most {most / 1e6:.0f} MB so far), {done.stdout.strip().partition(': ')[2]} "
-        f"{'the same figures' if not differs else 'DIFFERENT: ' + ', '.join(differs)}",
+        f"{trace.name}: {megabytes:.1f} MB in {seconds:.2f} s ({megabytes / seconds:.0f} MB/s, "
+        f"at most {peak_bytes / 1e6:.0f} MB so far), {removed} {verdict}",
         flush=True,
     )
-    return not differs
+    return not differing
 
 
-def differences(trace: Path, out: Path) -> Iterator[str]:
+def differences(trace: Path, scrubbed: Path) -> Iterator[str]:
+    """The commands whose figures differ, and `numbers` if those of the events do."""
     for command in ("summary", "kernels", "ops"):
-        if figures(command, trace) != figures(command, out):
+        if figures(command, trace) != figures(command, scrubbed):
             yield command
-    if numbers(trace) != numbers(out):
+    if hash_of_numbers(trace) != hash_of_numbers(scrubbed):
         yield "numbers"
 
 
 def figures(command: str, path: Path) -> dict[str, Any]:
-    told = subprocess.run(
+    """What a command prints as JSON, without what scrubbing changes."""
+    process = subprocess.run(
         [*FUSETUI, command, "--no-cache", "--json", str(path)],
         capture_output=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(told.stdout)
-    return {key: value for key, value in found.items() if key not in CHANGING}
+    document = msgspec.json.decode(process.stdout, type=dict[str, Any])
+    return {key: value for key, value in document.items() if key not in CHANGED_KEYS}
 
 
-def numbers(path: Path) -> int:
-    """A hash of all numbers, starting at the events."""
-    data = bytes(open_source(str(path)).document[:])
-    begin = max(data.find(b'"traceEvents"'), 0)
-    found = (match[1] for match in NUMBER.finditer(data, begin) if match[1])
-    return hash(b" ".join(found))
+def hash_of_numbers(path: Path) -> int:
+    """A hash of all numbers outside of strings, from the events on, digit for digit."""
+    document = bytes(open_source(str(path)).document[:])
+    begin = max(document.find(b'"traceEvents"'), 0)
+    matches = NUMBER.finditer(document, begin)
+    return hash(b" ".join(match[1] for match in matches if match[1]))
 
 
 if __name__ == "__main__":

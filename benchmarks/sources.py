@@ -1,8 +1,8 @@
-"""What the sources measured beside what a run here measured, and why: the tables of
+"""What the sources measured beside what a run here measured, and why: tables of
 experiments.md.
 
-The figures of the sources are in docs/sources.toml, ours come from the run folders, and
-the reason is the account that `fusetui why` gives of the same runs' traces.
+The figures of the sources are in docs/sources.toml. Ours come from run folders, and the
+reason is the breakdown that `fusetui why` makes of the traces of the same runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fusetui.text.tables import Column, table
 from fusetui.trace import Trace, open_trace
 
 FACTS = Path(__file__).resolve().parents[1] / "docs" / "sources.toml"
-CASES = {"big": "A", "loop": "B", "masked": "C"}
+NAMES_IN_SOURCE = {"big": "A", "loop": "B", "masked": "C"}
 """What the source of partitioned-linear calls the variants."""
 NOTHING = "-"
 
@@ -52,57 +52,65 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The variants that it is about."""
+        """The names of the variants that it is about: two that are compared, or one."""
         return self.faster or self.weights or self.flop or (self.kernels or self.of,)
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The file: names of the sources, and their figures."""
+    """docs/sources.toml: the sources by their short names, and their figures."""
 
     sources: dict[str, str]
     figure: tuple[Figure, ...]
 
 
 def facts() -> Facts:
-    """Raises msgspec.ValidationError if the file is not as described."""
+    """Reads docs/sources.toml. Raises msgspec.ValidationError if it is not as
+    described there."""
     return msgspec.convert(tomllib.loads(FACTS.read_text(encoding="utf-8")), Facts)
 
 
 def compared(experiment: str, folder: Path) -> str:
-    """A table with a line for each figure about an experiment, and whose they are; or
-    nothing."""
+    """A table with a line for each figure about an experiment, and the sources below
+    it; "" without figures. `folder` is that of the run, or of the sweep."""
     known = facts()
     figures = [figure for figure in known.figure if figure.experiment == experiment]
     if not figures:
         return ""
     columns = [Column(name, left=True) for name in ("figure", "source", "here", "why")]
-    rows = [row for figure in figures for row in _rows(figure, folder)]
-    named = dict.fromkeys(known.sources[figure.source] for figure in figures)
-    return "\n".join(
-        [table(columns, rows), "", *(f"Source: {name}." for name in named)]
-    )
+    rows: list[tuple[str, ...]] = []
+    for figure in figures:
+        rows += _rows(figure, folder)
+    sources = dict.fromkeys(known.sources[figure.source] for figure in figures)
+    lines = [table(columns, rows), ""]
+    lines += [f"Source: {source}." for source in sources]
+    return "\n".join(lines)
 
 
 def _rows(figure: Figure, folder: Path) -> list[tuple[str, ...]]:
+    """(what, of the source, here, why) for each point that the figure is about; one row
+    for a figure about a trend."""
     if figure.falls:
         return [_trend(figure, folder)]
-    return [
-        (_what(figure, point), said(figure), *_here(figure, folder / point))
-        for point in figure.points
-    ]
+    rows: list[tuple[str, ...]] = []
+    for point in figure.points:
+        here, reasons = _here(figure, folder / point)
+        rows.append((_what(figure, point), said(figure), here, reasons))
+    return rows
 
 
 def _trend(figure: Figure, folder: Path) -> tuple[str, ...]:
     """The row of a claim that the speed-up becomes smaller from each point to the
     next."""
-    first, last = figure.points[0], figure.points[-1]
-    what = f"{_what(figure, first)} to {last}"
-    speedups = [_speedup(figure, folder / point) for point in figure.points]
-    known = [speedup for speedup in speedups if speedup is not None]
-    if len(known) < len(figure.points):
-        return what, said(figure), NOTHING, NOTHING
-    listed = ", ".join(f"{speedup:.2f}x" for speedup in known)
-    return what, said(figure), f"{listed}: {'yes' if falls(known) else 'no'}", NOTHING
+    what = f"{_what(figure, figure.points[0])} to {figure.points[-1]}"
+    speedups: list[float] = []
+    for point in figure.points:
+        speedup = _speedup(figure, folder / point)
+        if speedup is None:
+            return what, said(figure), NOTHING, NOTHING
+        speedups.append(speedup)
+    listed = ", ".join(f"{speedup:.2f}x" for speedup in speedups)
+    verdict = "yes" if falls(speedups) else "no"
+    return what, said(figure), f"{listed}: {verdict}", NOTHING
 
 
 def falls(speedups: Sequence[float]) -> bool:
@@ -111,61 +119,77 @@ def falls(speedups: Sequence[float]) -> bool:
 
 
 def _speedup(figure: Figure, folder: Path) -> float | None:
-    """How many times as fast the first variant is as the second, where both were
+    """How many times as fast the first variant is as the second; None unless both were
     timed."""
     if not folder.is_dir():
         return None
-    times = {
-        one.name: one.step_ns for one in read_run(folder).variants if one.failed is None
-    }
-    quick, slow = (times.get(name) for name in figure.faster)
-    return slow.median / quick.median if quick and slow else None
+    variants = _variants_that_ran(read_run(folder))
+    fast, slow = figure.faster
+    if fast not in variants or slow not in variants:
+        return None
+    return _time_ratio(slow=variants[slow], fast=variants[fast])
+
+
+def _time_ratio(slow: SavedVariant, fast: SavedVariant) -> float | None:
+    if slow.step_ns is None or fast.step_ns is None:
+        return None
+    return slow.step_ns.median / fast.step_ns.median
+
+
+def _variants_that_ran(run: SavedRun) -> dict[str, SavedVariant]:
+    return {variant.name: variant for variant in run.variants if variant.failed is None}
 
 
 def _what(figure: Figure, point: str) -> str:
-    names = [
-        f"{name} ({CASES[name]})" if name in CASES else name for name in figure.variants
-    ]
-    if len(figure.variants) == 2:
-        text = f"{names[0]} against {names[1]}"
-        text = f"bytes of weights of {text}" if figure.weights else text
-        text = f"FLOP of {text}" if figure.flop else text
+    """What a figure is about: `big (A) against loop (B), batch=2`."""
+    names = []
+    for name in figure.variants:
+        in_source = NAMES_IN_SOURCE.get(name)
+        names.append(f"{name} ({in_source})" if in_source else name)
+    if figure.kernels:
+        text = f"kernels of {names[0]}"
+    elif figure.kernel:
+        text = f"{figure.kernel} in {names[0]}"
     else:
-        text = (
-            f"kernels of {names[0]}"
-            if figure.kernels
-            else f"{figure.kernel} in {names[0]}"
-        )
+        text = f"{names[0]} against {names[1]}"
+    if figure.weights:
+        text = f"bytes of weights of {text}"
+    if figure.flop:
+        text = f"FLOP of {text}"
     return f"{text}, {point}" if point else text
 
 
 def said(figure: Figure) -> str:
-    """What the source says, in the form of our own figure."""
+    """What the source says, in the form of our own figure: `8.4x`, `at least 1.5x and
+    at most 3x`."""
     if figure.said:
         return figure.said
     if figure.seconds:
-        return f"{figure.seconds[1] / figure.seconds[0]:.1f}x"
+        fast, slow = figure.seconds
+        return f"{slow / fast:.1f}x"
     if figure.times is not None:
         return f"{figure.times:g}x"
-    bounds = (("at least", figure.least), ("at most", figure.most))
-    return " and ".join(f"{word} {bound:g}x" for word, bound in bounds if bound)
+    bounds = []
+    if figure.least:
+        bounds.append(f"at least {figure.least:g}x")
+    if figure.most:
+        bounds.append(f"at most {figure.most:g}x")
+    return " and ".join(bounds)
 
 
 def _here(figure: Figure, folder: Path) -> tuple[str, str]:
-    """Our figure, and why it is so."""
+    """(our figure, the reason); dashes if the run or one of its variants is missing."""
     if not folder.is_dir():
         return NOTHING, NOTHING
     run = read_run(folder)
-    variants = {one.name: one for one in run.variants if one.failed is None}
+    variants = _variants_that_ran(run)
     if any(name not in variants for name in figure.variants):
         return NOTHING, NOTHING
-    traces = {
-        name: open_trace(str(folder / f"{name}.json.gz"), cached=False)
-        for name in figure.variants
-    }
-    reasons = dict.fromkeys(
-        f"{name}: {reason(why(trace))}" for name, trace in traces.items()
-    )
+    traces = {}
+    reasons = []
+    for name in figure.variants:
+        traces[name] = open_trace(str(folder / f"{name}.json.gz"), cached=False)
+        reasons.append(f"{name}: {reason(why(traces[name]))}")
     return _measured(figure, run, variants, traces), "; ".join(reasons)
 
 
@@ -175,6 +199,7 @@ def _measured(
     variants: Mapping[str, SavedVariant],
     traces: Mapping[str, Trace],
 ) -> str:
+    """Our figure, and whether a claim of the source holds here."""
     if figure.kernels:
         return f"{variants[figure.kernels].kernels_per_step:g}"
     if figure.weights:
@@ -184,16 +209,12 @@ def _measured(
         many_flop, few_flop = (flop_of(run, name) for name in figure.flop)
         return f"{many_flop / few_flop:.1f}x"
     if figure.kernel:
-        return (
-            _kernel_time(traces[figure.of], figure.kernel)
-            if run.device_kind == "cuda"
-            else NOTHING
-        )
-    quick, slow = (variants[name].step_ns for name in figure.faster)
-    if quick is None or slow is None:
-        return NOTHING
-    times = slow.median / quick.median
-    return f"{times:.2f}x{answer(figure, times)}"
+        if run.device_kind != "cuda":
+            return NOTHING
+        return _kernel_time(traces[figure.of], figure.kernel)
+    fast, slow = figure.faster
+    times = _time_ratio(slow=variants[slow], fast=variants[fast])
+    return NOTHING if times is None else f"{times:.2f}x{answer(figure, times)}"
 
 
 def flop_of(run: SavedRun, name: str) -> int:
@@ -212,32 +233,38 @@ def flop_of(run: SavedRun, name: str) -> int:
 
 
 def answer(figure: Figure, times: float) -> str:
-    """Whether a claim holds, if there is one."""
+    """`: yes` or `: no`, whether the claim of the source holds; "" without one."""
     if figure.least is None and figure.most is None:
         return ""
-    least, most = figure.least or 0, figure.most or float("inf")
+    least = figure.least or 0
+    most = figure.most or float("inf")
     return ": yes" if least <= times <= most else ": no"
 
 
 def _kernel_time(trace: Trace, pattern: str) -> str:
-    found = [one for one in kernel_totals(trace) if re.search(pattern, one.name)]
-    count = sum(one.count for one in found)
-    return duration(sum(one.total_ns for one in found) // count) if count else NOTHING
+    """The mean time of the kernels whose name matches a pattern."""
+    count = 0
+    total_ns = 0
+    for kernel in kernel_totals(trace):
+        if re.search(pattern, kernel.name):
+            count += kernel.count
+            total_ns += kernel.total_ns
+    return duration(total_ns // count) if count else NOTHING
 
 
-def reason(found: Why) -> str:
+def reason(breakdown: Why) -> str:
     """The two largest parts of the time: of the GPU, or without one, of the busiest CPU
     thread."""
-    if found.devices:
-        return ", ".join(account_parts(found)[:2])
-    if not found.cpu:
+    if breakdown.devices:
+        return ", ".join(account_parts(breakdown)[:2])
+    if not breakdown.cpu:
         return NOTHING
-    thread = max(found.cpu, key=lambda one: one.op_ns)
-    total = max(thread.span_ns, 1)
-    parts = (
+    thread = max(breakdown.cpu, key=lambda thread: thread.op_ns)
+    span_ns = max(thread.span_ns, 1)
+    parts = [
         ("ops", thread.op_ns),
         ("Python", thread.python_ns),
         ("nothing", thread.nothing_ns),
-    )
-    largest = sorted(parts, key=lambda part: -part[1])[:2]
-    return ", ".join(f"{name} {percent(ns, total)}" for name, ns in largest if ns)
+    ]
+    parts.sort(key=lambda part: part[1], reverse=True)
+    return ", ".join(f"{name} {percent(ns, span_ns)}" for name, ns in parts[:2] if ns)

@@ -1,6 +1,7 @@
 """Ten small training loops for the CPU, each with something slow that can be left out.
 
-Each is made twice: as it is, and without what a change of `fusetui whatif` takes away.
+A function that is named after its loop makes the step of the loop: with `slow` as it
+is, without it as if a change of `fusetui whatif` had been made.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def _wait(x: torch.Tensor, ms: float) -> torch.Tensor:
 
 
 def _work(x: torch.Tensor, ms: float) -> torch.Tensor:
-    """Keeps the processor busy, in long calls of Python's own: stacks stay small."""
+    """Keeps the processor busy, in long calls of built-in functions, so that recorded
+    stacks stay small."""
     until = time.perf_counter() + ms / 1000
     while time.perf_counter() < until:
         sum(range(2000))
@@ -71,7 +73,8 @@ class Random(Dataset):  # type: ignore[misc]
     """Each item takes a while."""
 
     def __init__(self, ms: float, shape: tuple[int, ...]) -> None:
-        self.ms, self.shape = ms, shape
+        self.ms = ms
+        self.shape = shape
 
     def __len__(self) -> int:
         return 10_000
@@ -81,25 +84,29 @@ class Random(Dataset):  # type: ignore[misc]
         return torch.full(self.shape, float(index % 7))
 
 
-def _mlp(width: int = 512, *more: nn.Module) -> nn.Sequential:
-    layers = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.GELU()]
-    return nn.Sequential(*layers, *more, nn.Linear(width, 10))
+def _mlp(width: int = 512, *before_last: nn.Module) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(width, width),
+        nn.ReLU(),
+        nn.Linear(width, width),
+        nn.GELU(),
+        *before_last,
+        nn.Linear(width, 10),
+    )
 
 
 def _conv() -> nn.Sequential:
-    first = [
+    return nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1),
         nn.BatchNorm2d(16),
         nn.ReLU(),
         nn.MaxPool2d(2),
-    ]
-    last = [
         nn.Conv2d(16, 32, 3, padding=1),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
-    ]
-    return nn.Sequential(*first, *last, nn.Linear(32, 10))
+        nn.Linear(32, 10),
+    )
 
 
 def _encoder() -> nn.Sequential:
@@ -117,7 +124,8 @@ def _trained(
     last: Callable[[torch.Tensor], torch.Tensor] | None = None,
     after: Callable[[torch.Tensor], None] | None = None,
 ) -> Step:
-    """A step: forward, `last` on its result, backward and the optimizer."""
+    """A step of training: `before` on the batch, forward, `last` on its result,
+    backward, the optimizer, `after` on the loss. `batches` returns the next batch."""
     optimizer: torch.optim.Optimizer
     if adam:
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
@@ -130,7 +138,8 @@ def _trained(
             before(batch)
         optimizer.zero_grad()
         out = model(batch)
-        out = last(out) if last is not None else out
+        if last is not None:
+            out = last(out)
         loss = out.square().mean()
         loss.backward()
         optimizer.step()
@@ -141,11 +150,14 @@ def _trained(
 
 
 def _always(*shape: int) -> Callable[[], torch.Tensor]:
+    """Returns the same random batch each time."""
     batch = torch.randn(*shape)
     return lambda: batch
 
 
 def _op(name: str, ms: float, times: int = 1) -> Callable[[torch.Tensor], None]:
+    """Calls one of our ops, of `ms` each, so many times; never if that is 0."""
+
     def call(x: torch.Tensor) -> None:
         small = x.detach().flatten()[:16]
         for _ in range(times if ms else 0):
@@ -185,14 +197,14 @@ def backward(slow: bool) -> Step:
 
 def module(slow: bool) -> Step:
     """A layer works in Python."""
-    more = [Augment(20.0)] if slow else []
-    return _trained(_mlp(512, *more), _always(256, 512))
+    layers = [Augment(20.0)] if slow else []
+    return _trained(_mlp(512, *layers), _always(256, 512))
 
 
 def modules(slow: bool) -> Step:
     """Three such layers, with stacks beside a transformer's encoder."""
-    more = [Augment(8.0) for _ in range(3)] if slow else []
-    return _trained(nn.Sequential(*more, *_encoder()), _always(12, 32, 128))
+    layers = [Augment(8.0) for _ in range(3)] if slow else []
+    return _trained(nn.Sequential(*layers, *_encoder()), _always(12, 32, 128))
 
 
 def annotated(slow: bool) -> Step:
@@ -232,6 +244,9 @@ def prefetched(slow: bool) -> Step:
 
 
 class Case(NamedTuple):
+    """A loop, the change of `fusetui whatif` that takes what is slow away, and whether
+    stacks are recorded."""
+
     make: Callable[[bool], Step]
     change: str
     stacks: bool = False

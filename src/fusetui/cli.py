@@ -10,7 +10,10 @@ from fusetui import Error, __version__
 from fusetui.commands.errors import DONE, exit_codes_text, guarded, say
 from fusetui.report.streams import write
 
-AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
+UNITS_OF_VARIABLES = {
+    "FUSETUI_CACHE_MB": "megabytes",
+    "FUSETUI_UNPACK_LIMIT": "GiB",
+}
 """Variables of the environment that hold a number, and what it counts."""
 
 
@@ -35,9 +38,9 @@ def run(arguments: list[str]) -> int:
         return start()
     for sentence in ignored(os.environ):
         say(sentence)
-    # whose workloads have the threads that they would have
-    if args.command != "capture":
-        # that of numpy begins with idle ones
+    is_measured = args.command == "capture"  # its workloads keep their threads
+    if not is_measured:
+        # numpy's OpenBLAS would start threads that stay idle
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
@@ -62,12 +65,14 @@ def _start_debug_log(is_asked_for: bool) -> None:
 
 def ignored(environment: Mapping[str, str]) -> Iterator[str]:
     """A sentence for each of our variables whose value means nothing."""
-    for name, unit in AMOUNTS.items():
-        if text := environment.get(name):
-            from fusetui.text.figures import amount  # only where one is set
+    for name, unit in UNITS_OF_VARIABLES.items():
+        text = environment.get(name)
+        if not text:
+            continue
+        from fusetui.text.figures import amount  # only where one is set
 
-            if amount(text) is None:
-                yield f"{name} is {text!r} and is ignored: set it to a number of {unit}."
+        if amount(text) is None:
+            yield f"{name} is {text!r} and is ignored: set it to a number of {unit}."
 
 
 def main() -> int:

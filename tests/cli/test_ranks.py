@@ -62,7 +62,7 @@ def test_the_answer(fusetui: Run, folder: Path) -> None:
         in out
     )
     assert "It spends 400 us a step more than the median rank in load." in out
-    assert "a step would take 600 us instead of 1 ms (40 % less)" in " ".join(
+    assert "a step (wall) would take 600 us instead of 1 ms (40 % less)" in " ".join(
         out.split()
     )
     assert len(out.splitlines()) <= 40
@@ -246,7 +246,7 @@ def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None
         fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split()
     )
     assert (
-        "a step of the job of 262 us would take 182 us (30.5 % less), an estimate."
+        "a step (launched) of the job of 262 us would take 182 us (30.5 % less), an estimate."
         in out
     )
     assert "Rank 0 arrives last in 3 of 3 collectives; then rank 1 does, in 3." in out

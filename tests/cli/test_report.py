@@ -186,7 +186,7 @@ def test_the_changes_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
     added = [row["change"] for row in rows[:-1] if "CPU: " not in row["what"]]
     assert sum(added) == diff["accounting"]["step_ns"]
     sides = {row["figure"]: (row["A"], row["B"]) for row in page.rows("Both sides")}
-    assert sides["a step"] == (diff["step_ns"]["a"], diff["step_ns"]["b"])
+    assert sides["a step (wall)"] == (diff["step_ns"]["a"], diff["step_ns"]["b"])
     for name, what in (("busy_ns", "busy"), ("idle_ns", "idle"), ("cpu_ns", "CPU")):
         assert sides[what] == tuple(diff["sides"][side][name] for side in "ab")
 

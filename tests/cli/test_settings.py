@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusetui import Error
-from fusetui.cli import AMOUNTS
+from fusetui.cli import UNITS_OF_VARIABLES
 from fusetui.commands.open import show
 from fusetui.commands.terminal import Settings, ignored_colors, user_settings
 from fusetui.trace.cache.folder import MAX_MEGABYTES_VARIABLE
@@ -95,7 +95,7 @@ def test_options_come_before_the_file(
 
 
 @pytest.mark.parametrize("value", ["much", "-1", "nan", "inf"])
-@pytest.mark.parametrize("name", sorted(AMOUNTS))
+@pytest.mark.parametrize("name", sorted(UNITS_OF_VARIABLES))
 def test_a_variable_that_is_no_amount_is_said_to_be_ignored(
     fusetui: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_variable_that_is_no_amount_is_said_to_be_ignored(
 
 
 def test_the_variables_that_are_amounts() -> None:
-    assert AMOUNTS.keys() == {MAX_MEGABYTES_VARIABLE, LIMIT}
+    assert UNITS_OF_VARIABLES.keys() == {MAX_MEGABYTES_VARIABLE, LIMIT}
 
 
 def test_colors_of_the_terminal_that_name_none() -> None:

@@ -54,7 +54,7 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     notes = ("batches_unknown",)
     text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
     assert text.startswith(
-        "With loader, a step of 100 us would take 80 us at best (20.0 % less). If no batch is "
+        "With loader, a step (launched) of 100 us would take 80 us at best (20.0 % less). If no batch is "
         "ready earlier than recorded, it takes 95 us."
     )
     assert "Workers load the batches" in text
@@ -108,7 +108,7 @@ def test_no_change(fusetui: Run) -> None:
 
 def test_what_it_is_worth_and_what_limits_it_then() -> None:
     assert said(answer()).startswith(
-        "With loader, a step of 100 us would take 80 us (20.0 % less), an estimate. Then the host "
+        "With loader, a step (launched) of 100 us would take 80 us (20.0 % less), an estimate. Then the host "
         "limits it: 71 % of the critical path is what CPU threads do, most of it zoom_shift."
     )
 
@@ -134,7 +134,7 @@ def test_too_little_is_understood() -> None:
 
 def test_a_range() -> None:
     found = answer(after_ns=None, between_ns=(60_000, 70_000), certainty="estimate")
-    assert "a step of 100 us would take 60 us to 70 us." in said(found)
+    assert "a step (launched) of 100 us would take 60 us to 70 us." in said(found)
 
 
 def test_names_of_a_trace_are_printable() -> None:

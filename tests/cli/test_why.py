@@ -66,7 +66,7 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us a step (the median of 3). The GPU is busy 45 % of the step. 499 us is idle, "
+        "900 us a step (wall; the median of 3). The GPU is busy 45 % of the step. 499 us is idle, "
     )
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
@@ -76,9 +76,9 @@ def test_text(fusetui: Run, trace_file: File) -> None:
 @pytest.mark.parametrize(
     ("lengths", "told"),
     [
-        ((100, 120, 180), "120 us a step (the median of 3)."),
-        ((100, 120, 140, 180), "120 us a step (the lower median of 4)."),
-        ((100, 180), "100 us a step (the shorter of 2)."),
+        ((100, 120, 180), "120 us a step (wall; the median of 3)."),
+        ((100, 120, 140, 180), "120 us a step (wall; the lower median of 4)."),
+        ((100, 180), "100 us a step (wall; the shorter of 2)."),
     ],
 )
 def test_the_median_step_is_a_step(

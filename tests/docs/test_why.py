@@ -9,7 +9,6 @@ import pytest
 from tests.places import ROOT
 
 from fusetui.analysis.why.engine import RULES
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.model import (
     IDLE,
     Ceiling,
@@ -20,6 +19,7 @@ from fusetui.analysis.why.model import (
 )
 from fusetui.analysis.why.remedies import remedy_for
 from fusetui.analysis.why.rule import Rule
+from fusetui.analysis.why.thread_activity import ThreadActivity
 
 DEFAULT = frozenset(
     {"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"}
@@ -46,7 +46,9 @@ def test_each_figure_is_explained(name: str) -> None:
 
 
 def test_reasons_of_the_host_are_in_its_order() -> None:
-    assert [*IDLE][2 : 2 + len(Host)] == [f"host_{kind.name.lower()}" for kind in Host]
+    assert [*IDLE][2 : 2 + len(ThreadActivity)] == [
+        f"host_{kind.name.lower()}" for kind in ThreadActivity
+    ]
 
 
 def _figure(value: float) -> str:

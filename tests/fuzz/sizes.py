@@ -32,7 +32,7 @@ TINY = {
     "read.body.WINDOW_BYTES": 7,
     "read.mend.WINDOW_BYTES": 64,
     "read.mend.WINDOW_BYTES_AFTER_DAMAGE": 32,
-    "model.intervals.MANY": 0,
+    "model.intervals.MIN_COMBINED_TRACKS": 0,
 }
 SIZES: dict[str, dict[str, Any]] = {
     "usual": {"read.workers.core_count": lambda: 1},

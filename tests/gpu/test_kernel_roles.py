@@ -3,8 +3,10 @@
 import doctest
 
 import pytest
+from msgspec.structs import replace
 
 from fusetui.gpu import kernel_roles
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 
 SPLIT_K = (
@@ -19,37 +21,68 @@ DOT = "void dot_kernel<float, 128, 0, cublasDotParams<float> >(cublasDotParams<f
     [
         (
             "ampere_sgemm_128x64_tn",
-            KernelRole(kind="gemm", part="main", is_helper=False, adds_up_parts=False),
+            KernelRole(
+                decoded=None,
+                kind="gemm",
+                part="main",
+                is_helper=False,
+                adds_up_parts=False,
+            ),
         ),
         (
             SPLIT_K,
             KernelRole(
-                kind="reduction", part="helper", is_helper=True, adds_up_parts=True
+                decoded=None,
+                kind="reduction",
+                part="helper",
+                is_helper=True,
+                adds_up_parts=True,
             ),
         ),
         (  # a product of two vectors, although it is a reduction
             DOT,
             KernelRole(
-                kind="reduction", part="main", is_helper=False, adds_up_parts=False
+                decoded=None,
+                kind="reduction",
+                part="main",
+                is_helper=False,
+                adds_up_parts=False,
             ),
         ),
         (
             "MIOpenBatchNormFwdTrainSpatial",
-            KernelRole(kind="norm", part="norm", is_helper=False, adds_up_parts=False),
+            KernelRole(
+                decoded=None,
+                kind="norm",
+                part="norm",
+                is_helper=False,
+                adds_up_parts=False,
+            ),
         ),
         (  # of a library of convolutions, and neither work nor a copy
             "void cudnn::cnn::kern_precompute_indices<false>(int, int)",
-            KernelRole(kind=None, part="helper", is_helper=True, adds_up_parts=False),
+            KernelRole(
+                decoded=None,
+                kind=None,
+                part="helper",
+                is_helper=True,
+                adds_up_parts=False,
+            ),
         ),
         (
             "Memset (Device)",
             KernelRole(
-                kind="memset", part="memset", is_helper=True, adds_up_parts=False
+                decoded=None,
+                kind="memset",
+                part="memset",
+                is_helper=True,
+                adds_up_parts=False,
             ),
         ),
         (  # it needs no product beside it
             "triton_poi_fused_gelu_mul_3",
             KernelRole(
+                decoded=None,
                 kind="elementwise",
                 part="elementwise",
                 is_helper=False,
@@ -58,12 +91,14 @@ DOT = "void dot_kernel<float, 128, 0, cublasDotParams<float> >(cublasDotParams<f
         ),
         (
             "who_knows",
-            KernelRole(kind=None, part="", is_helper=False, adds_up_parts=False),
+            KernelRole(
+                decoded=None, kind=None, part="", is_helper=False, adds_up_parts=False
+            ),
         ),
     ],
 )
 def test_the_role_of_a_name(name: str, role: KernelRole) -> None:
-    assert role_of_kernel(name) == role
+    assert role_of_kernel(name) == replace(role, decoded=decode(name))
 
 
 @pytest.mark.parametrize(

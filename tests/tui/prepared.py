@@ -9,10 +9,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 from tests.finding import find
+from tests.flight_dumps import Job
 from textual.strip import Strip
 
 from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.hang.grid import grid_of
 from fusetui.trace import Trace
+from fusetui.trace.flight.reading import read_dumps
 from fusetui.trace.model.report import never
 from fusetui.tui import screen_layout
 from fusetui.tui.background_results import opened as opened_snapshot
@@ -20,6 +23,7 @@ from fusetui.tui.background_results import pieces
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, styles_of
 from fusetui.tui.drawing.segments import painted
+from fusetui.tui.layout.hang import HangShown, first_view
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import memory, reading
@@ -64,6 +68,18 @@ def remembered(state: State, *paths: Path) -> State:
     """With memory snapshots open, alone where no trace is."""
     sides = tuple(opened_snapshot(str(path)) for path in paths)
     return after(state, partial(memory.arrived, sides=sides))
+
+
+def dumps_of_two_groups(folder: Path) -> HangShown:
+    """Of a job of 3 ranks whose rank 1 does not come to collective 201."""
+    job = Job(3)
+    job.group("pair", 0, 1)
+    for _ in range(200):
+        job.everywhere()
+        job.everywhere(group="pair")
+    job.issue(0, over=False)
+    paths = job.write(folder)
+    return first_view(paths, grid_of(read_dumps(paths)))
 
 
 def explained(state: State) -> State:

@@ -6,30 +6,35 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 from tests.analysis.ranks.made import rank
-from tests.flight_dumps import Job
 from tests.snapshots import Machine, train, trained
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
-from tests.tui.prepared import SIZE, after, at, do, explained, opened, remembered
+from tests.tui.prepared import (
+    SIZE,
+    after,
+    at,
+    do,
+    dumps_of_two_groups,
+    explained,
+    opened,
+    remembered,
+)
 from textual.pilot import Pilot
 
-from fusetui.analysis.hang.grid import grid_of
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.predicted import predicted
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.flight.reading import read_dumps
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.layout.hang import HangShown, first_view
+from fusetui.tui.layout.hang import HangShown
 from fusetui.tui.layout.memory import MemoryShown
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
@@ -333,18 +338,6 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
     DUMPS.append(dumps_of_two_groups(tmp_path_factory.mktemp("dumps")))
     SNAPSHOTS.append(remembered(State(), *paths).memory or MemoryShown((), ()))
     return found[0], found[1]
-
-
-def dumps_of_two_groups(folder: Path) -> HangShown:
-    """Of a job whose rank 1 does not come to collective 201."""
-    job = Job(3)
-    job.group("pair", 0, 1)
-    for _ in range(200):
-        job.everywhere()
-        job.everywhere(group="pair")
-    job.issue(0, over=False)
-    grid = grid_of(read_dumps(job.write(folder)))
-    return first_view(("dumps",), grid)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.gpu.kernel_names import decode, short_name
-from fusetui.gpu.kinds import kind_of_kernel
+from fusetui.gpu.kernel_names import short_name
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import is_printable
 from fusetui.trace.model.arrays import summed
@@ -89,9 +89,10 @@ COMPILED_MARKS = (
 def kind_of(role: int, name: str) -> SliceKind:
     """The kind of a slice by its role and name."""
     if role in DECODED:
-        if (decoded := decode(name)) is not None and decoded.fused_ops:
+        kernel = role_of_kernel(name)
+        if kernel.decoded is not None and kernel.decoded.fused_ops:
             return SliceKind.FUSED
-        return BY_WORK.get(kind_of_kernel(name) or "", SliceKind.GPU_OTHER)
+        return BY_WORK.get(kernel.kind or "", SliceKind.GPU_OTHER)
     if role == Role.OP:
         marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
         return SliceKind.COMPILED if marked else SliceKind.OP

@@ -19,7 +19,7 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
 from fusetui.timeline.cells import DepthRow
 from fusetui.trace.layout.counters import Curve
-from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.kinds import narrow
@@ -239,7 +239,8 @@ def _first_step(trace: Trace) -> tuple[int, int]:
     steps = steps_of(trace)
     if not len(steps):
         return trace.begin_ns, max(trace.end_ns - trace.begin_ns, MIN_SPAN_NS)
-    return int(steps.start[0]), int(steps.dur[0])
+    wall_ns = step_wall(steps.start[:1], steps.end[:1])
+    return int(steps.start[0]), int(wall_ns[0])
 
 
 def short_label(path: str) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
-from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
 from fusetui.tui.drawing.picture import (
@@ -183,7 +183,8 @@ def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
     """Starts and durations (ns); of steps theirs, which their annotations may only
     end."""
     if overlay.steps is not None:
-        return overlay.steps.start, overlay.steps.dur
+        steps = overlay.steps
+        return steps.start, step_wall(steps.start, steps.end)
     trace, rows = overlay.side.trace, overlay.hits.rows
     return trace.start[rows], trace.dur[rows]
 

@@ -159,7 +159,7 @@ COLUMNS = (
     ListColumn("last", 10, from_width=60),
     ListColumn("others wait", 15),
     ListColumn("waits", 10),
-    ListColumn("step", 10),
+    ListColumn("wall", 10),
     ListColumn("compute", 11, from_width=90),
     ListColumn("comm", 10, from_width=100),
     ListColumn("idle", 10, from_width=110),

@@ -100,7 +100,8 @@ def _step(state: State, rest: str) -> State:
 def shown_step(state: State, at: int) -> State:
     side, steps = state.side, steps_of(state.side.trace)
     begin = int(steps.start[at]) - side.origin
-    there = shown(state, over(side, state.view, begin, begin + int(steps.dur[at])))
+    end = int(steps.end[at]) - side.origin
+    there = shown(state, over(side, state.view, begin, end))
     if steps.printed:
         name = printable(steps.names[at])
         return told(there, f"{name}, {at + 1} of {plural(len(steps), 'step')}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
-from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, launching_calls, ops_of
 from fusetui.tui.layout.answer import working
@@ -57,7 +57,7 @@ def step_by(state: State, by: int) -> State:
     if not len(steps):
         return told(state, NO_STEPS)
     starts = steps.start - state.side.origin
-    middles = starts + steps.dur // 2
+    middles = starts + step_wall(steps.start, steps.end) // 2
     here = int(np.searchsorted(starts, (view.begin + view.end) // 2, side="right")) - 1
     last = len(steps) - 1
     if np.count_nonzero((view.begin <= middles) & (middles < view.end)) > 1:

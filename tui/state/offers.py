@@ -50,7 +50,7 @@ RANK_SORTS = {
         "others wait": "caused_ns",
         "waits": "waited_ns",
         "last": "last_count",
-        "step": "step_ns",
+        "wall": "step_ns",
     },
     **{
         "compute": "compute_ns",

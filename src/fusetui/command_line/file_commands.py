@@ -103,7 +103,7 @@ CUT = (
         "A slice, by its row, with the GPU events that it launched.",
         type=amount,
     ),
-    flag("--steady", "The step of median duration, the first left aside."),
+    flag("--steady", "The step of median wall time, the first left aside."),
     flag("--scrub", "Remove private data, as scrub does."),
     NO_CACHE,
 )

@@ -199,7 +199,7 @@ def run_launches(args: Namespace) -> int:
         thread_launches,
     )
     from fusetui.report.documents import LaunchesDocument
-    from fusetui.report.program import launches_text
+    from fusetui.report.launches import launches_text
 
     loaded = load(args.trace, args.captured_by)
     trace = loaded.trace

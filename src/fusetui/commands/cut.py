@@ -24,7 +24,7 @@ from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
-from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.quantiles import lower_median_index
 from fusetui.trace.scrub.document import check_target, save, scrub_file
 
@@ -150,7 +150,7 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
 
 
 def _steady(trace: Trace, by: str | None) -> Window:
-    """The step of median duration, the first left aside where there are others."""
+    """The step of median wall time, the first left aside where there are others."""
     steps = steps_of(trace, by)
     if not len(steps):
         raise CommandError(
@@ -158,7 +158,7 @@ def _steady(trace: Trace, by: str | None) -> Window:
         )
     is_first_left_aside = len(steps) > 1
     counted = np.arange(int(is_first_left_aside), len(steps))
-    median = counted[lower_median_index(steps.dur[counted])]
+    median = counted[lower_median_index(step_wall(steps.start, steps.end)[counted])]
     return Window(int(steps.start[median]), int(steps.end[median]))
 
 

@@ -147,5 +147,5 @@ def _case(found: Diff, percent: float, file: str) -> Case:
     else:
         outcome = Outcome.FAILED
         by = f"{step.ratio:.3f} times as long as A's"
-        said = f"B's step is more than {percent:g} % slower: {by}."
+        said = f"B's {step.length_b.step} is more than {percent:g} % slower: {by}."
     return Case(name=pair, outcome=outcome, said=f"{pair}: {said}", file=file)

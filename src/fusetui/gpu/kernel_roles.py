@@ -1,5 +1,6 @@
-"""What a kernel does for the op that launched it, by its name: the work itself, or help
-with it. One record for each name, made once."""
+"""What the name of a kernel says: one record for each name, made once. What it does for
+the op that launched it (the work itself, or help with it), what kind of work that is,
+and all that is decoded of the name."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ _BLAS_PREFIX: Final = "cublas"
 
 
 class KernelRole(msgspec.Struct, frozen=True):
-    """The part that a kernel has in the work of its op."""
+    """What a kernel is, by its name, and the part that it has in the work of its
+    op."""
 
+    decoded: KernelName | None
+    """What its name determines; None if no family recognizes it."""
     kind: str | None
     """The kind of its work as of `kinds.kind_of_kernel`; None if the name does not say
     it."""
@@ -51,11 +55,16 @@ def role_of_kernel(name: str) -> KernelRole:
     kernel = decode(name)
     if kernel is None:
         return KernelRole(
-            kind=kind_of_kernel(name), part="", is_helper=False, adds_up_parts=False
+            decoded=None,
+            kind=kind_of_kernel(name),
+            part="",
+            is_helper=False,
+            adds_up_parts=False,
         )
     adds_up_parts = kernel.role == "splitk_reduce"
     part = "helper" if adds_up_parts else _part(kernel)
     return KernelRole(
+        decoded=kernel,
         kind=kind_of_kernel(name),
         part=part,
         is_helper=adds_up_parts or _is_helper(kernel, part),

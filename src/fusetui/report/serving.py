@@ -26,6 +26,7 @@ from fusetui.text.tables import (
     times,
     top_table,
 )
+from fusetui.trace.layout.steps import StepLength
 from fusetui.trace.model.ids import LARGEST
 
 MAX_STEPS = 8
@@ -44,13 +45,13 @@ FOLDERS = lazy_pattern(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
 
 PHASES = (
-    Column("phase", left=True, cell=lambda phase: phase.phase),
+    Column(str(StepLength.MODEL_PASS), left=True, cell=lambda phase: phase.phase),
     Column("steps", cell=lambda phase: count(phase.steps)),
     *times(p50=0, p90=0, p99=0),
     Column("longest", cell=lambda phase: duration(phase.max_ns)),
 )
 STEP = (
-    Column("model", cell=lambda step: duration(step.model_ns)),
+    Column(str(StepLength.MODEL_PASS), cell=lambda step: duration(step.model_ns)),
     Column("from", spare=2, cell=lambda step: duration(step.start_ns)),
     Column("phase", left=True, cell=lambda step: step.phase),
     Column("batch", cell=lambda step: text_or_dash(step.batch, count)),
@@ -151,7 +152,7 @@ def _listed(losses: Sequence[Loss]) -> str:
 
 
 def _verdict(limit: Limit) -> str:
-    took = duration(limit.dur_ns)
+    took = f"{StepLength.MODEL_PASS} {duration(limit.dur_ns)}"
     if limit.least_ns is None:
         return f"{took}; its limit is not known."
     least = duration(limit.least_ns)

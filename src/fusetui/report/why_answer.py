@@ -26,7 +26,7 @@ from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, UncutWidth, cut_line, table
-from fusetui.trace.layout.steps import UP_TO
+from fusetui.trace.layout.steps import UP_TO, StepLength
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 
@@ -190,7 +190,7 @@ def headline(why: Why) -> Headline:
     """Of the median step if steps tell, else of the span."""
     if steps_tell(why):
         step = median_step(why.steps)
-        text = f"{duration(step.dur_ns)} a step{_which_step(why)}."
+        text = f"{duration(step.dur_ns)} a step ({StepLength.WALL}{_which_step(why)})."
         return Headline(text=text, sums=totals(step.devices))
     sums = totals(why.devices)
     if why.about:
@@ -212,7 +212,7 @@ def _which_step(why: Why) -> str:
     by = why.steps_by or ""
     each = f", each {printable(by)}" if by.startswith(UP_TO) else ""
     if ran == 1:
-        return f" (the only one of {count(steps)} in which a GPU ran{each})"
+        return f"; the only one of {count(steps)} in which a GPU ran{each}"
     if ran % 2:
         which = "median"
     elif ran > 2:
@@ -220,9 +220,9 @@ def _which_step(why: Why) -> str:
     else:
         which = "shorter"
     if ran == steps:
-        return f" (the {which} of {count(steps)}{each})"
+        return f"; the {which} of {count(steps)}{each}"
     return (
-        f" (the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each})"
+        f"; the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each}"
     )
 
 
@@ -338,17 +338,19 @@ def account_lines(why: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     columns = account_columns(why)
     titles = [device_text(why)]
     for column in columns:
-        titles += [f"{column.title} {unit_of([column.sums['span']]).name}", "share"]
-    rows = [*_account_cells(columns, most)]
+        unit = unit_of([column.sums["span"]])
+        titles += [f"{column.title} {unit.name}", "share"]
+    rows = list(_account_cells(columns, most))
     # The labels are cut, so that no figure has to be.
     _, *figures = zip(titles, *rows, strict=True)
     figures_width = sum(max(map(len, cells)) + len(GAP) for cells in figures)
     label_width = max(1, width - figures_width)
     for cells in (titles, *rows):
         cells[0] = clip(cells[0], label_width)
-    label, *of_figures = titles
-    drawn = [Column(label, left=True), *map(Column, of_figures)]
-    return table(drawn, rows, width).split("\n")
+    title_of_labels, *titles_of_figures = titles
+    table_columns = [Column(title_of_labels, left=True)]
+    table_columns += [Column(title) for title in titles_of_figures]
+    return table(table_columns, rows, width).split("\n")
 
 
 def _account_cells(columns: Sequence[AccountColumn], most: int) -> Iterator[list[str]]:

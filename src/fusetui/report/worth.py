@@ -16,6 +16,7 @@ from fusetui.analysis.why.model import (
     totals,
 )
 from fusetui.text.figures import count, duration, percent, plural, several
+from fusetui.trace.layout.steps import StepLength
 from fusetui.trace.model.ids import device_label
 
 EXCESS_FACTOR = 1.5
@@ -153,9 +154,7 @@ def _whole(why: Why) -> str:
         return f"of the {why.worth_of}"
     if not is_of_step:
         return f"of the {duration(before_ns)} from the first to the last GPU event"
-    # The headline's is from begin to end; of the only step no other ended before.
-    ends = " from end to end" if is_headline_of_step and len(why.steps) > 1 else ""
-    return f"of a step of {duration(before_ns)}{ends}"
+    return f"of {StepLength.LAUNCHED.a_step} of {duration(before_ns)}"
 
 
 def doubt(
@@ -202,7 +201,7 @@ def replayed_text(why: Why) -> str:
     which = f"first {number} findings" if number > 1 else "first finding"
     if any(finding.worth_ns is None for finding in why.findings[:number]):
         which += " that can be replayed"
-    whole = "a step" if why.worth_of == "step" else "the span"
+    length = StepLength.LAUNCHED if why.worth_of == "step" else StepLength.SPAN
     before = duration(together.before_ns)
     after = duration(together.after_ns)
-    return f"With the {which} mended, {whole} of {before} would take {after}."
+    return f"With the {which} mended, {length.a_step} of {before} would take {after}."

@@ -9,6 +9,7 @@ from tests.analysis.servers import Server, call, cpu, gpu, opened
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace import Trace
+from fusetui.trace.layout.steps import StepLength
 
 SERVER = Server()
 MODEL_NS = sum(launch.ns for launch in SERVER.launches(4)) + 12 * 500
@@ -27,23 +28,24 @@ def compared(folder: Path, count: int, every: tuple[int, int]) -> Diff:
     return diff(a, b)
 
 
-def test_a_step_lasts_until_the_next_pass_begins(tmp_path: Path) -> None:
-    """Seven passes have six that are followed by another; B waits 100 us longer before
-    each."""
+def test_a_step_lasts_from_the_end_of_the_one_before(tmp_path: Path) -> None:
+    """Six of seven steps follow another one; B waits 100 us longer before each."""
     found = compared(tmp_path, 7, (1000, 1100))
     assert (found.side_a.steps, found.side_a.items) == (6, 13)
     assert (found.step.a_ns, found.step.b_ns) == (1_000_000, 1_100_000)
+    assert found.step.length_a is StepLength.LAUNCHED
     assert (found.accounting.idle_ns, found.accounting.not_explained_ns) == (100_000, 0)
     assert any(
-        "each pass of the model, up to the next," in note for note in found.notes
+        "each step with a pass of the model, from the end of the one before," in note
+        for note in found.notes
     )
     assert any(
         "13 of 91 GPU events lie outside the passes" in note for note in found.notes
     )
 
 
-def test_two_passes_have_one_that_another_follows(tmp_path: Path) -> None:
-    """The second one is half of the work, and counts on neither side."""
+def test_two_passes_have_one_that_follows_another(tmp_path: Path) -> None:
+    """The first one is half of the work, and counts on neither side."""
     found = compared(tmp_path, 2, (1000, 1100))
     assert found.side_a.steps == 1
     assert (found.step.a_ns, found.step.b_ns) == (1_000_000, 1_100_000)
@@ -52,6 +54,7 @@ def test_two_passes_have_one_that_another_follows(tmp_path: Path) -> None:
 def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
     found = compared(tmp_path, 1, (1000, 5000))
     assert (found.step.a_ns, found.step.b_ns) == (MODEL_NS, MODEL_NS)
+    assert found.step.length_a is StepLength.SPAN
     assert any("the pass of the model, with all that" in note for note in found.notes)
 
 

@@ -13,7 +13,6 @@ from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.analysis.diff.noise import beyond_noise
 from fusetui.analysis.diff.statistics import (
     drift,
-    median,
     ratio_interval,
     resolution,
     usual_steps,
@@ -39,10 +38,6 @@ def test_of_fewer_than_five_steps_the_median_one_is_enough() -> None:
     uneven = np.array([100, 120, 300])
     usual = usual_steps(uneven, uneven, np.arange(3), np.arange(3))
     assert (usual.a.tolist(), usual.b.tolist()) == ([1], [1])
-
-
-def test_the_median_of_an_even_count_is_a_whole_number() -> None:
-    assert median(np.array([3, 1, 2, 8])) == 2
 
 
 class Known(NamedTuple):

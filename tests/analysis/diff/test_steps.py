@@ -195,12 +195,14 @@ def test_what_the_cpu_does_in_steps_that_only_enqueue_is_of_these(
 def test_a_single_step_that_only_enqueues_ends_with_its_work(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
+    """It begins with its thread, at 0: its first event starts at 100 us, its last one
+    ends at 500."""
     plain = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 50}
     step = {**plain, "cat": "user_annotation", "name": "ProfilerStep#1"}
     trace = trace_of(
         [step, *launched(1, 10, 100, 300, "k"), *launched(2, 20, 450, 50, "l")]
     )
-    assert diff(trace, trace).step.a_ns == 400_000
+    assert diff(trace, trace).step.a_ns == 500_000
 
 
 def test_steps_in_which_their_own_work_runs_are_those_of_the_cpu(

@@ -298,14 +298,14 @@ def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
         ranks=(2, 4), step_ns=150 * US, would_be_ns=90 * US
     )
     assert verdict_of(answer) == (
-        "Ranks 2 and 4 must both be fixed: if both were as fast as the others, a step would take "
+        "Ranks 2 and 4 must both be fixed: if both were as fast as the others, a step (wall) would take "
         "90 us instead of 150 us (40 % less).",
     )
     of_rank = {
         one.rank: text
         for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
     }
-    alone = "If it alone were as fast as the others, a step would take as long as now, because"
+    alone = "If it alone were as fast as the others, a step (wall) would take as long as now, because"
     assert of_rank[2].endswith(f"{alone} rank 4 is late too.")
     assert of_rank[4].endswith(f"{alone} rank 2 is late too.")
 
@@ -319,11 +319,11 @@ def test_what_one_of_two_late_ranks_saves_alone_is_told_as_such() -> None:
         if o.rank == 4
     )
     assert (
-        "If it alone were as fast as the others, a step would take 110 us instead of 150"
+        "If it alone were as fast as the others, a step (wall) would take 110 us instead of 150"
         in text
     )
     assert verdict_of(answer) == (
-        "If ranks 2 and 4 were both as fast as the others, a step would take 90 us instead of "
+        "If ranks 2 and 4 were both as fast as the others, a step (wall) would take 90 us instead of "
         "150 us (40 % less).",
     )
 
@@ -332,7 +332,7 @@ def test_fixing_all_is_no_advice_where_one_rank_is_late() -> None:
     answer = two_late(0, 60)
     assert answer.verdict.if_all is None
     assert (
-        "If it were as fast as the others, a step would take 90 us"
+        "If it were as fast as the others, a step (wall) would take 90 us"
         in texts_of(answer)[0]
     )
 

@@ -20,12 +20,12 @@ from fusetui.analysis.replay.whatif import whatif as whatif_of
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import (
+    AsyncCalls,
     Finding,
-    Hurried,
-    Shorter,
+    FreeThreadTime,
+    ReducedDurations,
+    RemovedCalls,
     SomeSteps,
-    Unawaited,
-    Unmade,
     Wanted,
     Why,
 )
@@ -61,7 +61,7 @@ def said(trace: Trace, *each: tuple[Finding, Wanted | None], **keys: Any) -> Why
 def shorter(us: int, name: str = "k") -> Want:
     def want(trace: Trace) -> Wanted:
         rows = named(trace, name)
-        return Shorter(rows, np.full(len(rows), us * 1000))
+        return ReducedDurations(rows, np.full(len(rows), us * 1000))
 
     return want
 
@@ -97,20 +97,20 @@ CASES: dict[str, tuple[Callable[[], list[Event]], Want, int | None]] = {
     # Of five calls of 2 each takes 1 less; nothing follows the last one.
     "launch calls": (host_bound, shorter(1, "cudaLaunchKernel"), 4),
     # The call takes the 3 that it takes to return.
-    "no wait": (synced, lambda t: Unawaited(named(t, "cudaStreamSynchronize")), 47),
+    "no wait": (synced, lambda t: AsyncCalls(named(t, "cudaStreamSynchronize")), 47),
     # Nor that: the other kernel follows the first one, at 57.
-    "no call": (synced, lambda t: Unmade(named(t, "cudaStreamSynchronize")), 48),
+    "no call": (synced, lambda t: RemovedCalls(named(t, "cudaStreamSynchronize")), 48),
     # The op of 40 after the wait.
-    "a stretch of a thread": (synced, lambda t: Hurried(at(t, 58, 98)), 40),
+    "a stretch of a thread": (synced, lambda t: FreeThreadTime(at(t, 58, 98)), 40),
     # The wait still is for when the copy would begin, at 5, and returns at 6 instead of
     # 53.
-    "no copying thread": (copied, lambda t: Unawaited(rows_of(t, FILLS, COPY)), 47),
+    "no copying thread": (copied, lambda t: AsyncCalls(rows_of(t, FILLS, COPY)), 47),
     # Without the 49 of the call and 1 of the wait the thread launches at 50.
-    "nor a wait": (copied, lambda t: Unawaited(rows_of(t, FILLS, WAITS)), 50),
-    "only a call that fills": (copied, lambda t: Unawaited(rows_of(t, FILLS)), None),
+    "nor a wait": (copied, lambda t: AsyncCalls(rows_of(t, FILLS, WAITS)), 50),
+    "only a call that fills": (copied, lambda t: AsyncCalls(rows_of(t, FILLS)), None),
     "a change by its text": (gpu_bound, lambda t: "kernel:k x0.5", 125),
     "nothing to fuse": (gpu_bound, lambda t: "fuse", None),
-    "nothing that waits": (gpu_bound, lambda t: Unawaited(named(t, "aten::mm")), None),
+    "nothing that waits": (gpu_bound, lambda t: AsyncCalls(named(t, "aten::mm")), None),
     "nothing to shorten": (gpu_bound, shorter(1, "aten::mm"), None),
     "no change": (gpu_bound, lambda t: None, None),
 }
@@ -128,8 +128,8 @@ def test_worth(trace_of: TraceOf, name: str) -> None:
     ("one", "want", "note"),
     [
         (finding(), shorter(1), None),
-        (finding(), lambda t: Unawaited(named(t, "k")), "not_found"),
-        (finding(), lambda t: Hurried(at(t, 0, 5)), "own_time"),
+        (finding(), lambda t: AsyncCalls(named(t, "k")), "not_found"),
+        (finding(), lambda t: FreeThreadTime(at(t, 0, 5)), "own_time"),
         (finding(), lambda t: None, "no_change"),
         (finding("warm-up"), lambda t: None, "warm_up"),
         (finding(at_stake_ns=None), lambda t: None, "note"),
@@ -157,7 +157,7 @@ def test_a_wait_is_a_bound_unless_it_is_inferred(
     trace_of: TraceOf, more: Callable[[], list[Event]], note: str | None, text: str
 ) -> None:
     trace = trace_of([*synced(), *more()])
-    found = said(trace, (finding(), Unawaited(named(trace, "cudaStreamSynchronize"))))
+    found = said(trace, (finding(), AsyncCalls(named(trace, "cudaStreamSynchronize"))))
     assert found.findings[0].worth_note == note
     assert text in worth_text(found, found.findings[0])
     told = whatif_of(trace, ["no-sync:Synchronize"]).certainty
@@ -249,7 +249,7 @@ def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(
     ("steps", "text"),
     [
         ((100, 100, 100), "worth 10 us a step (10 %)."),
-        ((100, 150), "of a step of 150 us from end to end (6.7 %)"),
+        ((100, 150), "of a step (launched) of 150 us (6.7 %)"),
     ],
 )
 def test_a_step_that_the_headline_does_not_tell_is_named(
@@ -509,7 +509,7 @@ def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> N
     each = [
         (finding("nothing"), shorter(0)(trace)),
         (finding("none", 9_000), None),
-        (finding("own time", 2_000), Hurried(at(trace, 58, 98))),
+        (finding("own time", 2_000), FreeThreadTime(at(trace, 58, 98))),
         (finding("shorter"), shorter(5)(trace)),
     ]
     found = said(trace, *each)
@@ -554,7 +554,7 @@ def test_what_is_worth_nothing(trace_of: TraceOf) -> None:
     """Kernels that are followed by others, which the host launches no earlier."""
     trace = trace_of(host_bound())
     followed = named(trace, "k")[:-1]
-    shortened = Shorter(followed, np.full(len(followed), 3_000))
+    shortened = ReducedDurations(followed, np.full(len(followed), 3_000))
     found = said(trace, (finding(), shortened))
     assert worth_text(found, found.findings[0]) == (
         "At stake 1 us, worth nothing: other work limits the time."
@@ -616,7 +616,7 @@ def test_nothing_costs_time(path: Any) -> None:
     found = with_worth(trace, why(trace))
     for one, wanted in zip(found.findings, found._wanted, strict=True):
         # part of it is hidden
-        if isinstance(wanted, Shorter) and one.rule != "small-collectives":
+        if isinstance(wanted, ReducedDurations) and one.rule != "small-collectives":
             rest = (one.at_stake_ns or 0) - int(wanted.ns.sum())
             assert 0 <= rest <= len(wanted.ns)  # each in whole ns
     steps = told_steps(trace, None) if found.worth_of == "step" else ["span"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusetui.analysis.why.host import TimeLine
+from fusetui.analysis.why.thread_activity import TimeLine
 from fusetui.trace import Trace
 
 DAY_US = 24 * 60 * 60 * 10**6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import numpy as np
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from fusetui.trace.model.quantiles import (
     lower_median,
     lower_median_index,
+    lower_quantile,
     median,
+    medians,
+    medians_of_groups,
     nearest_rank,
     percentile,
     percentiles_of_runs,
@@ -86,3 +90,24 @@ def test_no_values_have_no_median() -> None:
     for rule in (lower_median, upper_median, median):
         with pytest.raises(IndexError):
             rule(no_values)
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 99)), min_size=1))
+def test_the_median_of_each_column(rows: list[tuple[int, int]]) -> None:
+    """Rounded down, also below zero."""
+    expected = [
+        math.floor(statistics.median(column)) for column in zip(*rows, strict=True)
+    ]
+    assert medians(np.array(rows)).tolist() == expected
+
+
+def test_the_median_of_each_group_is_not_rounded() -> None:
+    values = np.array([4.0, 1.0, 9.0, 2.0, 7.0])
+    found = medians_of_groups(values, np.array([2, 0, 2, 0, 2]), groups=4)
+    assert found[[0, 2]].tolist() == [1.5, 7.0]
+    assert np.isnan(found[[1, 3]]).all()
+
+
+def test_the_lower_quantile_is_one_of_the_values() -> None:
+    assert lower_quantile(np.array([30, 10, 20, 40]), 0.5) == 20.0
+    assert lower_quantile(np.array([30, 10, 20, 40]), 0.99) == 30.0

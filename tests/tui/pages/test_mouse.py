@@ -12,7 +12,15 @@ from tests.snapshots import trained
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened, remembered
+from tests.tui.prepared import (
+    after,
+    do,
+    drawn,
+    dumps_of_two_groups,
+    explained,
+    opened,
+    remembered,
+)
 from textual.events import MouseMove
 
 from fusetui.trace import Trace
@@ -70,7 +78,8 @@ def test_a_click_on_the_bar_brings_the_page(
     mlp: Trace, page: Page, tmp_path: Path
 ) -> None:
     job = RankedJob(("rank0.json", "rank1.json"))
-    state = replace(opened(mlp, mlp, size=Size(100, 24)), job=job)
+    state = replace(opened(mlp, mlp, size=Size(120, 24)), job=job)
+    state = replace(state, hang=dumps_of_two_groups(tmp_path))
     state = remembered(state, trained(tmp_path))
     at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
     assert after(state, partial(moused, y=0, done=Click(at))).page == page.name

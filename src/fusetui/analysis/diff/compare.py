@@ -35,7 +35,6 @@ from fusetui.analysis.diff.statistics import (
     FEW_ROUNDS,
     FEW_STEPS,
     mean,
-    median,
     middle,
     paired_interval,
     ratio_interval,
@@ -57,6 +56,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.quantiles import median
 
 NO_GPU_EVENTS = (
     "launches GPU work, but its file has no GPU events: both sides are compared by"
@@ -291,11 +291,20 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
     became slower or faster over time counts for nothing; else the drift of each run
     widens the interval.
     """
-    durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
-    a_ns = int(median(durations_a)) if len(durations_a) else None
-    b_ns = int(median(durations_b)) if len(durations_b) else None
+    windows_a, windows_b = a.work.windows, b.work.windows
+    durations_a, durations_b = windows_a.dur, windows_b.dur
+    a_ns = median(durations_a) if len(durations_a) else None
+    b_ns = median(durations_b) if len(durations_b) else None
     if not a_ns or b_ns is None:
-        return StepChange(a_ns=a_ns, b_ns=b_ns, ratio=None, low=None, high=None)
+        return StepChange(
+            a_ns=a_ns,
+            b_ns=b_ns,
+            ratio=None,
+            low=None,
+            high=None,
+            length_a=windows_a.length,
+            length_b=windows_b.length,
+        )
     undisturbed_a, undisturbed_b = _undisturbed(a, b, groups)
     turns = _take_turns(a.work, b.work)
     interval_of = paired_interval if turns else ratio_interval
@@ -311,6 +320,8 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
         turns=turns,
         interrupted_a=undisturbed_a.interrupted_share,
         interrupted_b=undisturbed_b.interrupted_share,
+        length_a=windows_a.length,
+        length_b=windows_b.length,
     )
 
 

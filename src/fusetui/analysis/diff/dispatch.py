@@ -14,7 +14,7 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
-from fusetui.analysis.diff.statistics import mean, median
+from fusetui.analysis.diff.statistics import mean
 from fusetui.analysis.diff.surplus import RowsOfSides
 from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.chain import rows_between
@@ -27,6 +27,7 @@ from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
+from fusetui.trace.model.quantiles import median
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
     @property
     def per_step(self) -> int:
         """How often it occurs in the median step."""
-        return int(median(self.count))
+        return median(self.count)
 
     @property
     def share(self) -> RowShare:
@@ -66,7 +67,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
             names=self.names if is_usual else (),
             ns=int(mean(self.ns[self.usual])),
             count=self.per_step,
-            median_ns=int(median(self.ns)),
+            median_ns=median(self.ns),
             rows=self.rows if is_usual else (),
         )
 
@@ -204,7 +205,7 @@ def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
     of that side."""
     if calls_a is None or calls_b is None:
         return False
-    times_a, times_b = int(median(calls_a)), int(median(calls_b))
+    times_a, times_b = median(calls_a), median(calls_b)
     return times_a == times_b > 0
 
 
@@ -288,7 +289,7 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
         names=names,
         ns=int(mean(ns[dispatches[0].usual])),
         count=sum(dispatch.per_step for dispatch in dispatches),
-        median_ns=int(median(ns)),
+        median_ns=median(ns),
     )
     return _Total(ns=ns, share=share)
 

@@ -23,13 +23,14 @@ from fusetui.analysis.diff.model import (
 from fusetui.analysis.diff.names import differences, identity
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces, sort_of_all
-from fusetui.analysis.diff.statistics import mean, median, resolution
+from fusetui.analysis.diff.statistics import mean, resolution
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
+from fusetui.trace.model.quantiles import medians
 
 # a library chooses among several algorithms for these
 _OPS_WITH_ALGORITHMS = lazy_pattern(r"cudnn|miopen|convolution")
@@ -304,7 +305,7 @@ def _timed(
     opposite of the medians. `before` and `after`: ns, of shape [steps alike,
     kernels]."""
     is_changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
-    is_faster = median(after) < median(before)
+    is_faster = medians(after) < medians(before)
     usual_a, usual_b = np.isin(a.alike, a.usual), np.isin(b.alike, b.usual)
     if usual_a.any() and usual_b.any():
         change_ns = mean(after[usual_b]) - mean(before[usual_a])

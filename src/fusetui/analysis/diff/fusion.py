@@ -12,7 +12,7 @@ import msgspec
 
 from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Alignment
 from fusetui.analysis.diff.names import work_class
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
 Claims = dict[int, list[int]]
@@ -289,7 +289,7 @@ def is_library(kernel: str) -> bool:
 def collector_of(kernel: str) -> Collector | None:
     """What a kernel (or a CPU op in its place) collects according to its name; None for
     most."""
-    decoded = decode(kernel)
+    decoded = role_of_kernel(kernel).decoded
     if decoded is not None and decoded.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in decoded.fused_ops)
         return Collector(

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
-from fusetui.analysis.diff.statistics import mean, median, midmean, usual_steps
+from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
+from fusetui.trace.model.quantiles import medians
 
 MAX_PIECES_BY_PLACE = 8
 """An op that launches more pieces of work of one part (a graph does) does not tell them
@@ -95,7 +96,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The time of each in a usual step (ns): a mean, so that the parts of a step
         add up."""
         if not len(self.usual):
-            return median(self.samples)
+            return medians(self.samples)
         return mean(self.samples[np.isin(self.alike, self.usual)])
 
     @cached_property
@@ -155,7 +156,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         of the middle half of the steps compared. The usual steps may be others on the
         other side, and what did not change takes another time in other steps."""
         if not len(self.compared):
-            return median(self.samples)
+            return medians(self.samples)
         return midmean(self.samples[np.isin(self.alike, self.compared)])
 
     @cached_property
@@ -180,7 +181,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def medians(self) -> list[int]:
         """The median time over all steps alike (ns)."""
-        return [*median(self.samples).tolist()]
+        ns: list[int] = medians(self.samples).tolist()
+        return ns
 
     def keys_of(self, span: slice) -> Int64s:
         """Per piece of a step: one number for the same kernel, op and lane."""

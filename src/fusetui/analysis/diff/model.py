@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from fusetui.trace.layout.steps import StepLength
+
 CPU = "CPU: "
 """The `op` of a row of dispatch begins with it."""
 
@@ -58,6 +60,8 @@ class StepChange(msgspec.Struct, frozen=True):
     turns: bool = False  # the steps of both took turns, so that each has a neighbor
     interrupted_a: float = 0.0
     interrupted_b: float = 0.0
+    length_a: StepLength = StepLength.WALL  # what `a_ns` and `b_ns` are
+    length_b: StepLength = StepLength.WALL
 
     @property
     def change_ns(self) -> int:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName, tile_words
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
+from fusetui.gpu.kinds import kind_of_op
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 from fusetui.trace.model.op_names import stem, words
@@ -55,10 +54,10 @@ def dispatch_name(name: str) -> str:
 def work_class(op: str, kernel: str) -> str:
     """The kind of work of a kernel that an op launched, where that is enough to pair
     two kernels; else "". Either name may be ""."""
-    decoded = decode(kernel)
-    kind_by_kernel = _kind_to_pair_by(kind_of_kernel(kernel))
+    role = role_of_kernel(kernel)
+    decoded = role.decoded
+    kind_by_kernel = _kind_to_pair_by(role.kind)
     if decoded is not None:
-        role = role_of_kernel(kernel)
         if role.part == "helper" and role.is_helper:
             return ""
         if decoded.fused_ops:
@@ -136,7 +135,7 @@ _MAX_NAME_CELLS = 40  # of a name that is shown
 def differences(a: str, b: str) -> str:
     """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells
     nothing."""
-    decoded_a, decoded_b = decode(a), decode(b)
+    decoded_a, decoded_b = role_of_kernel(a).decoded, role_of_kernel(b).decoded
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
     if decoded_a is None or decoded_b is None:

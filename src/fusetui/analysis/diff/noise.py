@@ -30,10 +30,10 @@ from fusetui.analysis.diff.statistics import (
     FLOOR_PERCENT,
     STEPS_FOR_CORRELATION,
     far_apart,
-    median,
     widening_of,
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.quantiles import lower_quantile, medians
 
 LEVEL = 0.05
 """How likely it is that any row of a diff is told where nothing changed."""
@@ -115,7 +115,7 @@ def _min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
     """Infinite where the rows vary so much that none can be told."""
     changes = (log_b - log_a)[0]
     distances = np.abs(changes - np.median(changes))
-    usual = _quantile(distances, SHARE_OF_ROWS)
+    usual = lower_quantile(distances, SHARE_OF_ROWS)
     if len(distances) < MIN_ROWS or 100 * usual > FLOOR_PERCENT:
         return math.inf
     return MIN_RATIO_TO_OTHERS * usual
@@ -132,7 +132,7 @@ def _by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
         rows=len(length),
         longest=np.array([length[part[-1]] for part in parts[:-1]]),
         variance=np.array(
-            [_quantile(variance[part], SHARE_OF_PIECES) for part in parts]
+            [lower_quantile(variance[part], SHARE_OF_PIECES) for part in parts]
         ),
         paired=paired,
     )
@@ -187,8 +187,8 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
 def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
     """The variance of the logarithms by rounding to the tick, of both sides
     together."""
-    of_a = tick_ns**2 / 12 / np.maximum(median(a), 1) ** 2
-    of_b = tick_ns**2 / 12 / np.maximum(median(b), 1) ** 2
+    of_a = tick_ns**2 / 12 / np.maximum(medians(a), 1) ** 2
+    of_b = tick_ns**2 / 12 / np.maximum(medians(b), 1) ** 2
     return np.asarray(of_a + of_b)
 
 
@@ -215,11 +215,6 @@ def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
 
 def _logs(samples: Int64s) -> Floats:
     return np.log(np.maximum(samples, 1))
-
-
-def _quantile(values: Floats, share: float) -> float:
-    """What this share of them do not exceed."""
-    return float(np.quantile(values, share, method="lower"))
 
 
 @cache

@@ -18,6 +18,7 @@ from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.intervals import Cover, pieces
+from fusetui.trace.model.quantiles import lower_quantile, medians
 
 MIN_DISTANCE_RATIO = 4
 """A step stands out where the two sides are more than so many times as far apart as in
@@ -187,7 +188,7 @@ def _vary_alike(
 def _spread(samples: Int64s) -> float:
     """The range within which SHARE_OF_KERNELS of the columns vary."""
     ranges = np.ptp(samples, axis=0)
-    return float(np.quantile(ranges, SHARE_OF_KERNELS, method="lower"))
+    return lower_quantile(ranges, SHARE_OF_KERNELS)
 
 
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
@@ -231,7 +232,7 @@ def _apart(before: Int64s, after: Int64s) -> Int64s:
     whichever it is closer to: what takes 1.3 times as long takes much longer in a step
     in which it is slow."""
     differences = after - before
-    usual_difference = np.median(differences, axis=0).astype(np.int64)
+    usual_difference = medians(differences)
     by_difference = np.abs(differences - usual_difference)
     usual_ratio = np.median(after / np.maximum(before, 1), axis=0)
     expected_ns = np.rint(before * usual_ratio).astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import WorkItems, ancestors
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kinds_of
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int32s
@@ -128,7 +128,7 @@ class ProgramPlaces:
 
     def layout(self, item: int) -> str | None:
         """Of the operands of a product whose name tells it; else None."""
-        decoded = decode(self.items.names[item])
+        decoded = role_of_kernel(self.items.names[item]).decoded
         if decoded is None:
             return None
         return decoded.layout or None

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from statistics import median
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
@@ -29,7 +30,6 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import is_like
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
@@ -86,7 +86,7 @@ def by_epilogue(alignment: Alignment, side: int) -> None:
 
 
 def _words_of_epilogue(kernel: str) -> set[str]:
-    decoded = decode(kernel)
+    decoded = role_of_kernel(kernel).decoded
     epilogue = decoded.epilogue if decoded is not None else None
     return {*(epilogue or "").lower().split("_")}
 
@@ -220,7 +220,7 @@ def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         if a.exact[item_a] == b.exact[item_b] and a.compared_times[item_a]:
             ratios.append(b.compared_times[item_b] / a.compared_times[item_a])
-    return median(ratios) if ratios else 1.0
+    return float(np.median(ratios)) if ratios else 1.0
 
 
 def _regions(alignment: Alignment) -> Iterator[range]:

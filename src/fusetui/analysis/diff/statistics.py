@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.quantiles import median, medians
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with
@@ -49,15 +50,6 @@ MAX_SHARE_OFF = 0.005
 MIN_USUAL_STEPS = 3
 """At least so many steps are chosen of FEW_STEPS or more: the times of single pieces in
 one or two steps are chance."""
-
-
-def median(samples: Int64s) -> Int64s:
-    """Along the first axis; of an even count the mean of the middle two, rounded
-    down."""
-    ordered = np.sort(samples, axis=0)
-    lower = ordered[(len(samples) - 1) // 2]
-    upper = ordered[len(samples) // 2]
-    return np.asarray((lower + upper) // 2)
 
 
 def mean(samples: Int64s) -> Int64s:
@@ -103,7 +95,7 @@ def far_apart(
     step of B takes longer than that of A, or every one less long, by as much at the
     median: a step that is slow on both sides makes the times of all steps overlap.
     """
-    median_a, median_b = median(a), median(b)
+    median_a, median_b = medians(a), medians(b)
     floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
     is_far = np.abs(median_b - median_a) > floor_ns
@@ -111,7 +103,7 @@ def far_apart(
     if paired:
         changes_ns = b - a
         is_in_every_step = (changes_ns > 0).all(axis=0) | (changes_ns < 0).all(axis=0)
-        is_far |= is_in_every_step & (np.abs(median(changes_ns)) > floor_ns)
+        is_far |= is_in_every_step & (np.abs(medians(changes_ns)) > floor_ns)
     return np.asarray(is_far)
 
 
@@ -144,7 +136,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     ratio. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run shows
     how much a run at another time may differ, whatever is compared.
     """
-    ratio = int(median(b)) / max(1, int(median(a)))
+    ratio = median(b) / max(1, median(a))
     before, after = a[a > 0], b[b > 0]
     if not len(before) or not len(after):
         return Interval(ratio=ratio)

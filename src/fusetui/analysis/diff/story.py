@@ -11,8 +11,8 @@ import msgspec
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
 from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
-from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -281,7 +281,7 @@ def _fused_or_split(row: Row) -> str:
 def _label(row: Row) -> str:
     """The collective, else the op; a row of many ops has none."""
     first = (row.b or row.a or ("",))[0]
-    decoded = decode(first)
+    decoded = role_of_kernel(first).decoded
     if decoded is not None and decoded.collective:
         return decoded.collective
     is_copy = decoded is not None and decoded.short.startswith("memcpy")
@@ -296,7 +296,7 @@ def _label(row: Row) -> str:
 def _most_frequent(kernels: Sequence[str]) -> KernelName | None:
     """The most frequent of some kernels; None if its name says nothing."""
     ((name, _),) = Counter(kernels).most_common(1)
-    return decode(name)
+    return role_of_kernel(name).decoded
 
 
 def _change_of_math(row: Row) -> str:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui import Error
 from fusetui.analysis.questions.server_steps import server_steps
-from fusetui.analysis.serving.passes import interval_of, passes
+from fusetui.analysis.serving.passes import Pass, interval_of, passes
 from fusetui.text.figures import plural
-from fusetui.trace.layout.steps import MIN_SHARE_OF_WORK, PROFILED, steps_of
+from fusetui.trace.layout.steps import (
+    MIN_SHARE_OF_WORK,
+    PROFILED,
+    StepLength,
+    by_launch_time,
+    launched_bounds,
+    model_pass,
+    steps_of,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -25,8 +36,6 @@ MIN_STEPS_WITH_COLD = 3
 MIN_RATIO_OF_COLD = 1.5
 """A first step longer than this times the median of the others is a warm-up."""
 
-LAST_NS = np.iinfo(np.int64).max
-
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
     """Disjoint stretches [start, end) in order of time (ns), and how they were
@@ -34,6 +43,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     start: Int64s
     end: Int64s
+    length: StepLength  # what the length of each is
     whole: bool = False  # the trace has no steps: one window holds all of its work
     named: bool = False  # the file or the user says what a step is
     # stretches of a GPU's time: work belongs to that in which it ran
@@ -48,6 +58,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def dur(self) -> Int64s:
+        """The length of each (ns), which is what `length` says."""
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
@@ -104,53 +115,84 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
         f"{number}" if steps.printed else f"#{number}" for number in steps.numbers
     )
     return Windows(
-        start=steps.start, end=steps.end, named=named, notes=notes, labels=labels
+        start=steps.start,
+        end=steps.end,
+        length=StepLength.WALL,
+        named=named,
+        notes=notes,
+        labels=labels,
     )
 
 
 def _passes_of_server(trace: Trace, label: str) -> Windows | None:
-    """From the first kernel of each pass of the model to that of the next, so that a
-    step is what a token costs; the last pass, whose next is not there, only if it is
-    the only one: then up to the end of all that its step launched, the LM head after a
-    graph included. None unless they hold most of the GPU's time, the last pass aside."""
+    """The steps of a server that run a model, so that a step is what a token costs.
+
+    A single one begins with its pass of the model, and ends with all that its step
+    launched, the LM head after a graph included. Of several each is as long as
+    `step_launched` says, but for the first one, before which none ended. None unless
+    they hold most of the GPU's time, the first one aside, or if passes overlap.
+    """
     if not server_steps(trace).asked:
         return None
     with_model = [each for each in passes(trace) if len(each.model)]
     if not with_model:
         return None
-    intervals = [interval_of(trace, each.model) for each in with_model]
-    begin = np.array([interval.begin_ns for interval in intervals], dtype=np.int64)
-    end = np.array([interval.end_ns for interval in intervals], dtype=np.int64)
-    if (begin[1:] < end[:-1]).any():
-        return None
     if len(with_model) == 1:
-        what = "the pass of the model, with all that follows in its step,"
-        until_ns = interval_of(trace, with_model[0].rows).end_ns
-        until = end = np.array([until_ns], dtype=np.int64)
+        of_server = _single_pass(trace, label, with_model[0])
+        counts_from_ns = 0
     else:
-        what = "each pass of the model, up to the next,"
-        begin, until = begin[:-1], begin[1:]
-    of_server = Windows(
-        start=begin,
-        end=until,
+        model_passes = [model_pass(trace, each.model) for each in with_model]
+        if any(
+            later.begin_ns < earlier.end_ns for earlier, later in pairwise(model_passes)
+        ):
+            return None
+        of_server = _several_passes(trace, label, with_model)
+        counts_from_ns = int(of_server.start[0])
+    return of_server if _hold_most(trace, of_server, counts_from_ns) else None
+
+
+def _single_pass(trace: Trace, label: str, step: Pass) -> Windows:
+    begin_ns = model_pass(trace, step.model).begin_ns
+    end_ns = interval_of(trace, step.rows).end_ns
+    what = "the pass of the model, with all that follows in its step,"
+    return Windows(
+        start=np.array([begin_ns], dtype=np.int64),
+        end=np.array([end_ns], dtype=np.int64),
+        length=StepLength.SPAN,
         of_gpu=True,
         notes=(f"{label}: no ProfilerStep; {what} is taken as a step",),
-        labels=tuple(f"#{number}" for number in range(1, len(begin) + 1)),
+        labels=("#1",),
     )
-    return of_server if _hold_most(trace, of_server, before_ns=int(end[-1])) else None
 
 
-def _hold_most(trace: Trace, windows: Windows, *, before_ns: int) -> bool:
-    """Whether windows hold most of the GPU's time. What begins after the last of them and
-    before `before_ns`, the pass whose next was not recorded, counts on neither side."""
+def _several_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
+    """`steps`: those that run a model."""
+    launched = [step.rows for step in steps]
+    wall_ends = [step.start_ns + step.dur_ns for step in steps]
+    bounds = launched_bounds(
+        wall_bounds=np.array([steps[0].start_ns, *wall_ends], dtype=np.int64),
+        work_end=trace.end[np.concatenate(launched)],
+        step_of_work=np.repeat(np.arange(len(steps)), [len(rows) for rows in launched]),
+    )
+    what = "each step with a pass of the model, from the end of the one before,"
+    return Windows(
+        start=bounds[1:-1],
+        end=bounds[2:],
+        length=StepLength.LAUNCHED,
+        of_gpu=True,
+        notes=(f"{label}: no ProfilerStep; {what} is taken as a step",),
+        labels=tuple(f"#{number}" for number in range(2, len(steps) + 1)),
+    )
+
+
+def _hold_most(trace: Trace, windows: Windows, counts_from_ns: int) -> bool:
+    """Whether windows hold most of the GPU's time. What begins before `counts_from_ns`,
+    when the first step has ended, counts on neither side."""
     rows = trace.gpu_rows
-    start = trace.start[rows]
+    rows = rows[trace.start[rows] >= counts_from_ns]
     dur_ns = trace.dur[rows]
-    is_early = start < before_ns
-    is_inside = is_early & (windows.index_of(start) >= 0)
-    is_last_pass = is_early & (start >= windows.end[-1])
-    counted_ns = dur_ns[~is_last_pass].sum()
-    return bool(dur_ns[is_inside].sum() >= MIN_SHARE_OF_WORK * counted_ns)
+    is_inside = windows.index_of(trace.start[rows]) >= 0
+    return bool(dur_ns[is_inside].sum() >= MIN_SHARE_OF_WORK * dur_ns.sum())
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:
@@ -159,13 +201,20 @@ def whole_trace(trace: Trace, label: str) -> Windows:
     if not len(rows):
         note = f"{label}: holds neither GPU events nor CPU ops"
         nothing = np.zeros(0, dtype=np.int64)
-        return Windows(start=nothing, end=nothing, whole=True, notes=(note,))
+        return Windows(
+            start=nothing,
+            end=nothing,
+            length=StepLength.SPAN,
+            whole=True,
+            notes=(note,),
+        )
     start, end = trace.start[rows].min(), trace.end[rows].max()
     remedy = "--step-by PATTERN takes annotations as steps"
     note = f"{label}: no steps found; the whole trace is taken as one step ({remedy})"
     return Windows(
         start=np.array([start]),
         end=np.array([max(end, start + 1)]),
+        length=StepLength.SPAN,
         whole=True,
         notes=(note,),
         labels=("#1",),
@@ -173,40 +222,49 @@ def whole_trace(trace: Trace, label: str) -> Windows:
 
 
 def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
-    """The same steps in the time of the GPU where they only enqueue its work, so that
-    their lengths are those of launching it.
+    """The same steps by `step_launched` where they only enqueue work, so that their
+    wall times are those of launching it.
 
-    Each is then from the first start of what it launched to that of the next; the last
-    one, whose next is not there, only if it is the only one: then up to the end of all
-    that it launched. As they are where the GPU runs the steps in another order.
+    The first one, before which none ended, is left out unless it is the only one. The
+    steps stay as they are where the GPU runs them in another order.
     """
     if steps.whole or steps.of_gpu:
         return steps
-    rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
-    step_of_row = steps.index_of(trace.start[trace.launch[rows]])
+    rows, called_ns = by_launch_time(trace)
+    step_of_row = steps.index_of(called_ns)
     is_in_step = step_of_row >= 0
     rows, step_of_row = rows[is_in_step], step_of_row[is_in_step]
-    launching = np.unique(step_of_row)
+    launching, launching_of_row = np.unique(step_of_row, return_inverse=True)
     if not len(launching) or not _only_enqueue(trace, steps, rows, step_of_row):
         return steps
-    begin = np.full(len(steps), LAST_NS)
-    end = np.full(len(steps), -LAST_NS)
-    np.minimum.at(begin, step_of_row, trace.start[rows])
-    np.maximum.at(end, step_of_row, trace.end[rows])
-    begin, end = begin[launching], end[launching]
-    if (np.diff(begin) <= 0).any():
+    if not _run_in_order(trace, rows, launching_of_row):
         return steps
+    bounds = launched_bounds(
+        wall_bounds=np.append(steps.start[launching[:1]], steps.end[launching]),
+        work_end=trace.end[rows],
+        step_of_work=launching_of_row,
+    )
+    begin, end = bounds[:-1], bounds[1:]
     if len(launching) > 1:
-        launching, begin, end = launching[:-1], begin[:-1], begin[1:]
+        launching, begin, end = launching[1:], begin[1:], end[1:]
     what = "the GPU runs what its steps launch after they have ended"
-    note = f"{label}: {what}; a step is from the first GPU event of one to that of the next"
-    kept = steps.only(launching, note)
+    until = "from the end of the work of the one before to that of its own"
+    kept = steps.only(launching, f"{label}: {what}; a step (launched) is {until}")
     return msgspec.structs.replace(
         kept,
         start=begin,
         end=end,
+        length=StepLength.LAUNCHED,
         launching=Cover(start=kept.start, end=kept.end),
     )
+
+
+def _run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
+    """Whether the GPU begins the work of each step after that of the step before;
+    `step_of_row` holds 0, 1, ... in the order of the rows, without a hole."""
+    by_step = np.flatnonzero(np.diff(step_of_row, prepend=-1))
+    first_start = np.minimum.reduceat(trace.start[rows], by_step)
+    return bool((np.diff(first_start) > 0).all())
 
 
 def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import gpu_times, work_busy_ns
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.layout.steps import launched_in_steps, steps_of
+from fusetui.trace.layout.steps import launched_in_steps, step_wall, steps_of
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -33,9 +33,9 @@ class StepFigures(msgspec.Struct, frozen=True):
 
     name: str
     start_ns: int
-    dur_ns: int
-    kernels: int
-    gpu_busy_ns: int
+    dur_ns: int  # step_wall
+    kernels: int  # that it launched
+    gpu_busy_ns: int  # with the work that it launched; see busy.work_busy_ns
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -136,10 +136,10 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
 def _steps(trace: Trace) -> list[StepFigures]:
     steps = steps_of(trace)
     starts_ns = (steps.start - trace.begin_ns).tolist()
-    durations_ns = steps.dur.tolist()
+    wall_ns = step_wall(steps.start, steps.end).tolist()
     figures = []
     for name, start_ns, dur_ns, rows in zip(
-        steps.names, starts_ns, durations_ns, launched_in_steps(trace), strict=True
+        steps.names, starts_ns, wall_ns, launched_in_steps(trace), strict=True
     ):
         step = StepFigures(
             name=name,

@@ -33,7 +33,9 @@ from fusetui.analysis.ranks.waits import (
 )
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
+from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import Int64s, summed
+from fusetui.trace.model.quantiles import median, medians
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 FIGURES = (*ACCOUNT, "caused_ns")
@@ -228,13 +230,13 @@ def _row(
 
 
 def _figures(summary: model.RankSummary) -> _Figures:
-    lengths_ns = summary.step_end - summary.step_start
+    lengths_ns = step_wall(summary.step_start, summary.step_end)
     step_ns = summary.end_ns - summary.begin_ns
     if len(lengths_ns):
-        step_ns = int(np.median(lengths_ns))
+        step_ns = median(lengths_ns)
     account = summary.account
     if len(summary.accounts):
-        account = np.median(summary.accounts, axis=0).astype(np.int64)
+        account = medians(summary.accounts)
     if not len(account):
         return _Figures(
             step_ns=step_ns,

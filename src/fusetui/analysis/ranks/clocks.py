@@ -27,6 +27,7 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import ClockSource, RankSummary
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
+from fusetui.trace.model.quantiles import medians_of_groups
 
 ENDING_TOGETHER = frozenset({"all_reduce", "reduce_scatter", "barrier"})
 """Collectives whose ends are nearly the same moment on all ranks."""
@@ -118,7 +119,7 @@ def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Hos
     return _HostEnds(
         collective=distinct // ranks,
         host=distinct % ranks,
-        time=_medians(end, place, len(distinct)),
+        time=medians_of_groups(end, place, len(distinct)),
     )
 
 
@@ -129,7 +130,7 @@ def _extend(on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
     offset = np.nan_to_num(ends.offset)[on_hosts.host]
     drifted = ends.drift[on_hosts.host] * on_hosts.time / 1e9
     common_time = on_hosts.time - offset - drifted
-    center = _medians(
+    center = medians_of_groups(
         common_time[is_known],
         on_hosts.collective[is_known],
         int(on_hosts.collective.max()) + 1,
@@ -153,9 +154,9 @@ def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _
     host = on_hosts.host
     time = on_hosts.time
     slope = _slopes(apart, time, host, hosts)
-    height = _medians(apart - slope[host] * time, host, hosts)
+    height = medians_of_groups(apart - slope[host] * time, host, hosts)
     spread = _spreads(apart - slope[host] * time, height, host)
-    flat_height = _medians(apart, host, hosts)
+    flat_height = medians_of_groups(apart, host, hosts)
     flat_spread = _spreads(apart, flat_height, host)
 
     first = np.full(hosts, np.inf)
@@ -189,27 +190,13 @@ def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
     early = early[is_later]
     late = late[is_later]
     slope = (apart[late] - apart[early]) / (time[late] - time[early])
-    return np.nan_to_num(_medians(slope, host[early], hosts))
+    return np.nan_to_num(medians_of_groups(slope, host[early], hosts))
 
 
 def _spreads(rest: Floats, height: Floats, host: Rows) -> Floats:
     """The scaled median absolute deviation of each host from its `height`; nan for
     none."""
-    return SCALE * _medians(np.abs(rest - height[host]), host, len(height))
-
-
-def _medians(values: Floats, group: Rows, groups: int) -> Floats:
-    """The median of each group; nan where it is empty."""
-    order = np.lexsort((values, group))
-    ordered_groups = np.sort(group)
-    bounds = run_bounds(ordered_groups)
-    first = bounds[:-1]
-    last = bounds[1:] - 1
-    lower = values[order[(first + last) // 2]]
-    upper = values[order[(first + last + 1) // 2]]
-    medians = np.full(groups, np.nan)
-    medians[ordered_groups[first]] = (lower + upper) / 2
-    return medians
+    return SCALE * medians_of_groups(np.abs(rest - height[host]), host, len(height))
 
 
 SLACK_NS = 20_000.0

@@ -18,7 +18,9 @@ from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.matching import Matched, RankJob, step_keys
 from fusetui.analysis.ranks.model import JointStepChange, MeanStepChange, Straggler
 from fusetui.analysis.ranks.waits import Waits
+from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.quantiles import medians
 
 MAX_REPLAY_ERROR = 0.01
 """Of a step: so much a replay of what was recorded may differ from it, and so much of
@@ -32,9 +34,10 @@ class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
     # [stretches, ranks]: the last one follows the last collective; the first one counts
     # from when the first rank begins the step
     own: Int64s
+    begin: Int64s  # [ranks]: when each begins it, after the first rank that does
     # [stretches - 1, ranks]: from the last start of a collective to each rank's end
     transfer: Int64s
-    recorded_ns: float  # the mean length
+    recorded_ns: float  # the mean step_wall of the ranks
 
 
 def replayable(
@@ -55,7 +58,7 @@ def replayable(
     if not keys[0] or any(keys_of_rank != keys[0] for keys_of_rank in keys):
         return "the ranks do not have the same steps"
     steps_ns = sum(
-        float((summary.step_end - summary.step_start).sum())
+        float(step_wall(summary.step_start, summary.step_end).sum())
         for summary in matched.ranks
     )
     if matched.covered.sum() > MAX_REPLAY_ERROR * steps_ns:
@@ -102,12 +105,14 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
         own = stretch_ends - stretch_begins
         if (own < 0).any():
             return None
-        own[0] += begin - begin.min()
+        begin_after_first = begin - begin.min()
+        own[0] += begin_after_first
         last_starts = starts.max(axis=1, keepdims=True)
         step = ReplayableStep(
             own=own,
+            begin=begin_after_first,
             transfer=np.maximum(ends - last_starts, 0),
-            recorded_ns=float((until - begin.min()).mean()),
+            recorded_ns=float(step_wall(begin, until).mean()),
         )
         steps.append(step)
     return steps
@@ -116,8 +121,8 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
 def if_ordinary(
     matched: Matched, steps: Sequence[ReplayableStep], rank: int
 ) -> MeanStepChange | None:
-    """The mean step if `rank`, an index, were as fast as the others. None if replaying
-    what was recorded does not give what was recorded."""
+    """The mean step_wall if `rank`, an index, were as fast as the others. None if
+    replaying what was recorded does not give what was recorded."""
     means = _mean_steps(steps, [rank])
     if means is None:
         return None
@@ -134,7 +139,7 @@ def if_all_ordinary(
     replay: Sequence[ReplayableStep] | str,
     stragglers: Sequence[Straggler],
 ) -> JointStepChange | None:
-    """The mean step if all stragglers were as fast as the others. None unless that
+    """The mean step_wall if all stragglers were as fast as the others. None unless that
     saves MIN_STEP_SHARE of a step more than fixing the best one."""
     changes = [one.what_if for one in stragglers if one.what_if is not None]
     if isinstance(replay, str) or len(changes) < 2 or len(changes) < len(stragglers):
@@ -160,7 +165,7 @@ def if_all_ordinary(
 
 
 class _MeanSteps(msgspec.Struct, frozen=True):
-    """The mean step of all ranks."""
+    """The mean step_wall of all ranks and steps."""
 
     recorded_ns: float
     replayed_ns: float  # as it was recorded
@@ -171,18 +176,22 @@ def _mean_steps(
     steps: Sequence[ReplayableStep], late: Sequence[int]
 ) -> _MeanSteps | None:
     """With the stretches of these ranks (indices) as long as the median of the others'.
-    None if replaying what was recorded does not give what was recorded."""
+    None if replaying what was recorded does not give what was recorded.
+
+    A late rank that begins a step earlier does not make its step longer: what a change
+    saves is counted at the ends of the ranks, and the begins are as recorded."""
     recorded: list[float] = []
     replayed: list[float] = []
     would_be: list[float] = []
     for step in steps:
         others = np.delete(step.own, late, axis=1)
-        median_of_others = np.median(others, axis=1).astype(np.int64)
+        median_of_others = medians(others.T)
         changed = step.own.copy()
         changed[:, late] = np.minimum(step.own[:, late], median_of_others[:, None])
         recorded.append(step.recorded_ns)
-        replayed.append(_mean_end(step.own, step.transfer))
-        would_be.append(_mean_end(changed, step.transfer))
+        mean_begin = float(step.begin.mean())
+        replayed.append(_mean_end(step.own, step.transfer) - mean_begin)
+        would_be.append(_mean_end(changed, step.transfer) - mean_begin)
     means = _MeanSteps(
         recorded_ns=float(np.mean(recorded)),
         replayed_ns=float(np.mean(replayed)),
@@ -195,8 +204,8 @@ def _mean_steps(
 
 
 def _mean_end(own: Int64s, transfer: Int64s) -> float:
-    """The mean end of the ranks in a step that all begin at 0 but for what `own[0]`
-    says."""
+    """When the ranks end a step on average, in ns after the first of them begins it.
+    `own` and `transfer`: see ReplayableStep."""
     now = own[0].astype(np.float64)
     for stretch, moved in zip(own[1:], transfer, strict=True):
         now = now.max() + moved + stretch

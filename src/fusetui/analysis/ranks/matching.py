@@ -32,6 +32,7 @@ from fusetui.analysis.questions.process_groups import (
 )
 from fusetui.analysis.ranks.model import LeftOut, RankSummary
 from fusetui.text.figures import duration
+from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 
 Key = tuple[object, ...]
@@ -338,7 +339,7 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
 
     names: tuple[str, ...]  # () for a job without steps
     of_row: Rows  # number of the step, -1 before the first; 0 in a job without steps
-    # the median over steps and ranks; without steps that of the windows
+    # the median step_wall over steps and ranks; without steps that of the windows
     length_ns: float
 
 
@@ -357,11 +358,23 @@ def steps_of(matched: Matched) -> StepsOfRows:
         issued = one.collectives.issued[matched.row[own]]
         at = np.searchsorted(one.step_start, issued, side="right") - 1
         of_row[own] = np.array([*(places[key] for key in step_keys(one)), -1])[at]
-    lengths = [one.step_end - one.step_start for one in matched.ranks if one.steps] or [
-        np.array([one.end_ns - one.begin_ns]) for one in matched.ranks
+    return StepsOfRows(
+        names=tuple(names.values()), of_row=of_row, length_ns=_median_length_ns(matched)
+    )
+
+
+def _median_length_ns(matched: Matched) -> float:
+    """See StepsOfRows.length_ns; 0 without ranks."""
+    lengths = [
+        step_wall(summary.step_start, summary.step_end)
+        for summary in matched.ranks
+        if summary.steps
     ]
-    length = float(np.median(np.concatenate(lengths))) if lengths else 0.0
-    return StepsOfRows(tuple(names.values()), of_row, length)
+    if not lengths:
+        lengths = [
+            np.array([summary.end_ns - summary.begin_ns]) for summary in matched.ranks
+        ]
+    return float(np.median(np.concatenate(lengths))) if lengths else 0.0
 
 
 APART_NS = 60 * 10**9

@@ -28,6 +28,7 @@ from fusetui.analysis.ranks.model import (
     unpacked,
 )
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.quantiles import median, medians
 
 MAX_PEERS = 64
 """Ranks whose median is compared with; of more, these are chosen evenly."""
@@ -154,7 +155,7 @@ def _late_begin(
     common = clocks.common(indices, np.array(begins, dtype=np.int64))
     own_begin = int(common[0])
     begins_of_others = common[1:]
-    if own_begin - int(np.median(begins_of_others)) < MIN_SHARE_OF_DELAY * delay_ns:
+    if own_begin - median(begins_of_others) < MIN_SHARE_OF_DELAY * delay_ns:
         return None
     earliest = int(np.argmin(begins_of_others))
     return _LateBegin(
@@ -191,8 +192,8 @@ class _Meanwhile:
                 accounts_of_others.append(account_of_other)
         if account is None or len(accounts_of_others) < len(others):
             return []
-        median = np.median(np.array(accounts_of_others), axis=0).astype(np.int64)
-        longer = (account - median).tolist()
+        usual_account = medians(np.array(accounts_of_others))
+        longer = (account - usual_account).tolist()
         differences: list[_Difference] = []
         for name, ns in zip(CLASSES, longer, strict=True):
             if name not in ("span", "idle"):  # the sums of others
@@ -217,7 +218,7 @@ class _Meanwhile:
         differences: list[_Difference] = []
         for place in in_any:
             most_ns = [places.at_most(place) for places in places_of_others]
-            ns = own_places.at_least(place) - int(np.median(most_ns))
+            ns = own_places.at_least(place) - median(most_ns)
             differences.append(_Difference(what=place, ns=ns))
         return differences
 

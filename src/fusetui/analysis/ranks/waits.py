@@ -15,6 +15,7 @@ from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import KindOfCollective
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.grouping import by_key
+from fusetui.trace.model.quantiles import median
 
 UNTOLD = -1
 NO_ROW = -1
@@ -193,7 +194,7 @@ def _kind(
     size_bytes = int(matched.bytes[places[0]])
     transfers = waits.transfer[places]
     known_transfers = transfers[transfers > 0]
-    transfer_ns = int(np.median(known_transfers)) if len(known_transfers) else None
+    transfer_ns = median(known_transfers) if len(known_transfers) else None
     algorithm_rate = None
     bus_rate = None
     if transfer_ns and size_bytes > 0:

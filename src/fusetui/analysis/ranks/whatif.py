@@ -39,7 +39,7 @@ from fusetui.analysis.replay.changes import (
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.times import bounds_of
 from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs
-from fusetui.trace.layout.steps import labels_of
+from fusetui.trace.layout.steps import labels_of, launched_bounds_of_job, step_launched
 from fusetui.trace.model.arrays import Flags, Int64s, summed
 from fusetui.trace.model.quantiles import lower_median
 
@@ -62,9 +62,8 @@ class RankThen(msgspec.Struct, frozen=True):
 
 
 class JobWhatIf(msgspec.Struct, frozen=True):
-    """The answer. A step is from when the last rank has ended the one before to when
-    the last one has ended it. `before_ns` and `after_ns` are medians as in WhatIf. No
-    answer: see `why_not`."""
+    """The answer. Steps are those of the job, of which step_launched is the length.
+    `before_ns` and `after_ns` are medians as in WhatIf. No answer: see `why_not`."""
 
     changes: tuple[str, ...]
     of: Of
@@ -200,9 +199,9 @@ def _answer(
             no_answer, residual_share=residual_share, why_not="not_understood"
         )
 
-    steps_before = np.diff(_ends_of_steps(facts, graphs, recorded, graphs.graphs))
+    steps_before = step_launched(_ends_of_steps(facts, graphs, recorded, graphs.graphs))
     ends_after = _ends_of_steps(facts, graphs, after.times, graphs.changed_graphs)
-    steps_after = np.diff(ends_after)
+    steps_after = step_launched(ends_after)
     in_median = np.ones(len(steps_before), dtype=np.bool_)
     in_median[0] = len(steps_before) == 1  # before the first step none has ended
     before_ns = lower_median(steps_before[in_median])
@@ -250,7 +249,7 @@ def _latest_steps(
     late = replayed(changed, remaining, late=True)
     if late is None:
         return steps_after
-    return np.diff(_ends_of_steps(facts, graphs, late.times, changed))
+    return step_launched(_ends_of_steps(facts, graphs, late.times, changed))
 
 
 def _step_effects(
@@ -296,8 +295,9 @@ def _ends_of_steps(
     times: Sequence[Times],
     replayed_graphs: Sequence[Graph],
 ) -> Int64s:
-    """When the first rank begins the first step, then when the last one has ended each:
-    [steps + 1]. `times` are those of the replayed graphs, of each rank."""
+    """When the job begins its first step and when it has ended each, see
+    steps.launched_bounds_of_job: [steps + 1]. `times` are those of the replayed
+    graphs, of each rank."""
     bounds_of_ranks: list[Int64s] = []
     for index, (rank, own_times, graph) in enumerate(
         zip(graphs.ranks, times, replayed_graphs, strict=True)
@@ -308,10 +308,7 @@ def _ends_of_steps(
         common = facts.clocks.common(index_of_bound, recorded + origin_ns)
         bounds = bounds_of(graph, own_times, rank.ends)
         bounds_of_ranks.append(bounds + common - recorded)
-    of_ranks = np.stack(bounds_of_ranks)
-    first_begin = of_ranks[:, 0].min()
-    last_ends = of_ranks[:, 1:].max(axis=0)
-    return np.append(first_begin, last_ends)
+    return launched_bounds_of_job(bounds_of_ranks)
 
 
 def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals:

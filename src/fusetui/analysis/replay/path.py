@@ -17,9 +17,9 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import last_of, replay
 from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route_to
 from fusetui.analysis.why.account import line_of
-from fusetui.analysis.why.host import LAYERS, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
+from fusetui.analysis.why.thread_activity import LAYERS, merged_slices
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
@@ -262,7 +262,7 @@ def _add_parts_of_thread(
             touching = [
                 line.slices(kind).touching(on_line.start, on_line.end) for kind in kinds
             ]
-            innermost = together(touching).parts()
+            innermost = merged_slices(touching).parts()
             in_slices, place = pieces(on_line, Cover(innermost.start, innermost.end))
             has_length = in_slices.start < in_slices.end
             start = in_slices.start[has_length]

@@ -18,8 +18,8 @@ from fusetui.analysis.replay.changes import Named, NoMatchError, WrongChangeErro
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of
@@ -170,13 +170,13 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
             end = graph.ended[nodes].max() + shift
             lifetime = Cover(np.array([begin]), np.array([end]))
             if has_frames:
-                frames = line.slices(Host.PYTHON)
+                frames = line.slices(ThreadActivity.PYTHON)
                 asks = frames.only(trace.matching(frames.rows, RUNS_BACKWARD.search))
                 waits = joined(waiting_frames(trace, line), union(*asks[1:]))
-                in_frames = common(lifetime, line.covers[Host.PYTHON])
+                in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
                 python = without(in_frames, waits)
             else:
-                ops_and_calls = joined(*line.covers[: Host.OP + 1])
+                ops_and_calls = joined(*line.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
             cover_of_chain[number] = Cover(python.start - shift, python.end - shift)
     return cover_of_chain

@@ -26,8 +26,12 @@ from fusetui.analysis.questions.loaders import (
     worker_rows,
 )
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.why.backward_threads import APART, asking_threads, outermost_work
-from fusetui.analysis.why.host import Host, host_kinds
+from fusetui.analysis.why.backward_threads import (
+    MIN_SHARE_APART,
+    asking_threads,
+    outermost_work,
+)
+from fusetui.analysis.why.thread_activity import ThreadActivity, activities
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -233,7 +237,7 @@ def _handoff_cuts(handoffs: _Handoffs) -> list[_Cuts]:
 
 def _call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
     """Calls that wait for the device, and launch calls that do not."""
-    waits = np.flatnonzero(host_kinds(trace) == Host.SYNC)
+    waits = np.flatnonzero(activities(trace) == ThreadActivity.SYNC)
     waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
     only_launch = np.setdiff1d(launches, waits, assume_unique=True)
     return [
@@ -354,7 +358,7 @@ def _between(idle: Cover, works: Cover) -> list[tuple[int, int, int]]:
     is_inside = (stretch >= 0) & (works.end <= idle.end[stretch])
     inside_ns = (works.end - works.start)[is_inside].sum()
     places = np.flatnonzero(is_inside)
-    if not len(places) or inside_ns < APART * works.ns:
+    if not len(places) or inside_ns < MIN_SHARE_APART * works.ns:
         return []
     first_of_stretch = np.flatnonzero(np.diff(stretch[places], prepend=-1))
     last_of_stretch = np.append(first_of_stretch[1:], len(places)) - 1

@@ -8,7 +8,12 @@ import numpy as np
 
 from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.replay import last_of
-from fusetui.trace.layout.steps import by_launch_time, steps_of
+from fusetui.trace.layout.steps import (
+    by_launch_time,
+    launched_bounds,
+    step_launched,
+    steps_of,
+)
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
@@ -77,7 +82,7 @@ class StepEnds(NamedTuple):
     # as recorded, after the origin: when the first begins, and the thread ends each
     edges: Int64s
     item: Rows  # what they launched
-    number: Rows  # and the place among the edges of the step that launched it
+    step: Rows  # and the index of the step that launched it
 
 
 def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
@@ -89,7 +94,7 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
             chain=NO_CHAIN,
             edges=no_rows.astype(np.int64),
             item=no_rows,
-            number=no_rows,
+            step=no_rows,
         )
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     chains = _chains_of_thread(graph, thread)
@@ -101,27 +106,29 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
         chain=chains[0] if chains else NO_CHAIN,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
         item=item_of_row[np.concatenate([no_rows, *launched])],
-        number=np.repeat(np.arange(1, len(launched) + 1), launches),
+        step=np.repeat(np.arange(len(launched)), launches),
     )
 
 
 def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
-    """When the first step begins, then when each ends: the later of its thread and of
-    what it launched, and not before the one before it; without steps, the begin and the
-    end of all. Shape [steps + 1]."""
+    """When the first step begins and when each has ended, see
+    steps.launched_bounds; without steps, the begin and the end of all. Shape
+    [steps + 1]."""
     if not len(ends.edges):
         return np.array([0, times.end[last_of(graph, times)]])
-    bounds = ends.edges.copy()
+    wall_bounds = ends.edges
     if ends.chain != NO_CHAIN:
-        bounds = times_at(graph, times, ends.chain, bounds)
+        wall_bounds = times_at(graph, times, ends.chain, wall_bounds)
     is_left = ~graph.gone[ends.item]
-    np.maximum.at(bounds, ends.number[is_left], times.end[ends.item[is_left]])
-    return np.maximum.accumulate(bounds)
+    return launched_bounds(
+        wall_bounds=wall_bounds,
+        work_end=times.end[ends.item[is_left]],
+        step_of_work=ends.step[is_left],
+    )
 
 
 def lengths_of(
     trace: Trace, graph: Graph, times: Times, by: str | None = None
 ) -> Int64s:
-    """From the end of each step to the end of the next one; without steps, the length
-    of all."""
-    return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
+    """The step_launched of each step; without steps, the length of all."""
+    return step_launched(bounds_of(graph, times, step_ends(trace, graph, by)))

@@ -28,7 +28,7 @@ from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import OWN, Route, late_share, route_to
 from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
-from fusetui.trace.layout.steps import labels_of, steps_of
+from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -136,11 +136,11 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     graph = graph_of(trace)
     replayed = _replayed(trace, graph, parsed)
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
-    before = np.diff(recorded_bounds)
-    after = np.diff(replayed.bounds)
+    before = step_launched(recorded_bounds)
+    after = step_launched(replayed.bounds)
     before_ns = lower_median(before[places])
     after_ns = lower_median(after[places])
-    latest_ns = lower_median(np.diff(replayed.late_bounds)[places])
+    latest_ns = lower_median(step_launched(replayed.late_bounds)[places])
 
     devices = residuals_of(trace)
     recorded_route = route_to(graph, graph.recorded)
@@ -210,7 +210,7 @@ def _between(earlier: _Replayed, later: _Replayed, places: Rows) -> tuple[int, i
     """The least and the most that the median of these steps takes by the two ends of a
     range, with batches as early and as late as the recording allows."""
     medians_ns = [
-        lower_median(np.diff(bounds)[places])
+        lower_median(step_launched(bounds)[places])
         for end in (earlier, later)
         for bounds in (end.bounds, end.late_bounds)
     ]

@@ -32,13 +32,13 @@ from fusetui.analysis.replay.whatif import (
 from fusetui.analysis.why.model import (
     DOUBTFUL,
     NOTHING,
+    AsyncCalls,
+    CombinedWorth,
     Finding,
-    Hurried,
-    Shorter,
+    FreeThreadTime,
+    ReducedDurations,
+    RemovedCalls,
     SomeSteps,
-    Together,
-    Unawaited,
-    Unmade,
     Wanted,
     Why,
     WorthNote,
@@ -166,10 +166,12 @@ def _result(
     )
 
 
-def _combined(before: ReplayResult, after: ReplayResult, findings: int) -> Together:
+def _combined(
+    before: ReplayResult, after: ReplayResult, findings: int
+) -> CombinedWorth:
     before_ns = lower_median(before.lengths)
     after_ns = lower_median(after.lengths)
-    return Together(findings, before_ns, after_ns, before_ns - after_ns)
+    return CombinedWorth(findings, before_ns, after_ns, before_ns - after_ns)
 
 
 def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
@@ -289,8 +291,8 @@ def _rank(
 
 
 NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
-    Hurried: "own_time",
-    Unawaited: "at_most",
+    FreeThreadTime: "own_time",
+    AsyncCalls: "at_most",
 }
 """What such a change assumes."""
 
@@ -338,7 +340,7 @@ def _replayed(
     return result if result.unknown_share <= UNKNOWN else "unclear"
 
 
-def _shorten(wanted: Shorter, draft: Draft) -> None:
+def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
     saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
     saved_of_row[wanted.rows] = wanted.ns
     items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
@@ -351,7 +353,7 @@ def _shorten(wanted: Shorter, draft: Draft) -> None:
     draft.dur[calls] = np.maximum(draft.dur[calls] - saved_by_calls_ns, 0)
 
 
-def _leave_calls_out(wanted: Unmade, draft: Draft) -> None:
+def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
     draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.remove_edges(ACROSS, waits)
@@ -359,7 +361,7 @@ def _leave_calls_out(wanted: Unmade, draft: Draft) -> None:
     draft.unexplained[waits] = 0
 
 
-def _make_calls_asynchronous(wanted: Unawaited, draft: Draft) -> None:
+def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
     """Calls that are known to wait do not; copies take no time, nor do calls that only
     launch them."""
     trace = draft.trace
@@ -377,7 +379,7 @@ def _make_calls_asynchronous(wanted: Unawaited, draft: Draft) -> None:
     draft.return_at_once(calls[does_wait])
 
 
-def _free_threads(wanted: Hurried, draft: Draft) -> None:
+def _free_threads(wanted: FreeThreadTime, draft: Draft) -> None:
     """Threads take no time during the cover."""
     trace = draft.trace
     origin_ns = draft.graph.origin_ns
@@ -390,8 +392,8 @@ def _free_threads(wanted: Hurried, draft: Draft) -> None:
 
 _EDITS: dict[type[Any], Callable[[Any, Draft], None]] = {
     **EDITS,
-    Shorter: _shorten,
-    Unmade: _leave_calls_out,
-    Unawaited: _make_calls_asynchronous,
-    Hurried: _free_threads,
+    ReducedDurations: _shorten,
+    RemovedCalls: _leave_calls_out,
+    AsyncCalls: _make_calls_asynchronous,
+    FreeThreadTime: _free_threads,
 }

@@ -18,6 +18,7 @@ from fusetui.analysis.serving.passes import Mode, Pass, interval_of, passes, tra
 from fusetui.analysis.serving.products import products_of
 from fusetui.analysis.why.account import Accounts
 from fusetui.gpu.roofline.peaks import NO_PEAKS
+from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.model.quantiles import lower_median_index, percentile
@@ -39,7 +40,7 @@ class ServerStep(msgspec.Struct, frozen=True):
 
     name: str
     start_ns: int
-    dur_ns: int  # of the annotation, on the CPU
+    dur_ns: int  # step_wall
     phase: ServerPhase
     batch: int | None  # requests
     new_tokens: int | None
@@ -51,8 +52,7 @@ class ServerStep(msgspec.Struct, frozen=True):
     events: int  # GPU events that it launched
     gpu_ns: int  # from the first start to the last end of those
     busy_ns: int  # the length of their union
-    # from the first start to the last end of its graph; of all, if it is eager
-    model_ns: int
+    model_ns: int  # model_pass
     outlier: bool
     because: tuple[str, ...]  # what explains an outlier
 
@@ -188,7 +188,7 @@ def _steps(
                 events=len(step.rows),
                 gpu_ns=launched.span_ns,
                 busy_ns=launched.busy_ns,
-                model_ns=interval_of(trace, step.model).span_ns,
+                model_ns=model_pass(trace, step.model).span_ns,
                 outlier=number in explained,
                 because=explained.get(number, ()),
             )

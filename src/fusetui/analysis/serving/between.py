@@ -20,6 +20,7 @@ from fusetui.analysis.serving.passes import Pass, interval_of
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.idle_time import told_of
 from fusetui.analysis.why.model import Gap
+from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
@@ -109,10 +110,10 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
 def _windows_between(trace: Trace, steps: Sequence[Pass]) -> _Windows:
     """From the end of all passes before to the start of the next one, where that is
     later."""
-    passes = [interval_of(trace, step.model) for step in steps]
-    passes.sort(key=lambda interval: interval.begin_ns)
-    ends = np.array([interval.end_ns for interval in passes], dtype=np.int64)
-    begins = np.array([interval.begin_ns for interval in passes], dtype=np.int64)
+    passes = [model_pass(trace, step.model) for step in steps]
+    passes.sort(key=lambda model: model.begin_ns)
+    ends = np.array([model.end_ns for model in passes], dtype=np.int64)
+    begins = np.array([model.begin_ns for model in passes], dtype=np.int64)
     ended = np.maximum.accumulate(ends)[:-1]
     begins_next = begins[1:]
     is_apart = begins_next > ended
@@ -125,7 +126,7 @@ def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
     process = trace.process_of_track[trace.track[step.rows]]
     on_device = process == trace.process_of_track[trace.track[step.model[0]]]
     whole = interval_of(trace, step.rows[on_device])
-    model = interval_of(trace, step.model)
+    model = model_pass(trace, step.model)
     windows = _Windows(
         begin=np.array([whole.begin_ns, model.end_ns]),
         end=np.array([model.begin_ns, whole.end_ns]),

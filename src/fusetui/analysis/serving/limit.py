@@ -27,6 +27,7 @@ from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak, peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.text.figures import plural
+from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -60,7 +61,7 @@ class Limit(msgspec.Struct, frozen=True):
     """The limit of one pass of the model. Bytes and FLOP are those that are known;
     `share` is `least_ns` / `dur_ns`, None if nothing is."""
 
-    dur_ns: int  # from its first start to its last end
+    dur_ns: int  # model_pass
     products: int  # matrix products whose weights are known
     products_unknown: int  # kernels of products whose weights are not
     weight_bytes: int
@@ -92,7 +93,7 @@ def limit_of(
     """The limit of a pass, all of one device; of at least one event. `given`: figures
     of the device that override those of the table (see `peak_of`)."""
     rows = step.model
-    dur_ns = int(trace.end[rows].max() - trace.start[rows].min())
+    dur_ns = model_pass(trace, rows).span_ns
     configured = _products(trace, step, layers, model)
     products = configured.products
     cache = cache_of(trace, rows, step.asked.kv_tokens, products.shapes, model)

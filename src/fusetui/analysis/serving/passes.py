@@ -13,7 +13,12 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase, server_steps
 from fusetui.analysis.serving.products import PRODUCT_KINDS
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.layout.steps import OPTIMIZER, annotations_with, by_launch_time
+from fusetui.trace.layout.steps import (
+    OPTIMIZER,
+    annotations_with,
+    by_launch_time,
+    step_wall,
+)
 from fusetui.trace.model.arrays import Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -37,7 +42,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
 
     name: str
     start_ns: int  # of the annotation, or of the launch of the graph
-    dur_ns: int
+    dur_ns: int  # step_wall, or that of the launch
     asked: Requested
     mode: Mode
     rows: Rows  # all GPU events that it launched
@@ -46,7 +51,8 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
 
 
 class BusyInterval(msgspec.Struct, frozen=True):
-    """When some GPU events ran."""
+    """When some GPU events ran; of all that a step launched this is no length of the
+    step, as those of trace/layout/steps.py are."""
 
     begin_ns: int
     end_ns: int
@@ -89,6 +95,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
     is_graph_call = graph_calls(trace)
     names = _event_names(trace)
     found = []
+    wall_ns = step_wall(steps.start, steps.end)
     for number, places in enumerate(steps.slices_of(launch_ns)):
         rows = launched[places]
         model = _model(trace, rows, is_graph_call, names)
@@ -96,7 +103,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
             Pass(
                 name=steps.names[number],
                 start_ns=int(steps.start[number]),
-                dur_ns=int(steps.dur[number]),
+                dur_ns=int(wall_ns[number]),
                 asked=served.asked[number] or UNKNOWN_REQUEST,
                 mode=model.mode,
                 rows=rows,

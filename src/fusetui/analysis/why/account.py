@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.backward_threads import lent_work
 from fusetui.analysis.why.devices import Devices, Named
-from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
+from fusetui.analysis.why.thread_activity import (
+    ThreadActivity,
+    Threads,
+    TimeLine,
+    activities,
+)
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -34,7 +39,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
-        return host_kinds(self.trace)
+        return activities(self.trace)
 
     @cached_property
     def threads(self) -> tuple[Threads, ...]:
@@ -44,7 +49,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         thread = trace.thread_of_track
         firsts = [track.first_row for track in trace.tracks]
         kinds = np.minimum.reduceat(self.kinds, firsts) if firsts else self.kinds
-        chosen = distinct(thread[kinds != Host.NOTHING])
+        chosen = distinct(thread[kinds != ThreadActivity.NOTHING])
         lines = []
         for first in range(0, len(chosen), fit_on_line):
             of_line = np.isin(thread, chosen[first : first + fit_on_line])
@@ -203,14 +208,20 @@ def _accounts(
     first = line.on_line(spans.track, begin)
     last = line.on_line(spans.track, end)
     split_ns = line.split(first, last)
-    waiting = common(line.covers[Host.PYTHON], waiting_frames(trace, line))
+    waiting = common(line.covers[ThreadActivity.PYTHON], waiting_frames(trace, line))
     waits_ns = waiting.within(first, last)
-    in_collectives = common(line.covers[Host.ANNOTATION], _collectives(trace, line))
+    in_collectives = common(
+        line.covers[ThreadActivity.ANNOTATION], _collectives(trace, line)
+    )
     collective_ns = in_collectives.within(first, last)
-    annotation_ns = split_ns[Host.ANNOTATION] - collective_ns
-    op_ns = split_ns[Host.ALLOC] + split_ns[Host.CALL] + split_ns[Host.OP]
-    python_ns = split_ns[Host.PYTHON] - waits_ns
-    wait_ns = split_ns[Host.SYNC] + waits_ns + collective_ns
+    annotation_ns = split_ns[ThreadActivity.ANNOTATION] - collective_ns
+    op_ns = (
+        split_ns[ThreadActivity.ALLOC]
+        + split_ns[ThreadActivity.CALL]
+        + split_ns[ThreadActivity.OP]
+    )
+    python_ns = split_ns[ThreadActivity.PYTHON] - waits_ns
+    wait_ns = split_ns[ThreadActivity.SYNC] + waits_ns + collective_ns
     for place, number in enumerate(spans.track.tolist()):
         track = trace.tracks[number]
         noted_ns = int(annotation_ns[place])
@@ -224,7 +235,7 @@ def _accounts(
                 op_ns=int(op_ns[place]),
                 python_ns=int(python_ns[place]),
                 wait_ns=int(wait_ns[place]),
-                nothing_ns=noted_ns + int(split_ns[Host.NOTHING, place]),
+                nothing_ns=noted_ns + int(split_ns[ThreadActivity.NOTHING, place]),
                 annotation_ns=noted_ns,
                 collective_ns=int(collective_ns[place]),
             ),
@@ -261,7 +272,7 @@ def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it
     is done."""
-    annotations = line.slices(Host.ANNOTATION)
+    annotations = line.slices(ThreadActivity.ANNOTATION)
     are_collectives = trace.matching(annotations.rows, ON_CPU.match)
     collectives = annotations.only(are_collectives)
     return union(collectives.start, collectives.end)
@@ -271,7 +282,7 @@ def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
     frames = line.own(trace.rows_named(WAITS.search, Role.PYTHON))
     start, end = line.bounds(frames)
-    within_waits = line.slices(Host.PYTHON).begun_in(union(start, end))[0]
+    within_waits = line.slices(ThreadActivity.PYTHON).begun_in(union(start, end))[0]
     innermost = within_waits.parts()  # and what they call
     waits = innermost.only(trace.matching(innermost.rows, WAITS.search))
     return union(waits.start, waits.end)

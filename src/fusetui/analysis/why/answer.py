@@ -31,7 +31,7 @@ from fusetui.analysis.why.selection import (
     asked,
     on_this_device,
 )
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
@@ -121,7 +121,7 @@ def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
 
 
 def _short(name: str) -> str:
-    kernel = decode(name)
+    kernel = role_of_kernel(name).decoded
     return kernel.short if kernel else name[:LONGEST_NAME]
 
 

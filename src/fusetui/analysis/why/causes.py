@@ -11,9 +11,9 @@ import numpy as np
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import LAYERS, Host, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
+from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity, merged_slices
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
 from fusetui.text.patterns import lazy_pattern
@@ -44,7 +44,10 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
 
 
 def held(
-    facts: Facts, which: Flags, leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
+    facts: Facts,
+    which: Flags,
+    leaving_out: Cover,
+    layers: Sequence[tuple[ThreadActivity, ...]],
 ) -> tuple[Rows, Int64s]:
     """Likewise in the host parts of some gaps, except during a cover (ns of the file),
     by the innermost slice of some layers."""
@@ -60,7 +63,7 @@ def held(
             for kind in kinds:
                 of_kind = line.slices(kind)
                 slices.append(of_kind.touching(waiting.start, waiting.end))
-            innermost = together(slices).parts()
+            innermost = merged_slices(slices).parts()
             rows.append(innermost.rows)
             times.append(waiting.within(innermost.start, innermost.end))
             waiting = waiting.only(outside(union(innermost.start, innermost.end)))
@@ -88,7 +91,7 @@ def idle_by_cause(
     compiling = without(common(facts.compiling, windows), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
         ns_of_kind = facts.host_under(cover).sum(axis=1).tolist()
-        for kind, ns in zip(Host, ns_of_kind, strict=True):
+        for kind, ns in zip(ThreadActivity, ns_of_kind, strict=True):
             ns_of_cause[f"host_{kind.name.lower()}"] -= ns
             ns_of_cause[cause] += ns
     means = {cause: round(ns / len(begin)) for cause, ns in ns_of_cause.items() if ns}

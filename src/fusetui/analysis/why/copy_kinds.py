@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kernel_names import KernelName
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.categories import Role
 
@@ -54,7 +55,7 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
     by_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
     numbers = trace.name[kernels.rows]
     for number in np.flatnonzero(np.bincount(numbers)).tolist():
-        kernel = decode(trace.names[number][:MAX_SEARCHED_CHARS])
+        kernel = role_of_kernel(trace.names[number][:MAX_SEARCHED_CHARS]).decoded
         if kernel is not None:
             by_name[number] = _kind_of(kernel, casts_are_apart=bool(names))
     kinds = by_name[numbers]

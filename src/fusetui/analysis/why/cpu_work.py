@@ -10,8 +10,13 @@ import numpy as np
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.account import WAITS, Accounts
 from fusetui.analysis.why.causes import frame_text
-from fusetui.analysis.why.host import LAYERS, Host, Threads, together
 from fusetui.analysis.why.model import CpuWork, Share
+from fusetui.analysis.why.thread_activity import (
+    LAYERS,
+    ThreadActivity,
+    Threads,
+    merged_slices,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -42,11 +47,11 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     for line in accounts.threads:
         left = _placed(line, cover)
         for kinds in LAYERS[:-1]:
-            parts = together([line.slices(kind) for kind in kinds]).parts()
+            parts = merged_slices([line.slices(kind) for kind in kinds]).parts()
             rows.append(parts.rows)
             times.append(left.within(parts.start, parts.end))
             left = without(left, union(parts.start, parts.end))
-        marks = line.slices(Host.ANNOTATION)
+        marks = line.slices(ThreadActivity.ANNOTATION)
         parts = marks.only(accounts.trace.matching(marks.rows, ON_CPU.match)).parts()
         rows.append(parts.rows)
         times.append(left.within(parts.start, parts.end))
@@ -84,7 +89,7 @@ def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
     trace = accounts.trace
     own = own_times(accounts, cover)
     is_python = trace.role[own.rows] == Role.PYTHON
-    is_wait = accounts.kinds[own.rows] == Host.SYNC
+    is_wait = accounts.kinds[own.rows] == ThreadActivity.SYNC
     is_wait |= is_python & trace.matching(own.rows, WAITS.search)
     is_wait |= trace.matching(own.rows, ON_CPU.match)
     thread = trace.thread_of_track[trace.track]

@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.note import whole_of
-from fusetui.analysis.why.host import Host, Threads, TimeLine, launching
 from fusetui.analysis.why.model import IDLE, DeviceAccount
+from fusetui.analysis.why.thread_activity import (
+    ThreadActivity,
+    Threads,
+    TimeLine,
+    launching,
+)
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -31,7 +36,7 @@ _PLACES: Final = {name: place for place, name in enumerate(IDLE)}
 UNLINKED: Final = _PLACES["unlinked"]
 GRAPH: Final = _PLACES["graph"]
 HOST: Final = _PLACES["host_sync"]
-"""The places of reasons in IDLE; at HOST the kinds of Host begin, in their order."""
+"""The places of reasons in IDLE; at HOST the kinds of ThreadActivity begin, in their order."""
 LAUNCH_CALL: Final = _PLACES["launch_call"]
 LAUNCH_LATENCY: Final = _PLACES["launch_latency"]
 QUEUED: Final = _PLACES["queued"]
@@ -332,7 +337,9 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             end = placed(gaps.called)
             split_ns = line.split(begin, end)
             # Outside the trace there is nothing.
-            split_ns[Host.NOTHING] += (gaps.called - gaps.begin)[own] - (end - begin)
+            split_ns[ThreadActivity.NOTHING] += (gaps.called - gaps.begin)[own] - (
+                end - begin
+            )
             for reason, ns in enumerate(split_ns, HOST):
                 if ns.any():
                     columns[reason] = np.array(columns[reason])

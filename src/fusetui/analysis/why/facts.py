@@ -15,9 +15,14 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, cpu_compute_rows
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
-from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
+from fusetui.analysis.why.thread_activity import (
+    ACTIVITIES_OF_CALLS,
+    ThreadActivity,
+    Threads,
+    launching,
+)
 from fusetui.analysis.why.warming import (
     TIMES,
     StepIntervals,
@@ -166,8 +171,8 @@ class Facts:
 
     def host_under(self, cover: Cover) -> Int64s:
         """What the launching threads did in the host parts of the gaps during a cover
-        (times of the file): ns, of shape [Host, gaps]."""
-        ns = np.zeros((len(Host), len(self.idle)), dtype=np.int64)
+        (times of the file): ns, of shape [ThreadActivity, gaps]."""
+        ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
         if len(cover.start):
             for host_parts in self._host_parts(cover):
                 split_ns = host_parts.line.split(
@@ -251,7 +256,9 @@ class Facts:
         gaps = np.flatnonzero(is_compiled)
         if not len(gaps):  # what was recorded in the gaps does not matter
             return NO_ROWS
-        unrecorded_ns = self.unclaimed_ns[Host.NOTHING] + self._in_steps_alone_ns
+        unrecorded_ns = (
+            self.unclaimed_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
+        )
         is_first = np.isin(idle.event[gaps], self._first_runs_of(name[gaps]))
         longest_later_ns = np.zeros(len(trace.names), dtype=np.int64)
         later = gaps[~is_first]
@@ -279,13 +286,15 @@ class Facts:
         is none."""
         annotations = self.inside(self.trace.rows_of(Role.ANNOTATION))
         others = annotations[~np.isin(annotations, self.spans.rows)]
-        in_annotations = self.unclaimed_ns[Host.ANNOTATION]
-        in_others = self.host_under(self.while_launching(others))[Host.ANNOTATION]
+        in_annotations = self.unclaimed_ns[ThreadActivity.ANNOTATION]
+        in_others = self.host_under(self.while_launching(others))[
+            ThreadActivity.ANNOTATION
+        ]
         return np.asarray(np.maximum(in_annotations - in_others, 0), dtype=np.int64)
 
     @cached_property
     def unclaimed_ns(self) -> Int64s:
-        """The host parts of gaps, [Host, gaps], without data loading, recorded
+        """The host parts of gaps, [ThreadActivity, gaps], without data loading, recorded
         compilation and warm-up."""
         claimed_ns = self.host_under(self._claimed_by_slices)
         unclaimed_ns: Int64s = self.idle.host - claimed_ns
@@ -345,7 +354,11 @@ class Facts:
         for line, gaps, placed in self.launched(which):
             begin = placed(idle.begin)
             end = placed(idle.called)
-            for kind in (*CALLS, Host.OP, Host.PYTHON):
+            for kind in (
+                *ACTIVITIES_OF_CALLS,
+                ThreadActivity.OP,
+                ThreadActivity.PYTHON,
+            ):
                 start = line.slices(kind).start
                 slices[gaps] += start.searchsorted(end) - start.searchsorted(begin)
         return slices
@@ -448,7 +461,9 @@ SLICE_NS: Final = 200_000
 """Of a gap that is due to launching: no more for each slice that begins in it."""
 LONG_WORK_NS: Final = 50_000_000
 """A longer gap is not due to launching, whatever begins in it."""
-LATE: Final = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
+LATE: Final = np.array(
+    [kind not in (ThreadActivity.SYNC, ThreadActivity.ALLOC) for kind in ThreadActivity]
+)
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
 
@@ -513,5 +528,5 @@ class Idle(Gaps, frozen=True, eq=False):
 
     @property
     def host(self) -> Int64s:
-        """How long each gap lasted for what the launching thread did, [Host, gaps]."""
-        return np.stack(self.reasons[HOST : HOST + len(Host)])
+        """How long each gap lasted for what the launching thread did, [ThreadActivity, gaps]."""
+        return np.stack(self.reasons[HOST : HOST + len(ThreadActivity)])

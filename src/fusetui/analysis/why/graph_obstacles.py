@@ -9,7 +9,7 @@ import numpy as np
 from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import COPIES_LATER, Host
+from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
@@ -58,7 +58,7 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
         inside: Rows = rows[is_between]
         return inside
 
-    waits = between(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
+    waits = between(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
     obstacles = waits if len(waits) else between(loader_rows(trace))
     if not len(obstacles):
         return None

@@ -19,12 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
-from fusetui.analysis.why.host import Host, Slices, Threads, launching, running
 from fusetui.analysis.why.model import IDLE, Gap
+from fusetui.analysis.why.thread_activity import (
+    Slices,
+    ThreadActivity,
+    Threads,
+    launching,
+    waiting_calls_at,
+)
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import Cover, Reach, joined, outside, pieces
+from fusetui.trace.model.intervals import Cover, EnclosingIndex, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
 LONGEST: Final = 100
@@ -92,7 +98,7 @@ def told_of(line: Devices, every: Gaps, reasons: Reasons, which: Rows) -> list[G
     gaps = every.only(which)
     launched_later = trace.start[gaps.launch] > gaps.begin
     late_launch = np.where(launched_later, gaps.launch, -1)
-    drained_by = running(trace, line.threads, late_launch, gaps.begin)
+    drained_by = waiting_calls_at(trace, line.threads, late_launch, gaps.begin)
     cover = _explained(line, gaps)
     reason_ns = np.stack([column[which] for column in reasons]).T.tolist()
     numbers = line.number(gaps.event).tolist()
@@ -267,7 +273,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
 
 
 def _host_pieces(line: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
-    """The pieces of the host parts of gaps, by the Host of what the thread did."""
+    """The pieces of the host parts of gaps, by the ThreadActivity of what the thread did."""
     number = line.number(gaps.event)
     has_host_part = gaps.called > gaps.begin
     for threads, own, placed in launching(
@@ -327,14 +333,14 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
     """The op, the annotation, the module and the frame that covered most of each
     stretch [begin, end) of a line of time (ns)."""
 
-    def touching(kind: Host) -> Slices:
+    def touching(kind: ThreadActivity) -> Slices:
         return line.slices(kind).touching(begin, end)
 
-    frames = touching(Host.PYTHON)
+    frames = touching(ThreadActivity.PYTHON)
     are_modules = trace.matching(frames.rows, is_module)
     return Covering(
-        op=most_of(trace, touching(Host.OP), begin, end),
-        annotation=most_of(trace, touching(Host.ANNOTATION), begin, end),
+        op=most_of(trace, touching(ThreadActivity.OP), begin, end),
+        annotation=most_of(trace, touching(ThreadActivity.ANNOTATION), begin, end),
         module=most_of(trace, frames.only(are_modules), begin, end),
         frame=most_of(trace, frames.only(~are_modules), begin, end),
     )
@@ -355,7 +361,7 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """A slice that covers more than half of a stretch covers its middle."""
     middle = begin + (end - begin) // 2
-    reach = Reach(slices.end)
+    reach = EnclosingIndex(slices.end)
     place = reach.last(slices.start.searchsorted(middle, side="right") - 1, middle)
     for _ in range(MAX_DEPTH):
         inside_end = np.minimum(slices.end[place], end)

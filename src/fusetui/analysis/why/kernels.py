@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
-from fusetui.analysis.why.model import Ceiling, Shorter
+from fusetui.analysis.why.model import Ceiling, ReducedDurations
 from fusetui.analysis.why.warming import tried_launches
-from fusetui.gpu.kernel_names import KernelName, decode, short_name
+from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.many import (
     Jobs,
     blocks_of_each,
@@ -130,7 +131,9 @@ class Kernels:
         name."""
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in self._names:
-            kernel = decode(self.trace.names[number][:MAX_SEARCHED_CHARS])
+            kernel = role_of_kernel(
+                self.trace.names[number][:MAX_SEARCHED_CHARS]
+            ).decoded
             passes[number] = kernel is not None and bool(matches(kernel))
         return passes[self._name] & self.is_kernel
 
@@ -164,7 +167,7 @@ class Kernels:
         names."""
 
         def family(name: str) -> str:
-            kernel = decode(name)
+            kernel = role_of_kernel(name).decoded
             return kernel.family if kernel else ""
 
         rows = self.rows[self.is_kernel]
@@ -343,9 +346,9 @@ class Kernels:
         name = printable(short_name(self.trace.names[number]))
         return name, which & (self._name == number)
 
-    def without(self, which: Flags | Rows) -> Shorter:
+    def without(self, which: Flags | Rows) -> ReducedDurations:
         """They take no time."""
-        return Shorter(self.rows[which], self.effective_ns[which])
+        return ReducedDurations(self.rows[which], self.effective_ns[which])
 
     def heaviest(self, which: Flags) -> tuple[int, ...]:
         """The rows that took longest, as evidence."""

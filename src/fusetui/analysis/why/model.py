@@ -216,7 +216,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     negligible: bool = False  # its upper bound is below NEGLIGIBLE_SHARE of the time
 
 
-class Together(msgspec.Struct, frozen=True):
+class CombinedWorth(msgspec.Struct, frozen=True):
     """The changes of the first findings that have one, made at once: see WhatIf."""
 
     findings: int
@@ -255,13 +255,13 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
     worth_before_ns: int | None = None  # that step as replayed: see WhatIf
     residuals: tuple[DeviceResidual, ...] = ()
     residual_share: float | None = None  # the largest of these, and after the changes
-    together: Together | None = None
+    together: CombinedWorth | None = None
     cannot_tell: tuple[Unknown, ...]
     cpu: tuple[ThreadAccount, ...]
     cpu_work: CpuWork | None = None  # None with GPU events
 
 
-class Shorter(msgspec.Struct, frozen=True, eq=False):
+class ReducedDurations(msgspec.Struct, frozen=True, eq=False):
     """Each of these GPU events or launch calls takes so much less; arrays of shape
     [rows]."""
 
@@ -269,27 +269,27 @@ class Shorter(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s
 
 
-class Unmade(msgspec.Struct, frozen=True, eq=False):
+class RemovedCalls(msgspec.Struct, frozen=True, eq=False):
     """These calls are not made: they take no time and wait for nothing."""
 
     rows: Rows
 
 
-class Unawaited(msgspec.Struct, frozen=True, eq=False):
+class AsyncCalls(msgspec.Struct, frozen=True, eq=False):
     """In these calls threads do not wait for the device, nor fill the buffer of a copy;
     copies of memory among the rows take no time; later work keeps its order."""
 
     rows: Rows
 
 
-class Hurried(msgspec.Struct, frozen=True, eq=False):
+class FreeThreadTime(msgspec.Struct, frozen=True, eq=False):
     """What threads that launch do by themselves at these times (ns of the file),
     outside of calls that launch or wait, takes no time."""
 
     cover: Cover
 
 
-Wanted = Shorter | Unmade | Unawaited | Hurried | str
+Wanted = ReducedDurations | RemovedCalls | AsyncCalls | FreeThreadTime | str
 """What a finding would have done about it, exactly enough to be replayed (see
 replay/worth.py); a text is a change of `fusetui whatif`, such as `fuse` or `loader`."""
 

@@ -17,11 +17,11 @@ from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
 from fusetui.text.figures import duration, plural
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
-from fusetui.trace.layout.steps import Steps, steps_of
+from fusetui.trace.layout.steps import Steps, step_wall, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.report import UNCUT, recorded_with
+from fusetui.trace.model.report import JSON_EXPORT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
 LOST = "the properties of devices and the directions of copies"
@@ -94,14 +94,24 @@ def account_of(question: Question) -> Why:
             question.lines, np.array(window[:1]), np.array(window[1:])
         )
     starts = spans.start - trace.begin_ns
-    each = zip(spans.names, starts.tolist(), spans.dur.tolist(), strict=True)
-    steps = zip(each, _accounts(question.lines, spans.start, spans.end), strict=True)
+    wall_ns = step_wall(spans.start, spans.end)
+    devices_of_steps = _accounts(question.lines, spans.start, spans.end)
+    steps = [
+        StepAccount(name=name, start_ns=start_ns, dur_ns=dur_ns, devices=accounts)
+        for name, start_ns, dur_ns, accounts in zip(
+            spans.names,
+            starts.tolist(),
+            wall_ns.tolist(),
+            devices_of_steps,
+            strict=True,
+        )
+    ]
     return Why(
         file=trace.report.file,
         base_ns=str(trace.begin_ns),
         about=question.about or None,
         devices=devices,
-        steps=tuple(StepAccount(*one, accounts) for one, accounts in steps),
+        steps=tuple(steps),
         steps_by=spans.by or None,
         gaps=longest.gaps,
         _gap_rows=longest.rows,
@@ -199,10 +209,10 @@ def _unknown(trace: Trace) -> list[Unknown]:
         found.append(Unknown("gaps", "launch calls", ""))
     if ends := trace.report.cut_ends:
         found.append(
-            Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT)
+            Unknown("account", f"the ends of {plural(ends, 'GPU event')}", JSON_EXPORT)
         )
     if trace.report.writer == "pftrace" and len(gpu):
-        found.append(Unknown("findings", LOST, UNCUT))
+        found.append(Unknown("findings", LOST, JSON_EXPORT))
     if not (trace.role == Role.PYTHON).any():
         found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
     return found

@@ -22,11 +22,12 @@ from fusetui.analysis.questions.collectives import (
     collectives_on_gpu,
 )
 from fusetui.analysis.why.facts import Facts
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.quantiles import median
 
 PAIR: Final = 2
 """Ranks, whose only group of several is both."""
@@ -153,7 +154,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
                 waits_ns=waits_ns[own],
                 is_by_bytes=waits_by_bytes[own],
                 bytes=int(size_bytes[own].sum()) if are_known else None,
-                median_ns=int(np.median(dur_ns[own])),
+                median_ns=median(dur_ns[own]),
             )
         )
     return tuple(transfers)
@@ -209,7 +210,7 @@ def _kind_of(collective: KnownCollective) -> TransferKind:
 
 def _kernel(name: str) -> str:
     """What a kernel without a record of its collective does, by its name."""
-    kernel = decode(name)
+    kernel = role_of_kernel(name).decoded
     does = kernel and (kernel.collective or kernel.short)
     return printable((does or name)[:_MAX_NAME_CHARACTERS])
 

@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import capture_calls, graph_calls
 from fusetui.analysis.why.devices import events_in_order
-from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.layout.steps import PROFILED, Steps, by_launch_time
+from fusetui.trace.layout.steps import (
+    PROFILED,
+    StepLength,
+    Steps,
+    by_launch_time,
+    launched_bounds,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -82,30 +88,27 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 
     start: Int64s
     end: Int64s
-    by_work: bool
-    """Up to the end of the GPU work that it launched, else as it was annotated."""
+    length: StepLength
+    """What `end - start` is: the wall or the launched length of the step."""
 
 
 def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
     """As annotated, if by time the steps hold at least half of the GPU's work (see
-    model.steps_tell). Else they only enqueue it, and each lasts from the end of the
-    work of those before it, or from its start if that is later, to the end of the work
-    that it launched; the first from the start of its work. None where a step launched
-    none that is known."""
+    model.steps_tell). Else they only enqueue it, and each runs when its launched bounds
+    say; None where a step launched none that is known."""
     if not len(spans) or _hold_the_work(trace, spans):
-        return StepIntervals(start=spans.start, end=spans.end, by_work=False)
+        return StepIntervals(start=spans.start, end=spans.end, length=StepLength.WALL)
     rows, launched_ns = by_launch_time(trace)
-    last_ends = np.empty(len(spans), dtype=np.int64)
-    for number, places in enumerate(spans.slices_of(launched_ns)):
-        launched = rows[places]
-        if not len(launched):
-            return None
-        last_ends[number] = trace.end[launched].max()
-    end = np.maximum.accumulate(last_ends)
-    first_work = rows[spans.slices_of(launched_ns)[0]]
-    previous_end = np.append(trace.start[first_work].min(), end[:-1])
-    start = np.maximum(spans.start, previous_end)
-    return StepIntervals(start=start, end=np.maximum(end, start), by_work=True)
+    launched = [rows[places] for places in spans.slices_of(launched_ns)]
+    events_of_steps = [len(rows_of_step) for rows_of_step in launched]
+    if not all(events_of_steps):
+        return None
+    bounds = launched_bounds(
+        wall_bounds=np.append(spans.start[:1], spans.end),
+        work_end=trace.end[np.concatenate(launched)],
+        step_of_work=np.repeat(np.arange(len(spans)), events_of_steps),
+    )
+    return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
 
 
 def _hold_the_work(trace: Trace, spans: Steps) -> bool:
@@ -221,9 +224,9 @@ def warm_up(
 ) -> tuple[WarmUpPiece, ...]:
     """What happens once, and when on the threads that launch (`launching`: their
     tracks); disjoint. The last part is the first step, with all before it, if it is
-    much longer than the others. `kinds`: see host_kinds; `times`: of the steps;
+    much longer than the others. `kinds`: see activities; `times`: of the steps;
     `compiling`: the slices in which something is compiled."""
-    waiting = np.flatnonzero(kinds == Host.SYNC)
+    waiting = np.flatnonzero(kinds == ThreadActivity.SYNC)
     waiting = waiting[launching[trace.track[waiting]]]
     waits = union(trace.start[waiting], trace.end[waiting])
     parts: list[WarmUpPiece] = []
@@ -262,7 +265,7 @@ def _one_time_slices(
         is_first_step = trace.start[compiling] < spans.start[1]
         yield _slices(trace, "compilation", compiling[is_first_step])
     yield _slices(trace, "first launches of kernels", _first_launches(trace))
-    allocations = np.flatnonzero(kinds == Host.ALLOC)
+    allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[only_once(trace, spans, allocations)]
     yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
     set_up = trace.rows_of(Role.CALL)

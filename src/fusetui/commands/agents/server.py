@@ -37,7 +37,9 @@ INSTRUCTIONS = (
     "first, then why, then the tables for what it names. Times are ns. An answer that does not fit "
     f"max_tokens goes on with its cursor. {DATA}"
 )
-MOST_CALLS = 64  # at once; more wait
+MAX_CALLS_AT_ONCE = 64
+"""More wait."""
+
 READS = ToolAnnotations(
     read_only_hint=True, idempotent_hint=True, open_world_hint=False
 )
@@ -85,32 +87,34 @@ def server_of(folders: Sequence[str]) -> Server[Any]:
     answerer = Answerer(folders)
     # Calls that wait for others, or for a query, must not keep the next one from a
     # thread.
-    threads = ThreadPoolExecutor(MOST_CALLS, thread_name_prefix="call")
+    threads = ThreadPoolExecutor(MAX_CALLS_AT_ONCE, thread_name_prefix="call")
 
     async def listed(*_: object) -> ListToolsResult:
         return ListToolsResult(tools=tool_definitions())
 
     async def called(_: object, asked: Any) -> CallToolResult:
-        gone = Event()
+        is_cancelled = Event()
+        call = partial(
+            answerer.call, asked.name, asked.arguments or {}, is_cancelled.is_set
+        )
         try:
-            call = partial(
-                answerer.call, asked.name, asked.arguments or {}, gone.is_set
-            )
-            found = await asyncio.get_running_loop().run_in_executor(threads, call)
+            answer = await asyncio.get_running_loop().run_in_executor(threads, call)
         except asyncio.CancelledError:  # the thread stops reading, and ends its query
-            gone.set()
+            is_cancelled.set()
             raise
         except Exception as error:
-            told = (
-                str(error)
-                if isinstance(error, OUR_SENTENCES)
-                else crash_sentence(error)
-            )
+            is_ours = isinstance(error, OUR_SENTENCES)
+            told = str(error) if is_ours else crash_sentence(error)
             sentence = printable(without_credentials(told))
             return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
         return CallToolResult(
-            content=[TextContent(text=text_of(found))], structured_content=found
+            content=[TextContent(text=text_of(answer))], structured_content=answer
         )
 
-    on = {"on_list_tools": listed, "on_call_tool": called}
-    return Server("fusetui", version=__version__, instructions=INSTRUCTIONS, **on)
+    return Server(
+        "fusetui",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=listed,
+        on_call_tool=called,
+    )

@@ -214,7 +214,8 @@ def _diff(diff: Diff, known_notes: Collection[str], max_rows: int) -> Iterator[s
 
 
 def _both_sides(diff: Diff) -> str:
-    rows: list[list[Cell]] = [["a step", _time(diff.step.a_ns), _time(diff.step.b_ns)]]
+    length = diff.step.length_a.a_step
+    rows: list[list[Cell]] = [[length, _time(diff.step.a_ns), _time(diff.step.b_ns)]]
     for field, title in FIGURES_OF_A_SIDE.items():
         figure = _time if field.endswith("_ns") else _count
         of_a = figure(getattr(diff.side_a, field))

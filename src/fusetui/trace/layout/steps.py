@@ -1,10 +1,29 @@
 """The steps of a trace: annotations where there are any, else iterations, which
-optimizers end."""
+optimizers end; and how long each takes.
+
+There are three lengths of a step, each with a name, and no others. The steps are the
+same; what ends one differs. All are in ns.
+
+* `step_wall`: from the start to the end of the step as it was annotated, on its thread;
+  of an iteration, from the end of the optimizer's step before to that of its own. What
+  GPUs do does not count.
+* `step_launched`: from the end of the step before to its own end, where a step has
+  ended once its thread has ended it and all GPU work that it launched has ended. What
+  lies between two steps counts in the later one; the first step begins where its thread
+  does.
+* `model_pass`: of a server's step, from the first start to the last end of the GPU
+  events of its model.
+
+Where the GPU work of steps ends within them, the first two differ only by the time
+between two steps. Where steps only enqueue work, `step_wall` is the time to launch it,
+and `step_launched` that to run it. `StepLength` has the words for users.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -62,10 +81,6 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.start)
-
-    @property
-    def dur(self) -> Int64s:
-        return self.end - self.start
 
     @property
     def are_iterations(self) -> bool:
@@ -132,6 +147,89 @@ def steps_of(trace: Trace, by: str | None = None) -> Steps:
     if len(around_work):
         return _annotated(trace, around_work, trace.name_of(int(around_work[0])))
     return _iterations(trace)
+
+
+class StepLength(StrEnum):
+    """Which length of a step a figure is, in words."""
+
+    WALL = "wall"
+    LAUNCHED = "launched"
+    MODEL_PASS = "model pass"
+    SPAN = "span"
+    """No length of a step: from the first start to the last end of what is taken for
+    one, which a note names. A trace without steps is all of it."""
+
+    @property
+    def step(self) -> str:
+        """What has this length: `step (wall)`, `model pass`, `span`."""
+        if self in (StepLength.WALL, StepLength.LAUNCHED):
+            return f"step ({self})"
+        return str(self)
+
+    @property
+    def a_step(self) -> str:
+        """The same in a sentence: `a step (wall)`, `a model pass`, `the span`."""
+        article = "the" if self is StepLength.SPAN else "a"
+        return f"{article} {self.step}"
+
+
+def step_wall(start: Int64s, end: Int64s) -> Int64s:
+    """The wall time of steps: `end - start`. Both as in `Steps`, shape [steps]."""
+    return end - start
+
+
+def launched_bounds(
+    wall_bounds: Int64s, work_end: Int64s, step_of_work: Rows
+) -> Int64s:
+    """When the first step begins, then when each step has ended; shape [steps + 1].
+
+    A step ends at the latest of three times: when its thread ends it, when the last GPU
+    work that it launched ends, and when the step before it ends.
+
+    `wall_bounds`: when the thread begins the first step, then when it ends each step;
+    shape [steps + 1]. `work_end`: when each GPU event ends that a step launched, and
+    `step_of_work`: the index of that step; shape [events].
+    """
+    bounds = wall_bounds.copy()
+    np.maximum.at(bounds, step_of_work + 1, work_end)
+    return np.maximum.accumulate(bounds)
+
+
+def launched_bounds_of_job(bounds_of_ranks: Sequence[Int64s]) -> Int64s:
+    """The same of a job, from those of each of its ranks on a common clock: the first
+    step begins with the first rank that begins it, and a step ends with the last rank
+    that ends it."""
+    bounds = np.stack(bounds_of_ranks)
+    return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
+
+
+def step_launched(bounds: Int64s) -> Int64s:
+    """From the end of each step's predecessor to its own: `bounds[1:] - bounds[:-1]`.
+    `bounds`: see `launched_bounds`; shape [steps]."""
+    return np.diff(bounds)
+
+
+class ModelPass(NamedTuple):
+    """When the model of a step runs on the GPU; ns of the file."""
+
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def span_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+
+def model_pass(trace: Trace, model_rows: Rows) -> ModelPass:
+    """From the first start to the last end of the GPU events of the model in one step:
+    `max(end) - min(start)`. Both are 0 without events. Which events are the model's,
+    `serving.passes.Pass.model` says."""
+    if not len(model_rows):
+        return ModelPass(begin_ns=0, end_ns=0)
+    return ModelPass(
+        begin_ns=int(trace.start[model_rows].min()),
+        end_ns=int(trace.end[model_rows].max()),
+    )
 
 
 @memo()

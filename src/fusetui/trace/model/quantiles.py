@@ -1,4 +1,4 @@
-"""Medians and percentiles of integers: the rules, each with a name.
+"""Medians and percentiles: the rules, each with a name.
 
 They differ in what they give for an even count. A **lower median** is one of the
 values, so that the slice, the step or the layer that has it can be shown; so is an
@@ -6,8 +6,9 @@ values, so that the slice, the step or the layer that has it can be shown; so is
 interpolated between the two nearest values, as with numpy's "linear" method, and
 rounded down; so the **median** is the mean of the middle two, rounded down.
 
-The answer is an integer everywhere. Values are of shape [n], in any order unless a
-function says otherwise, and there is at least one (IndexError).
+Of integers the answer is an integer. Values are of shape [n], in any order unless a
+function says otherwise, and there is at least one (IndexError). Of floats (ratios,
+logarithms, offsets of clocks) `numpy.median` is the median.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
 
 def lower_median(values: Int64s | Sequence[int]) -> int:
@@ -42,6 +43,28 @@ def median(values: Int64s | Sequence[int]) -> int:
     return percentile(values, 50)
 
 
+def medians(samples: Int64s) -> Int64s:
+    """The median of each column: of shape [samples, ...], along the first axis."""
+    ordered = np.sort(samples, axis=0)
+    lower = ordered[(len(samples) - 1) // 2]
+    upper = ordered[len(samples) // 2]
+    return np.asarray((lower + upper) // 2)
+
+
+def medians_of_groups(values: Floats, group: Rows, groups: int) -> Floats:
+    """The median of the values of each group, not rounded; nan where it is empty.
+    `group`: the number of the group of each value, 0 <= group < groups."""
+    order = np.lexsort((values, group))
+    ordered_groups = group[order]
+    first = np.flatnonzero(np.diff(ordered_groups, prepend=-1))
+    last = np.append(first[1:], len(order)) - 1
+    lower = values[order[(first + last) // 2]]
+    upper = values[order[(first + last + 1) // 2]]
+    middle = np.full(groups, np.nan)
+    middle[ordered_groups[first]] = (lower + upper) / 2
+    return middle
+
+
 def percentile(values: Int64s | Sequence[int], percent: int) -> int:
     """Interpolated between the two nearest values, rounded down."""
     firsts = np.array([0])
@@ -63,6 +86,12 @@ def percentiles_of_runs(
         ascending[below] + (ascending[above] - ascending[below]) * hundredths // 100
     )
     return percentiles
+
+
+def lower_quantile(values: Floats | Int64s, share: float) -> float:
+    """One of the values: the largest that is not above the interpolated quantile, so
+    that at least `share` of all lie at or below it but for rounding."""
+    return float(np.quantile(values, share, method="lower"))
 
 
 def nearest_rank(values: Int64s | Sequence[int], percent: int) -> int:

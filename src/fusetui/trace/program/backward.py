@@ -32,7 +32,7 @@ from fusetui.trace.model.arrays import (
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
-from fusetui.trace.model.intervals import Reach
+from fusetui.trace.model.intervals import EnclosingIndex
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.raw import Thread
 from fusetui.trace.model.report import Stop, never
@@ -60,8 +60,8 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._reach.last(last_begun, np.asarray(rows, dtype=np.int64))
 
     @cached_property
-    def _reach(self) -> Reach:
-        return Reach(self.end_row.astype(np.int64))
+    def _reach(self) -> EnclosingIndex:
+        return EnclosingIndex(self.end_row.astype(np.int64))
 
 
 class Backward(Subtrees, frozen=True, eq=False, dict=True):
@@ -193,7 +193,7 @@ def _forward_by_number(
     # of the process and torch's number together
     processes = len(trace.tracks) + 1
     torch_thread = backward.forward_thread * processes + process_of_backward
-    found = np.full(len(backward.rows), -1, dtype=np.int32)
+    forward_rows = np.full(len(backward.rows), -1, dtype=np.int32)
     for thread in _most_frequent(torch_thread):
         places = np.flatnonzero(torch_thread == thread)
         ops = backward.only(places)
@@ -204,8 +204,8 @@ def _forward_by_number(
             explained = _last_with_number(trace, ops, forward.only(on_candidate))
             if (explained >= 0).sum() > (best >= 0).sum():
                 best = explained
-        found[places] = best
-    return found
+        forward_rows[places] = best
+    return forward_rows
 
 
 def _most_frequent(values: Integers) -> list[int]:
@@ -233,10 +233,10 @@ def _last_with_number(
     place = last_before(
         starts, low=first[with_candidates], high=end[with_candidates] - 1, until=until
     )
-    found = np.full(len(backward.rows), -1, dtype=np.int32)
+    last_rows = np.full(len(backward.rows), -1, dtype=np.int32)
     is_early = starts[place] <= until
-    found[with_candidates] = np.where(is_early, forward_rows[place], -1)
-    return found
+    last_rows[with_candidates] = np.where(is_early, forward_rows[place], -1)
+    return last_rows
 
 
 def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
@@ -276,9 +276,9 @@ def _ops_at(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
     last_op = np.maximum.accumulate(np.where(is_op, positions, -1))
     has_op = (last_op >= 0) & (time[last_op] == time) & (thread[last_op] == thread)
     is_end = has_op & ~is_op
-    found = np.full(len(ends), -1, dtype=np.int32)
-    found[by_place[is_end] - len(ops)] = ops[by_place[last_op[is_end]]]
-    return found
+    op_rows = np.full(len(ends), -1, dtype=np.int32)
+    op_rows[by_place[is_end] - len(ops)] = ops[by_place[last_op[is_end]]]
+    return op_rows
 
 
 def _lift(trace: Trace, forward: Int32s) -> None:
@@ -315,9 +315,9 @@ class Dependencies(msgspec.Struct, frozen=True, eq=False):
     unclear: int  # flows of which an end may be that of several nodes, or of none
 
 
-def waits_for(found: Dependencies, row: int) -> tuple[Int32s, Int32s]:
+def waits_for(pairs: Dependencies, row: int) -> tuple[Int32s, Int32s]:
     """The rows that are known to come before and after a node."""
-    return found.before[found.after == row], found.after[found.before == row]
+    return pairs.before[pairs.after == row], pairs.after[pairs.before == row]
 
 
 class Flows(msgspec.Struct, frozen=True, eq=False):

@@ -100,7 +100,7 @@ class FunctionCalls:
 
 
 def function_times(
-    found: Origins,
+    origins: Origins,
     file: str | None = None,
     idle: Idle | None = None,
     by_line: bool = False,
@@ -108,11 +108,11 @@ def function_times(
     """The functions of the user; with `file`, all functions in that file or folder;
     `by_line`: their lines that call other functions (see _lines)."""
     if by_line:
-        functions, calls = _lines(found, file)
+        functions, calls = _lines(origins, file)
     else:
-        functions, calls = _functions(found, file)
-    credit = found.credit(calls.spans, found.trace.gpu_rows)
-    columns = _columns(found, calls, credit, idle)
+        functions, calls = _functions(origins, file)
+    credit = origins.credit(calls.spans, origins.trace.gpu_rows)
+    columns = _columns(origins, calls, credit, idle)
     times = []
     for index, number in enumerate(calls.names.tolist()):
         function = functions[number]
@@ -130,8 +130,8 @@ def function_times(
     times.sort(key=_time_spent, reverse=True)
     return Functions(
         functions=tuple(times),
-        none=unclaimed(found.trace, credit),
-        gpu_ns=all_gpu_ns(found.trace),
+        none=unclaimed(origins.trace, credit),
+        gpu_ns=all_gpu_ns(origins.trace),
     )
 
 
@@ -141,10 +141,10 @@ def _time_spent(time: FunctionTime) -> tuple[int, int]:
 
 
 def _functions(
-    found: Origins, file: str | None
+    origins: Origins, file: str | None
 ) -> tuple[Mapping[int, Function], FunctionCalls]:
     """The requested functions, by the numbers of their names, and their frames."""
-    trace = found.trace
+    trace = origins.trace
     functions: dict[int, Function] = {}
     frames_of_name = np.bincount(trace.name[rows_there(trace, Role.PYTHON)])
     for number in np.flatnonzero(frames_of_name).tolist():
@@ -153,12 +153,12 @@ def _functions(
             functions[number] = function
     is_requested = np.zeros(len(trace.names), dtype=np.bool_)
     is_requested[list(functions)] = True
-    spans = frames(trace, found.line, is_requested)
+    spans = frames(trace, origins.line, is_requested)
     return functions, FunctionCalls(spans, numbers=trace.name[spans.rows])
 
 
 def _lines(
-    found: Origins, file: str | None
+    origins: Origins, file: str | None
 ) -> tuple[Mapping[int, Function], FunctionCalls]:
     """The lines of the requested functions from which others were called, and the
     frames that they called. torch 2.14 and later record the line (`CallFrom`:
@@ -167,7 +167,7 @@ def _lines(
     A call is numbered by its line and the name of the frame around it, on the same
     track: line * (names + 1) + name, where the last name stands for no frame.
     """
-    trace = found.trace
+    trace = origins.trace
     rows = python_rows(trace)
     read = arguments(trace.elements, trace.order[rows], (CALLED_FROM,), "callers")
     lines = [_line_of(text) for (text,) in read.distinct]
@@ -182,7 +182,7 @@ def _lines(
     caller_name = np.where(caller >= 0, trace.name[caller], no_caller)
     number_of_row = np.full(len(trace), -1, dtype=np.int64)
     number_of_row[rows] = read.number * len(caller_names) + caller_name
-    spans = Spans(trace, found.line, rows[is_requested])
+    spans = Spans(trace, origins.line, rows[is_requested])
     calls = FunctionCalls(spans, numbers=number_of_row[spans.rows])
     functions: dict[int, Function] = {}
     for number in calls.names.tolist():
@@ -228,19 +228,19 @@ def _is_requested(file: str, wanted: str | None) -> bool:
 
 
 def _columns(
-    found: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
+    origins: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
 ) -> dict[str, Int64s]:
     """The figures of FunctionTime, each of shape [functions]."""
     spans = calls.spans
     places = np.arange(len(spans))
-    cpu = cpu_ns(found.trace, spans)
-    columns = gpu_figures(found.trace, credit, total=calls.total, own=calls.own)
+    cpu = cpu_ns(origins.trace, spans)
+    columns = gpu_figures(origins.trace, credit, total=calls.total, own=calls.own)
     columns["count"] = calls.own(places, np.ones(len(spans), dtype=np.int64))
     columns["cpu_ns"] = calls.outermost(cpu)
     columns["cpu_self_ns"] = calls.own(places, spans.self_ns(cpu))
     if idle is not None:
         rows, idle_ns = idle
-        causing_frame = found.credit(spans, rows).place
+        causing_frame = origins.credit(spans, rows).place
         columns["idle_ns"] = calls.total(causing_frame, idle_ns)
         columns["idle_self_ns"] = calls.own(causing_frame, idle_ns)
     return columns

@@ -55,13 +55,13 @@ class Modules(msgspec.Struct, frozen=True):
     gpu_ns: int  # the durations of all GPU events
 
 
-def module_times(found: Origins, expanded: bool = False) -> Modules:
+def module_times(origins: Origins, expanded: bool = False) -> Modules:
     """The tree of modules; with `expanded`, each index has its own path."""
-    trace = found.trace
-    regions = found.regions
+    trace = origins.trace
+    regions = origins.regions
     paths = paths_of(trace, regions, expanded)
-    credit = found.credit(regions, trace.gpu_rows)
-    columns = _columns(found, paths, credit)
+    credit = origins.credit(regions, trace.gpu_rows)
+    columns = _columns(origins, paths, credit)
     is_module_path = np.zeros(len(paths), dtype=np.bool_)
     is_module_path[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
     times = []
@@ -83,10 +83,10 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
     )
 
 
-def _columns(found: Origins, paths: Paths, credit: Credit) -> dict[str, Int64s]:
+def _columns(origins: Origins, paths: Paths, credit: Credit) -> dict[str, Int64s]:
     """The figures of ModuleTime, each of shape [paths]."""
-    trace = found.trace
-    regions = found.regions
+    trace = origins.trace
+    regions = origins.regions
     places = np.arange(len(regions))
     is_call = paths.counted & ~without_times(trace, regions.rows)
     cpu = cpu_ns(trace, regions)
@@ -269,11 +269,11 @@ def _labels(
     return tuple(number_of_label), label_of_name[name_of_region]
 
 
-def longest_calls(found: Origins) -> Mapping[str, int]:
+def longest_calls(origins: Origins) -> Mapping[str, int]:
     """For each path, as in `ModuleTime.path`, the row of its longest call."""
-    regions = found.regions
-    paths = paths_of(found.trace, regions)
-    shortest_first = np.argsort(found.trace.dur[regions.rows], kind="stable")
+    regions = origins.regions
+    paths = paths_of(origins.trace, regions)
+    shortest_first = np.argsort(origins.trace.dur[regions.rows], kind="stable")
     longest = np.full(len(paths), -1, dtype=np.intp)  # the row of each path
     # of several that are assigned to a path, the last one is kept
     longest[paths.of_place[shortest_first]] = regions.rows[shortest_first]

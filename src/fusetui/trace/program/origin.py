@@ -148,23 +148,23 @@ def ops_of(trace: Trace, rows: Int32s) -> Int32s:
     return np.where(rows >= 0, trace.op[rows], np.int32(-1))
 
 
-def module_of(found: Origins, rows: Integers | None = None) -> Int32s:
+def module_of(origins: Origins, rows: Integers | None = None) -> Int32s:
     """For each of `rows` (default: all rows) the row of the innermost module or
     annotation that its work belongs to, else -1. A region belongs to itself."""
-    return _span_of(found, found.regions, rows)
+    return _span_of(origins, origins.regions, rows)
 
 
-def frame_of(found: Origins, rows: Integers | None = None) -> Int32s:
+def frame_of(origins: Origins, rows: Integers | None = None) -> Int32s:
     """For each of `rows` (default: all rows) the row of the innermost Python frame, of
     a function or a module, that its work belongs to, else -1."""
-    all_frames = Spans(found.trace, found.line, python_rows(found.trace))
-    return _span_of(found, all_frames, rows)
+    all_frames = Spans(origins.trace, origins.line, python_rows(origins.trace))
+    return _span_of(origins, all_frames, rows)
 
 
-def _span_of(found: Origins, spans: Spans, rows: Integers | None) -> Int32s:
+def _span_of(origins: Origins, spans: Spans, rows: Integers | None) -> Int32s:
     if rows is None:
-        rows = np.arange(len(found.trace))
-    return spans.rows_at(found.credit(spans, rows).place)
+        rows = np.arange(len(origins.trace))
+    return spans.rows_at(origins.credit(spans, rows).place)
 
 
 class Phase(StrEnum):
@@ -245,11 +245,11 @@ def _phase_of_batch(prefills: int, decodes: int) -> Phase | None:
     return Phase.DECODE if decodes else None
 
 
-def phases(found: Origins) -> tuple[PhaseTime, ...]:
+def phases(origins: Origins) -> tuple[PhaseTime, ...]:
     """The time of all GPU events by phase; phases without any are left out."""
-    trace = found.trace
+    trace = origins.trace
     rows = trace.gpu_rows
-    phase_of_row = phases_of(found, rows)
+    phase_of_row = phases_of(origins, rows)
     times = []
     for number in np.flatnonzero(np.bincount(phase_of_row)).tolist():
         rows_of_phase = rows[phase_of_row == number]
@@ -264,33 +264,33 @@ def phases(found: Origins) -> tuple[PhaseTime, ...]:
     return tuple(times)
 
 
-def phases_of(found: Origins, rows: Rows) -> Rows:
+def phases_of(origins: Origins, rows: Rows) -> Rows:
     """The phase of each GPU row as its index in PHASES; shape of `rows`.
 
     A later rule overrides an earlier one: what autograd and modules tell, what an
     annotation names, backward, recomputed, not launched.
     """
-    calls = launching_calls(found.trace, rows)
-    ops = ops_of(found.trace, calls)
-    created_node = found.backward.forward_ops.around(ops) >= 0
-    is_forward = created_node | (found.modules.around(calls) >= 0)
+    calls = launching_calls(origins.trace, rows)
+    ops = ops_of(origins.trace, calls)
+    created_node = origins.backward.forward_ops.around(ops) >= 0
+    is_forward = created_node | (origins.modules.around(calls) >= 0)
     phase = np.where(is_forward, PHASES.index(Phase.FORWARD), PHASES.index(Phase.OTHER))
-    annotated = _annotated_phase(found, calls)
+    annotated = _annotated_phase(origins, calls)
     phase = np.where(annotated == NO_PHASE, phase, annotated)
-    is_backward = found.backward.around(ops) >= 0
-    is_backward |= _is_on_autograd_thread(found, calls)
+    is_backward = origins.backward.around(ops) >= 0
+    is_backward |= _is_on_autograd_thread(origins, calls)
     is_backward &= annotated != PHASES.index(Phase.OPTIMIZER)
     phase[is_backward] = PHASES.index(Phase.BACKWARD)
-    phase[found.recomputes(calls)] = PHASES.index(Phase.RECOMPUTE)
+    phase[origins.recomputes(calls)] = PHASES.index(Phase.RECOMPUTE)
     phase[calls < 0] = PHASES.index(Phase.UNKNOWN)
     return phase
 
 
-def _annotated_phase(found: Origins, calls: Int32s) -> Rows:
+def _annotated_phase(origins: Origins, calls: Int32s) -> Rows:
     """The phase of the innermost annotation around each row that names one, as its
     index in PHASES; else NO_PHASE."""
-    trace = found.trace
-    rows = found.regions.rows
+    trace = origins.trace
+    rows = origins.regions.rows
     phase_of_name = np.full(len(trace.names), NO_PHASE, dtype=np.intp)
     for number in distinct(trace.name[rows]).tolist():
         name = trace.names[number]
@@ -298,20 +298,20 @@ def _annotated_phase(found: Origins, calls: Int32s) -> Rows:
         if phase:
             phase_of_name[number] = PHASES.index(phase)
     phase_of_region = phase_of_name[trace.name[rows]]
-    naming_a_phase = Spans(trace, found.line, rows[phase_of_region != NO_PHASE])
+    naming_a_phase = Spans(trace, origins.line, rows[phase_of_region != NO_PHASE])
     annotation = naming_a_phase.rows_at(naming_a_phase.around(calls))
     phase_of_annotation = phase_of_name[trace.name[annotation]]
     return np.where(annotation >= 0, phase_of_annotation, NO_PHASE)
 
 
-def _is_on_autograd_thread(found: Origins, calls: Int32s) -> Flags:
+def _is_on_autograd_thread(origins: Origins, calls: Int32s) -> Flags:
     """For each row of a CPU thread, whether every op that launches work on its thread
     lies in a backward op; -1 gives False."""
-    trace = found.trace
+    trace = origins.trace
     launching = launching_calls(trace, trace.gpu_rows)
     ops = ops_of(trace, launching)
     launching = launching[ops >= 0]
-    is_backward = found.backward.around(ops[ops >= 0]) >= 0
+    is_backward = origins.backward.around(ops[ops >= 0]) >= 0
     thread_of_launch = trace.thread_of_track[trace.track[launching]]
     no_thread = len(trace.tracks)
     is_of_autograd = np.zeros(no_thread + 1, dtype=np.bool_)  # of each thread

@@ -104,46 +104,46 @@ class Program(msgspec.Struct, frozen=True):
     own_frame: int  # the innermost frame of the user's own code, else -1
 
 
-def program_of(found: Origins, row: int) -> Program:
+def program_of(origins: Origins, row: int) -> Program:
     """For a GPU row: where it was launched, or if it is backward work, where its
     forward op is. For a row of a CPU thread: what contains it, including itself."""
     rows = np.array([row])
-    region_credit = found.credit(found.regions, rows)
-    frame_credit = found.credit(found.frames, rows)
-    frames = _outwards(found.frames, int(frame_credit.place[0]))
+    region_credit = origins.credit(origins.regions, rows)
+    frame_credit = origins.credit(origins.frames, rows)
+    frames = _outwards(origins.frames, int(frame_credit.place[0]))
     return Program(
         forward_op=int(frame_credit.forward_op[0]),
-        regions=_outwards(found.regions, int(region_credit.place[0])),
+        regions=_outwards(origins.regions, int(region_credit.place[0])),
         frames=frames,
-        own_frame=_first_own_frame(found, frames),
+        own_frame=_first_own_frame(origins, frames),
     )
 
 
-def _first_own_frame(found: Origins, frames: Sequence[int]) -> int:
+def _first_own_frame(origins: Origins, frames: Sequence[int]) -> int:
     """The first of these rows that is a frame of the user's own code, else -1."""
     for row in frames:
-        function = function_of(found.trace.name_of(row))
+        function = function_of(origins.trace.name_of(row))
         if function and is_own(function.file):
             return row
     return -1
 
 
-def path_of(found: Origins, program: Program) -> str:
+def path_of(origins: Origins, program: Program) -> str:
     """Its modules and annotations with their indices, outermost first: `Decoder_3 >
     MLP_3`."""
     names = [
-        label_of(found.trace.name_of(row), expanded=True) for row in program.regions
+        label_of(origins.trace.name_of(row), expanded=True) for row in program.regions
     ]
     return " > ".join(reversed(names))
 
 
-def source_of(found: Origins, program: Program) -> Function | None:
+def source_of(origins: Origins, program: Program) -> Function | None:
     """The file, line and name of the user's function, else of the innermost one with a
     file."""
     if program.own_frame >= 0:
-        return function_of(found.trace.name_of(program.own_frame))
+        return function_of(origins.trace.name_of(program.own_frame))
     for row in program.frames:
-        function = function_of(found.trace.name_of(row))
+        function = function_of(origins.trace.name_of(row))
         if function:
             return function
     return None

@@ -15,7 +15,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach
+from fusetui.trace.model.intervals import EnclosingIndex
 from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "
@@ -202,8 +202,8 @@ class Spans:
         return np.maximum(self_amount, 0)
 
     @cached_property
-    def _reach(self) -> Reach:
-        return Reach(self._end)
+    def _reach(self) -> EnclosingIndex:
+        return EnclosingIndex(self._end)
 
 
 def are_on_cpu(trace: Trace, rows: Integers) -> Flags:

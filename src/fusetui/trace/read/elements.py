@@ -17,7 +17,7 @@ from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import (
     BETWEEN,
-    NOTHING,
+    NO_ARGS_OF_STRETCH,
     Events,
     Keeper,
     Numbered,
@@ -192,7 +192,7 @@ def args_in(
         return None
     totals = TOTALED if stretch.samples else ()
     if not (places or sequences or totals):
-        return StretchArgs(args=NOTHING)
+        return StretchArgs(args=NO_ARGS_OF_STRETCH)
     try:
         scanned = scanned_args(text, stretch, places, names, sequences, totals)
         if scanned is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.model.events import NOTHING, Arguments, Events, Wanted
+from fusetui.trace.model.events import NO_ARGS_OF_STRETCH, Arguments, Events, Wanted
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
 from fusetui.trace.read.elements import StretchArgs, args_in
 
@@ -43,7 +43,11 @@ class Reread(Wanted):
             places_to_orders = np.array([first, 0, 0])
             from_first = answers.sequence + places_to_orders
             return answers._replace(sequence=from_first)
-        args = self._events.args(stretch, places, self.names) if places else NOTHING
+        args = (
+            self._events.args(stretch, places, self.names)
+            if places
+            else NO_ARGS_OF_STRETCH
+        )
         sequence = NO_NUMBERS
         if self._numbered:
             sequence = numbers_in(self._events, whole, first)

@@ -49,8 +49,8 @@ MAX_SETTINGS_DEPTH = 8
 
 
 def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError
-    with one plain sentence."""
+    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError with one
+    plain sentence."""
     data, size = _document(path)
     tables = SnapshotTables()
     try:

@@ -228,15 +228,16 @@ class RunReader:
             self.slow_until = int(marks[count])
             return None
         walk.number_values(self.memo, count)
-        found = {name: numbers[:count] for name, numbers in columns.items()}
+        values_of_key = {name: numbers[:count] for name, numbers in columns.items()}
         for name, values in codes.items():
             references = values.references[:count]
             code = values.codes[:count]
             refers = references >= 0
             code[refers] = self.memo.codes_of(references[refers])
-            found[name] = self._column(name, code)
+            values_of_key[name] = self._column(name, code)
         return EventRun(
-            rows=self.tables.add_events(count, found), end=int(ends[count - 1]) + 1
+            rows=self.tables.add_events(count, values_of_key),
+            end=int(ends[count - 1]) + 1,
         )
 
     def _values(

@@ -13,7 +13,7 @@ from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import explained
 from fusetui.analysis.why.engine import RULES
-from fusetui.analysis.why.model import Hurried
+from fusetui.analysis.why.model import FreeThreadTime
 from fusetui.analysis.why.selection import asked
 from fusetui.trace import open_trace
 
@@ -81,7 +81,7 @@ def test_what_host_bound_would_change_is_no_warm_up() -> None:
     )
     rules = [one.rule for one in why.findings]
     wanted, warming = why._wanted[rules.index("host-bound")], facts.warming
-    assert isinstance(wanted, Hurried)
+    assert isinstance(wanted, FreeThreadTime)
     assert warming.ns
     assert not wanted.cover.within(warming.start, warming.end).any()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import explained
-from fusetui.analysis.why.model import Hurried
+from fusetui.analysis.why.model import FreeThreadTime
 from fusetui.analysis.why.selection import asked
 from fusetui.trace import Trace
 
@@ -166,7 +166,7 @@ def hurried(trace: Trace) -> tuple[int, int]:
     why, _ = explained(asked(Accounts(trace)))
     rules = [one.rule for one in why.findings]
     wanted = why._wanted[rules.index("host-bound")]
-    assert isinstance(wanted, Hurried)
+    assert isinstance(wanted, FreeThreadTime)
     return int(wanted.cover.start.min()), int(wanted.cover.end.max())
 
 

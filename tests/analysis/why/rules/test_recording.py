@@ -21,7 +21,7 @@ def steps(event: Make, *durations: int) -> list[dict[str, Any]]:
 def test_a_slow_first_step(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 300, 100, 120))
     assert finding.text == (
-        "The first step takes 300 us, 2.7 times as long as the median of the others (110 us)."
+        "The first step (wall) takes 300 us, 2.7 times as long as the median of the others (110 us)."
     )
     assert finding.at_stake_ns is None
 
@@ -30,7 +30,7 @@ def test_a_slow_first_step_beside_a_slower_one(found: Ask, event: Make) -> None:
     """Four times as long as the first one: that is what takes long here."""
     (finding,) = found("recording", steps(event, 300, 100, 1_200, 110, 90, 100))
     assert finding.text == (
-        "2 of 6 steps take at least 1.5 times the median of those after the first one (100 us): "
+        "2 of 6 steps (wall) take at least 1.5 times the median of those after the first one (100 us): "
         "ProfilerStep#2 1.2 ms, ProfilerStep#0, the first one, 300 us."
     )
     assert finding.evidence == (2, 0)
@@ -39,7 +39,7 @@ def test_a_slow_first_step_beside_a_slower_one(found: Ask, event: Make) -> None:
 def test_a_slow_first_step_before_other_slow_ones(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 900, 100, 200, 110, 300, 100, 90, 80))
     assert finding.text == (
-        "The first step takes 900 us, 9 times as long as the median of the others (100 us); 2 later "
+        "The first step (wall) takes 900 us, 9 times as long as the median of the others (100 us); 2 later "
         "ones take at least 1.5 times that median, at most 300 us (ProfilerStep#4)."
     )
 
@@ -75,13 +75,13 @@ def test_steps_that_only_enqueue_are_compared_by_their_work(
 
 
 def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) -> None:
-    """900 us of work, then 300 us each."""
+    """900 us of work, which begins 100 us after the step; then 300 us each."""
     (finding,) = found(
         "recording", enqueued(event, launched, 900, 300, 300, 300, first=10)
     )
     assert finding.text == (
-        "The first step, up to the end of the work that it launches, takes 900 us, 3 times as long "
-        "as the median of the others (300 us)."
+        "The first step (launched) takes 1 ms, 3.3 times as long as the median of the others "
+        "(300 us)."
     )
 
 
@@ -103,7 +103,9 @@ def test_a_slow_first_step_of_an_optimizer(found: Ask, event: Make) -> None:
         event("Optimizer.step#S.step", t - 10, 10, cat="user_annotation") for t in ends
     ]
     (finding,) = found("recording", [event("aten::mm", 0, 5), *optimizer])
-    assert finding.text.startswith("The first step takes 300 us, 2.7 times as long")
+    assert finding.text.startswith(
+        "The first step (wall) takes 300 us, 2.7 times as long"
+    )
 
 
 def test_steps_of_a_server_differ(found: Ask, event: Make, launched: Make) -> None:

@@ -32,6 +32,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
+from fusetui.trace.model.quantiles import median
 
 DOMINATES: Final = 0.5
 """Of the exposed time: waiting, or one transfer, is what it is about."""
@@ -210,7 +211,7 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     place = int(exposed_ns[kind.rows].argmax())
     dur_ns = int(trace.dur[kind.rows[place]])
     waits_ns = int(kind.waits_ns[place])
-    median_ns = int(np.median(np.delete(trace.dur[kind.rows], place)))
+    median_ns = median(np.delete(trace.dur[kind.rows], place))
     longest_ns = int(exposed_ns[kind.rows[place]])
     takes = f"One {kind.name} alone takes {duration(dur_ns)}"
     if waits_ns and dur_ns >= FAR_LONGER * (dur_ns - waits_ns):

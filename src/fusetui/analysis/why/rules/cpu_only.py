@@ -13,7 +13,6 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
 from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_large_enough, of_recording
 from fusetui.analysis.why.rules.launches import instead_of_computing
@@ -25,6 +24,7 @@ from fusetui.analysis.why.rules.waiting import (
     batches_were_ready,
     fetches_from_workers,
 )
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -33,6 +33,7 @@ from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
+from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
 MOST_OF_IT: Final = 0.5
@@ -150,7 +151,7 @@ def _names(facts: Facts, rows: Rows) -> str:
 )
 def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
-    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
+    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
     cover = _cover(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
@@ -434,7 +435,7 @@ def _slow_first_call(named: NamedTime) -> str:
     if not len(others_ns):
         return ""
     first_ns = int(ns_of_call[0])
-    usual_ns = int(np.median(others_ns))
+    usual_ns = median(others_ns)
     if first_ns < MOST_OF_IT * ns_of_call.sum() or first_ns < SLOW_FIRST * usual_ns:
         return ""
     return (

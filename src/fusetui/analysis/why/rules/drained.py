@@ -13,10 +13,10 @@ from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.model import Unawaited
+from fusetui.analysis.why.model import AsyncCalls
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.thread_activity import ThreadActivity, waiting_calls_at
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
@@ -61,7 +61,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         f"then waits {duration(all_lost_ns)} for launches. Launching instead of waiting would save "
         f"up to {of_span(facts, at_stake_ns)} of that.",
         at_stake_ns=at_stake_ns,
-        wanted=Unawaited(_calls_to_change(facts, gaps, waits, saved_ns)),
+        wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
         rows=the_most(calls, saved_ns),
         part_of="cpu-work" if 2 * other_work_ns > all_lost_ns else "host-bound",
         why_likely=why_likely(facts),
@@ -85,7 +85,9 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
 def _drained_gaps(facts: Facts) -> DrainedGaps:
     trace = facts.trace
     idle = facts.idle
-    waiting_in = running(trace, facts.accounts.launchers, idle.launch, idle.begin)
+    waiting_in = waiting_calls_at(
+        trace, facts.accounts.launchers, idle.launch, idle.begin
+    )
     call = _without_preparation(facts, waiting_in)
     last_wait = _last_waits(facts)
     has_wait = last_wait >= 0
@@ -217,7 +219,7 @@ def _last_waits(facts: Facts) -> Rows:
     since_ns = np.where(is_first, facts.begin_ns, np.roll(idle.called, 1))
     last_wait = np.full(len(idle), -1, dtype=np.intp)
     for line, gaps, placed in facts.launched():
-        waits = line.slices(Host.SYNC)
+        waits = line.slices(ThreadActivity.SYNC)
         place = waits.start.searchsorted(placed(idle.called)) - 1
         start = np.append(waits.start, -FOREVER)[place]
         row = np.append(waits.rows, -1)[place]
@@ -261,7 +263,7 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
         )
         since = line.on_line(own_tracks, since_ns[of_line])
         until = line.on_line(own_tracks, until_ns[of_line])
-        waiting = line.covers[Host.SYNC]
+        waiting = line.covers[ThreadActivity.SYNC]
         between_ns[of_line] = waiting.within(counted_until, since)
         ns[of_line] = waiting.within(since, until)
 
@@ -297,7 +299,7 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     trace = facts.trace
     idle = facts.idle
     pair_of_thread = with_one_lead(trace)
-    waiting = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    waiting = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
     pair_of_wait = pair_of_thread[trace.thread_of_track[trace.track[waiting]]]
     pair_of_gap = pair_of_thread[trace.thread_of_track[trace.track[idle.launch[gaps]]]]

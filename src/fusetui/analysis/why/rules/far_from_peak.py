@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
+from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
 from fusetui.analysis.why.rule import Claim, Rule, claimed_by, of_work, subject
 from fusetui.analysis.why.rules.products import (
     alignment,
@@ -19,7 +19,8 @@ from fusetui.analysis.why.rules.products import (
     no_tensor_cores,
 )
 from fusetui.analysis.why.rules.separate_attention import unfused_attention
-from fusetui.gpu.kernel_names import KernelName, decode, short_name
+from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -66,7 +67,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
         f"{'reaches' if is_one else 'reach'} an estimated {percent(least_ns, taken_ns)} of what is "
         f"attainable for {'its' if is_one else 'their'} shapes{_longest_name(facts, far)}.",
         at_stake_ns=taken_ns - least_ns,
-        wanted=Shorter(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
+        wanted=ReducedDurations(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
         kernels=far,
         remedy=_remedy(facts, far),
         why_likely="Less may be attainable for this shape than for the best one.",
@@ -179,7 +180,7 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
         f"attainable{_longest_name(facts, old)}; others of the same type in this trace are built "
         "for this one.",
         at_stake_ns=taken_ns - least_ns,
-        wanted=Shorter(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
+        wanted=ReducedDurations(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
         kernels=old,
         part_of=_part_of_far(facts, old),
         why_likely="There may be no newer kernel for these shapes and layouts.",
@@ -234,7 +235,7 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     numbers: dict[str | None, int] = {}
     number_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
-        kernel = decode(trace.names[name])
+        kernel = role_of_kernel(trace.names[name]).decoded
         dtype = (kernel.dtype_a or kernel.dtype) if kernel else None
         number_of_name[name] = numbers.setdefault(dtype, len(numbers))
     return number_of_name[trace.name[kernels.rows]]
@@ -272,7 +273,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
         f"{significant(longest_waves, 3)} waves in {name}. Full waves would save an estimated "
         f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        wanted=Shorter(kernels.rows[has_tail], saved_ns),
+        wanted=ReducedDurations(kernels.rows[has_tail], saved_ns),
         kernels=has_tail,
         part_of=_part_of_far(facts, has_tail),
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",

@@ -22,22 +22,28 @@ from fusetui.text.printable import printable
     once=True,
 )
 def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
+    """The time that the GPU waited for the launches of first runs (see
+    Facts.before_first_runs) and that no other rule explains."""
     gaps = facts.before_first_runs
     if not len(gaps):
         return
-    ns = facts.unclaimed_ns[LATE][:, gaps].sum(axis=0)
-    waited = int(ns.sum())
-    if not waited:
+    late_ns = facts.unclaimed_ns[LATE][:, gaps].sum(axis=0)  # of each gap
+    waited_ns = int(late_ns.sum())
+    if not waited_ns:
         return
-    heaviest = the_most(facts.idle.event[gaps], ns)
-    name = printable(facts.trace.name_of(heaviest[0]))
-    is_one = len(gaps) == 1
+    kernels = the_most(facts.idle.event[gaps], late_ns)
+    name = printable(facts.trace.name_of(kernels[0]))
+    if len(gaps) == 1:
+        before = f"the first run of {name}"
+        generated = "this kernel"
+    else:
+        before = f"first runs, such as that of {name}"
+        generated = "these kernels"
     yield Claim(
-        text=f"The GPU waits {of_span(facts, waited)} in {plural(len(gaps), 'gap')} before "
-        f"{'the first run of' if is_one else 'first runs, such as that of'} {name}. torch.compile "
-        f"generated {'this kernel' if is_one else 'these kernels'}, so the CPU was probably "
+        text=f"The GPU waits {of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
+        f"{before}. torch.compile generated {generated}, so the CPU was probably "
         "compiling.",
-        at_stake_ns=waited,
-        rows=heaviest,
+        at_stake_ns=waited_ns,
+        rows=kernels,
         why_likely="What the CPU did in this time was not recorded.",
     )

@@ -18,9 +18,8 @@ from fusetui.analysis.why.cpu_compute import (
 )
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.graph_obstacles import graph_obstacle
-from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.model import Hurried, Shorter
+from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
 from fusetui.analysis.why.remedies import tags_of
 from fusetui.analysis.why.rule import (
     Claim,
@@ -29,6 +28,7 @@ from fusetui.analysis.why.rule import (
     of_span,
     why_likely,
 )
+from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
@@ -43,16 +43,16 @@ from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.report import recorded_with
 
 WORDS: Final = {
-    Host.CALL: "in runtime calls",
-    Host.OP: "in ops",
-    Host.PYTHON: "in Python",
-    Host.ANNOTATION: "in annotations, outside of ops",
-    Host.NOTHING: "with nothing recorded",
+    ThreadActivity.CALL: "in runtime calls",
+    ThreadActivity.OP: "in ops",
+    ThreadActivity.PYTHON: "in Python",
+    ThreadActivity.ANNOTATION: "in annotations, outside of ops",
+    ThreadActivity.NOTHING: "with nothing recorded",
 }
 MAX_KINDS_NAMED: Final = 3
 MIN_SHARE_TOLD: Final = 0.01
 """Of the span; that less is not counted is not told."""
-UNSEEN: Final = (Host.ANNOTATION, Host.NOTHING)
+UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 """Where what the CPU did is not known."""
 MARKS: Final = "{}() around parts of the step, to see what the CPU did."
 """The remedy when nothing within an annotation was recorded for most of the time."""
@@ -92,7 +92,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake_ns)} for the CPU to launch the next kernel"
         f"{not_counted(facts)}: {doing(facts, ns_of_kind, gaps)}.",
         at_stake_ns=at_stake_ns,
-        wanted=Hurried(without(_time_that_counts(facts), claimed_by_others)),
+        wanted=FreeThreadTime(without(_time_that_counts(facts), claimed_by_others)),
         rows=the_most(facts.idle.launch[gaps], facts.late[:, gaps].sum(axis=0)),
         remedy=unseen_remedy(facts, ns_of_kind) or _remedy(facts),
         why_likely=why_likely(facts),
@@ -153,7 +153,7 @@ def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
     modules."""
     trace = facts.trace
     has_ops = bool((trace.role == Role.OP).any())
-    words = WORDS if has_ops else {**WORDS, Host.ANNOTATION: "in annotations"}
+    words = WORDS if has_ops else {**WORDS, ThreadActivity.ANNOTATION: "in annotations"}
     present = [kind for kind in words if ns_of_kind[kind]]
     longest_first = sorted(present, key=lambda kind: -ns_of_kind[kind])
     # without what other rules explain
@@ -246,7 +246,7 @@ def _busy(facts: Facts) -> Cover:
 
 def _allocating(facts: Facts) -> Cover:
     """When a thread that launches allocates or frees memory."""
-    calls = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
+    calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
     return facts.while_launching(calls)
 
 
@@ -277,7 +277,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         f"{longer} while the CPU launches nothing for it{not_counted(facts)}: "
         f"{doing(facts, ns_of_kind, gaps)}.",
         at_stake_ns=at_stake_ns,
-        wanted=Hurried(without(_busy(facts), claimed_by_others)),
+        wanted=FreeThreadTime(without(_busy(facts), claimed_by_others)),
         rows=the_most(facts.idle.launch[gaps], ns_of_gap),
         remedy=_computing_remedy(facts, at_stake_ns)
         or unseen_remedy(facts, ns_of_kind),
@@ -346,7 +346,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake_ns)} inside {which}.",
         at_stake_ns=at_stake_ns,
-        wanted=Shorter(calls.astype(np.intp), waited_ns[is_slow]),
+        wanted=ReducedDurations(calls.astype(np.intp), waited_ns[is_slow]),
         rows=heaviest,
     )
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.copy_kinds import CopyKind, copy_kinds
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import PAGEABLE, Host
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.model import Unawaited
+from fusetui.analysis.why.model import AsyncCalls
 from fusetui.analysis.why.needs import PROPERTIES
 from fusetui.analysis.why.rule import (
     CannotTellError,
@@ -28,6 +27,7 @@ from fusetui.analysis.why.rule import (
     subject,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
+from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import lazy_pattern
@@ -122,7 +122,9 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     )
 
 
-TO_HOST: Final = lazy_pattern(r"DtoH|DeviceToHost|Device -> Pageable|Device -> Host")
+TO_HOST: Final = lazy_pattern(
+    r"DtoH|DeviceToHost|Device -> Pageable|Device -> ThreadActivity"
+)
 DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 
 LEAST_PART: Final = 0.1
@@ -271,7 +273,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         text=f"{count(len(rows))} x copy between the GPU and pageable memory: "
         f"{of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
         at_stake_ns=at_stake_ns,
-        wanted=Unawaited(np.append(rows, calls[calls >= 0])),
+        wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
         remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
         "host that does not block needs an event before its data is read. Do not call "
@@ -284,7 +286,7 @@ def _waits_behind(facts: Facts, copying: Rows) -> Rows:
     its thread makes next, before it launches anything; -1 for none."""
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    waits = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     calls = distinct(np.concatenate((launches[launches >= 0], waits)))
     thread = trace.thread_of_track[trace.track[calls]]
     order = np.lexsort((trace.start[calls], thread))

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
@@ -223,7 +223,7 @@ def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
     )
     events = idle.event[gaps]
     is_first = trace.start[events] <= first_start_ns[trace.track[events]]
-    waits = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waiting = facts.while_launching(waits)
     early: Rows = gaps[
         is_first & (waiting.within(idle.begin[gaps], idle.end[gaps]) > 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
+from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
 from fusetui.analysis.why.needs import PROPERTIES, properties_asked
 from fusetui.analysis.why.remedies import tags_of
 from fusetui.analysis.why.rule import (
@@ -65,7 +65,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
             text=f"{text}; at the attainable rate {those} would take an estimated "
             f"{duration(at_stake_ns)} less.",
             at_stake_ns=at_stake_ns,
-            wanted=Shorter(kernels.rows[unaligned], spared_ns),
+            wanted=ReducedDurations(kernels.rows[unaligned], spared_ns),
             kernels=unaligned,
             why_likely="The alignment may not be the only reason that they are slow.",
         )
@@ -131,7 +131,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
             f"{name} {1 / ratio:.0f} times as fast.",
             at_stake_ns=int(each.sum()),
-            wanted=Shorter(kernels.rows[plain], each),
+            wanted=ReducedDurations(kernels.rows[plain], each),
             kernels=plain,
             remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
             why_likely="Small products gain less.",
@@ -200,7 +200,7 @@ def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
             f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies {name} "
             f"{1 / ratio:.0f} times as fast.",
             at_stake_ns=int(each.sum()),
-            wanted=Shorter(kernels.rows[attention], each),
+            wanted=ReducedDurations(kernels.rows[attention], each),
             kernels=attention,
             remedy=f"{rounding}{flash}",
             why_likely="Attention also computes a softmax, which gains nothing.",
@@ -314,7 +314,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         f"{_widest(kernels, few)}. Blocks on all of the multiprocessors would save "
         f"{duration(at_stake_ns)} at most.",
         at_stake_ns=at_stake_ns,
-        wanted=Shorter(kernels.rows[few], spared_ns.astype(np.int64)),
+        wanted=ReducedDurations(kernels.rows[few], spared_ns.astype(np.int64)),
         kernels=few,
         remedy=_few_blocks_remedy(kernels, few),
         why_likely="What one block does may not be divisible.",

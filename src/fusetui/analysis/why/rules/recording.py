@@ -17,7 +17,7 @@ from fusetui.analysis.why.rules.missing_work import launch_calls
 from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
-from fusetui.trace.layout.steps import PROFILED
+from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
@@ -178,11 +178,10 @@ def _first_step(facts: Facts) -> Iterator[Note]:
     slow = np.flatnonzero(lengths >= SLOW_FIRST * usual_ns)
     slow = slow[np.argsort(-lengths[slow], kind="stable")]
     if slow[0] != 0:
-        yield _slow_steps(facts, lengths, slow, usual_ns)
+        yield _slow_steps(facts, times.length, lengths, slow, usual_ns)
         return
-    until = ", up to the end of the work that it launches," if times.by_work else ""
     yield Note(
-        text=f"The first step{until} takes {duration(first_ns)}, "
+        text=f"The first {times.length.step} takes {duration(first_ns)}, "
         f"{quantity(first_ns / usual_ns, digits=2)} times as long as the median of the others "
         f"({duration(round(usual_ns))}){_later_ones(facts, lengths, slow[1:])}.",
         remedy="Look at the later steps (--step), or warm up for longer before recording.",
@@ -202,19 +201,21 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
     )
 
 
-def _slow_steps(facts: Facts, lengths: Int64s, slow: Rows, usual_ns: float) -> Note:
+def _slow_steps(
+    facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
+) -> Note:
     """About a first step that takes long, and later ones of which one takes longer; the
     longest first."""
     spans = facts.spans
     named = []
     for place in slow[:MAX_STEPS_NAMED].tolist():
         first = ", the first one," if place == 0 else ""
-        length = duration(int(lengths[place]))
-        named.append(f"{printable(spans.names[place])}{first} {length}")
+        takes = duration(int(lengths[place]))
+        named.append(f"{printable(spans.names[place])}{first} {takes}")
     more = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
     return Note(
-        text=f"{count(len(slow))} of {plural(len(spans), 'step')} take at least {SLOW_FIRST} times "
-        f"the median of those after the first one ({duration(round(usual_ns))}): "
+        text=f"{count(len(slow))} of {plural(len(spans), 'step')} ({length}) take at least "
+        f"{SLOW_FIRST} times the median of those after the first one ({duration(round(usual_ns))}): "
         f"{', '.join(named)}{more}.",
         remedy="Compare the steps (fusetui steps), and look at an ordinary one (--step).",
         rows=tuple(spans.rows[slow[:MAX_STEPS_NAMED]].tolist()),
@@ -226,7 +227,7 @@ def _captures(facts: Facts) -> Iterator[Note]:
     captured = captures(facts.trace)
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
-    all_ns = int((steps.end - steps.start).sum())
+    all_ns = int(step_wall(steps.start, steps.end).sum())
     if captured_ns >= CAPTURED * all_ns > 0:
         yield Note(
             text=f"For {duration(captured_ns)} of {plural(len(steps), 'step')} "

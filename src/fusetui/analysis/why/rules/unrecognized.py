@@ -12,7 +12,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim, Rule, of_work
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import resident_blocks
 from fusetui.gpu.roofline.many import launch_of
 from fusetui.text.figures import count, duration, percent, plural
@@ -56,7 +56,9 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     names = facts.trace.name[kernels.rows]
     name = int(np.bincount(names[own], kernels.effective_ns[own]).argmax())
     text = facts.trace.names[name]
-    if decode(text[:MAX_SEARCHED_CHARS]) is not None or OF_LIBRARY.search(text):
+    if role_of_kernel(
+        text[:MAX_SEARCHED_CHARS]
+    ).decoded is not None or OF_LIBRARY.search(text):
         return
     longest = own & (names == name)
     taken_ns = kernels.ns(longest)

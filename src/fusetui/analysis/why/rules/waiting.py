@@ -16,10 +16,10 @@ from fusetui.analysis.questions.loaders import (
 )
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.model import Unmade
+from fusetui.analysis.why.model import RemovedCalls
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
 from fusetui.text.figures import count, duration
 from fusetui.text.patterns import lazy_pattern
@@ -103,7 +103,7 @@ def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """What the loader does for most of that time: a frame, else an op, if one stands
     out."""
     names = facts.trace.names
-    for kind in (Host.PYTHON, Host.OP):
+    for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
         for number in longest_first[: np.count_nonzero(ns_of_name)].tolist():
@@ -113,7 +113,7 @@ def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
     return ""
 
 
-def _idle_by_name(facts: Facts, loading: Rows, kind: Host) -> Int64s:
+def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     """For how long a device was idle while slices of this kind were the innermost of
     theirs on a thread that loads a batch; ns, of shape [names]."""
     trace = facts.trace
@@ -166,7 +166,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
     calls = _recurring_allocations(facts)
     while_allocating = facts.while_launching(calls)
-    at_stake_ns = int(facts.host_under(while_allocating)[Host.ALLOC].sum())
+    at_stake_ns = int(facts.host_under(while_allocating)[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
     waited_ns = facts.waited_for(calls)
@@ -179,7 +179,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake_ns)} while memory is allocated or freed, "
         f"mostly in {count(number)} x {printable(trace.name_of(heaviest[0]))}.",
         at_stake_ns=at_stake_ns,
-        wanted=Unmade(calls),
+        wanted=RemovedCalls(calls),
         rows=heaviest,
         remedy=_allocation_remedy(facts, calls, gives_back=gives_back),
         why_likely=None if gives_back or has_steps else MAY_STILL_GROW,
@@ -188,7 +188,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 
 def _recurring_allocations(facts: Facts) -> Rows:
     """The calls that allocate and free, and are no part of the start of the program."""
-    calls = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.ALLOC))
+    calls = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC))
     calls = calls[recurring(facts.trace, facts.spans, calls)]
     return _in_many_steps(facts, calls)
 

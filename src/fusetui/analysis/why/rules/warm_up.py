@@ -9,8 +9,8 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Slices
 from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.thread_activity import Slices
 from fusetui.analysis.why.warming import (
     GOES_ON,
     LONG_NS,
