@@ -32,7 +32,7 @@ from fusetui.tables.sql import SqlTables
 from fusetui.tables.table import ColumnSpec
 from fusetui.text.figures import plural
 from fusetui.text.printable import json_lines, printable
-from fusetui.text.tables import Unseen
+from fusetui.text.tables import UncutWidth
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.new_file import check_new, new_file
 
@@ -82,7 +82,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     else:
         if form == TABLE:
             with new_file(args.output) as file:
-                file.write(f"{_text(rows, args, Unseen(0))}\n".encode())
+                file.write(f"{_text(rows, args, UncutWidth(0))}\n".encode())
         else:
             save(rows, args.output, form)
         emit(f"{printable(args.output)}: {plural(len(rows), 'row')}.")

@@ -11,7 +11,7 @@ from fusetui.text import tables as text_tables
 from fusetui.text.cutting import middle_clip
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Unseen, left_out
+from fusetui.text.tables import TOP_ALL, UncutWidth
 
 REPR_ROWS = 10
 REPR_WIDTH = 100
@@ -47,7 +47,7 @@ def table_text(table: ColumnTable, most: int, width: int) -> str:
     if not len(table):
         return f"no {table.name}"
     shown = table.top(most) if most else table
-    rest = left_out(len(table) - len(shown), "row", TOP_ALL)
+    rest = omitted_line(len(table) - len(shown), "row", TOP_ALL)
     return "\n".join([aligned_rows(shown, width), *rest])
 
 
@@ -70,7 +70,7 @@ def aligned_rows(table: ColumnTable, width: int) -> str:
     """All rows, below the names of the columns without units. Where space is short and
     somebody looks, the last column is cut, and columns are left out from the right, but
     for the first one and the first text (and the one after it, if that is the file)."""
-    is_unseen = isinstance(width, Unseen)
+    is_unseen = isinstance(width, UncutWidth)
     kept = _kept_columns(table)
     text_columns = []
     texts_of_columns = []

@@ -27,7 +27,7 @@ from fusetui.analysis.questions.process_groups import (
 )
 from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import is_clipped
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
@@ -36,10 +36,10 @@ from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 KEPT_AS = "transfers"
-_COMMS_OP = late(r"record_param_comms\Z")
-_ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
-ON_CPU = late(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
-_ISSUING_OP = late(r"c10d::\w{1,64}\Z")
+_COMMS_OP = lazy_pattern(r"record_param_comms\Z")
+_ANNOTATION = lazy_pattern(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
+ON_CPU = lazy_pattern(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
+_ISSUING_OP = lazy_pattern(r"c10d::\w{1,64}\Z")
 _NAME_ARG: Final = "Collective name"
 _ARGS: Final = (
     _NAME_ARG,

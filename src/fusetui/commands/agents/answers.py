@@ -39,7 +39,7 @@ from fusetui.tables.sources import TableRequest, trace_table
 from fusetui.tables.sql import table_of_all
 from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.tables.table import ColumnTable
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.report import Stop, never
 
@@ -49,7 +49,7 @@ CHARACTERS = 4
 MAX_CURSOR_CHARACTERS = 40
 """Of a cursor and of the number of tokens together."""
 
-CURSOR = late(r"([0-9]{1,15})-([0-9a-f]{12})")
+CURSOR = lazy_pattern(r"([0-9]{1,15})-([0-9a-f]{12})")
 """The number of the next item, and the hash of the question."""
 
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1

@@ -13,37 +13,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.raw import Label
 
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
 ON_AMD = f"{RECORD}, which has the kernels of AMD GPUs too"
 CONVERT = "convert it with Perfetto's trace_processor (trace_processor convert json IN OUT.json)"
-COMPILE_LOG = late(
+COMPILE_LOG = lazy_pattern(
     rb"[VDIWEC][01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]+ "
 )
 """The first words of a line that TORCH_LOGS or TORCH_TRACE writes (torch/_logging)."""
 LOG_LEVELS = (b"V", b"D", b"I", b"W", b"E", b"C")  # the first letter of such a line
 BLANKS = b" \t\r\n\xef\xbb\xbf"
-STACK = late(rb"[^\0]*[^\s\0] [0-9]+\r?\Z")
+STACK = lazy_pattern(rb"[^\0]*[^\s\0] [0-9]+\r?\Z")
 """A line of Brendan Gregg's folded stacks, as export_stacks writes them: frames with
 semicolons between them, and a sum."""
 LINES_OF_STACKS = 8  # lines that are looked at
-UTF16_LE = late(rb"(?:[ \t\r\n]\0)*+[{\[]\0")
-UTF16_BE = late(rb"(?:\0[ \t\r\n])*+\0[{\[]")
+UTF16_LE = lazy_pattern(rb"(?:[ \t\r\n]\0)*+[{\[]\0")
+UTF16_BE = lazy_pattern(rb"(?:\0[ \t\r\n])*+\0[{\[]")
 """JSON in UTF-16 without a mark of the order of its bytes."""
-TIMELINE = late(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
+TIMELINE = lazy_pattern(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
 """Lists in a list, as export_memory_timeline writes them: no element is an event."""
 TAR_MARK = slice(257, 262)  # bytes (POSIX.1-1988, ustar)
 PACKET_TAG = 0x0A  # of protobuf: field 1, of known length
 MAX_FIRST_PACKET_BYTES = 127  # of torch
 SQLITE = b"SQLite format 3\0"
-PLANE = late(
+PLANE = lazy_pattern(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
     rb"\x12[\x01-\x7f](?:/host:|/device:|Task Environment)"
 )
-TABLE = late(
+TABLE = lazy_pattern(
     rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)'
 )
 ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without a file

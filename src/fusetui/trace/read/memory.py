@@ -16,12 +16,10 @@ import re
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fusetui.text.patterns import late
-
 # A document that would take more than one fourth of the memory is unpacked to disk.
 SHARE = 4
 ASSUMED_BYTES = 6 << 30  # that are left, if the system does not say
-AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+AVAILABLE = lazy_pattern(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 
 
 class ControlGroup(NamedTuple):

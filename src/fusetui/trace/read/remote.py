@@ -15,7 +15,6 @@ from contextlib import closing, suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
-from fusetui.text.patterns import late
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
@@ -35,7 +34,7 @@ PATIENCE_S = 60.0  # after the last byte until nothing more is tried
 MAX_UNKNOWN_BYTES = 4 * GIB
 MAX_ERROR_CHARS = 200  # of what a driver says
 MAX_TAG_BYTES = 1000
-ERROR_NUMBER = late(r"^\[Errno -?[0-9]+\] ")
+ERROR_NUMBER = lazy_pattern(r"^\[Errno -?[0-9]+\] ")
 GONE = (404, 410)  # what an HTTP server answers where there is no such file
 STATE = (
     "ETag",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.read.structure import BLANKS
 
@@ -27,7 +27,7 @@ LIMIT_NS = 2**61
 """Times further from zero are unreadable: 73 years, which as Unix time ends in January
 2043. So twice the span of a trace fits into 64 bits."""
 
-PLAIN_TIME = late(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
+PLAIN_TIME = lazy_pattern(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
 
 PRODUCT_ERROR_NS = 1e-9  # a product of floats below 1000 is less inexact than that
@@ -109,7 +109,7 @@ def exact_nanoseconds(text: bytes | str) -> int:
 # too late, and only an event without the key could make up for it: but that was decoded
 # as zero, so the number at its place is refused.
 
-NUMBER = late(rb"[-+.0-9eE]+")
+NUMBER = lazy_pattern(rb"[-+.0-9eE]+")
 ESCAPED_LETTER = b"\\u00"  # what a letter of a key may be written as
 MAX_WHOLE_DIGITS = 16  # before the point of a usual number
 MAX_DECIMALS = 9  # behind it

@@ -16,7 +16,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import resident_blocks
 from fusetui.gpu.roofline.many import launch_of
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags
@@ -27,7 +27,7 @@ more, and all others together matter no more; below it, kernels that are known l
 time."""
 LEAST_NS = 1_000_000  # of such a kernel in all; less is no work to look at by itself
 
-OF_LIBRARY = late(
+OF_LIBRARY = lazy_pattern(
     r"at::|c10::|cub::|thrust::|cutlass|cute::|cudnn|cublas|cufft|curand|cusparse|nccl|flash"
     r"|gemm|conv\d?d|fprop|dgrad|wgrad|miopen|rocblas|hipblas|Cijk_|\bck_|ck::|aiter|vllm|sgl|triton"
     r"|(?:volta|turing|ampere|hopper|blackwell|sm\d{2})_|oneapi|dnnl|\bMem(?:cpy|set)\b",
@@ -35,7 +35,7 @@ OF_LIBRARY = late(
 )
 """Words of libraries and compilers, whose kernels have names beyond those that are
 decoded."""
-IDENTIFIER = late(r"[A-Za-z_]\w{0,99}")
+IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w{0,99}")
 FEWEST_THREADS = 64
 """In a block. With smaller blocks, a limit on blocks that no trace has decides the
 occupancy."""
@@ -56,9 +56,9 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     names = facts.trace.name[kernels.rows]
     name = int(np.bincount(names[own], kernels.effective_ns[own]).argmax())
     text = facts.trace.names[name]
-    if role_of_kernel(text[:LONGEST_NAME]).decoded is not None or OF_LIBRARY.search(
-        text
-    ):
+    if role_of_kernel(
+        text[:MAX_SEARCHED_CHARS]
+    ).decoded is not None or OF_LIBRARY.search(text):
         return
     longest = own & (names == name)
     taken_ns = kernels.ns(longest)
