@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
-from fusetui.attach.door import Door, Wish
+from fusetui.attach.daemon_socket import DaemonSocket, RecordingRequest
 from fusetui.attach.processes import FOLDER, OPEN, QUIET, process
 from fusetui.attach.recording import Recording
-from fusetui.commands.record import TURN_S
+from fusetui.commands.record import TURN_SECONDS
 from fusetui.commands.run import sockets
 from fusetui.text.figures import signed_percent
 
@@ -110,12 +110,12 @@ def _listening(folder: str) -> Iterator[None]:
 
     def wait(found: Recording) -> None:
         while not done.is_set():
-            found.turn(TURN_S)
+            found.turn(TURN_SECONDS)
 
-    with closing(Door(folder)) as door:
+    with closing(DaemonSocket(folder)) as door:
         this = process(os.getpid())
         assert this is not None
-        found = Recording([door], Path(folder), Wish(), [this])
+        found = Recording([door], Path(folder), RecordingRequest(), [this])
         thread = threading.Thread(target=wait, args=(found,))
         thread.start()
         try:

@@ -21,7 +21,7 @@ import torch
 from torch.nn.functional import gelu
 
 from fusetui.capture.provenance import find_device
-from fusetui.capture.step import forward_step, rotation, run_step, time_steps
+from fusetui.capture.step import forward_step, input_copies, run_step, time_steps
 from fusetui.text.figures import duration
 from fusetui.text.tables import Column, table
 
@@ -56,7 +56,7 @@ def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
 def _median(
     call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes: int
 ) -> int:
-    step = forward_step(call, "pointwise", rotation(inputs, cache_bytes, False))
+    step = forward_step(call, "pointwise", input_copies(inputs, cache_bytes, False))
     with torch.no_grad():
         return time_steps(partial(run_step, step), "cuda", SECONDS).step_ns.median
 

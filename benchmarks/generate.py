@@ -11,66 +11,80 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from fusetui.trace.read.body import find_body
 from fusetui.trace.read.mend import Joiner
 from fusetui.trace.read.source import open_source
 
 NUMBER = re.compile(rb'"(ts|correlation|External id|id|Ev Idx)": ?(\d+)')
-PLENTY = 10  # the gap between copies, in us
+GAP_US = 10  # between copies
+
+
+class _Template(NamedTuple):
+    """The text of the events, divided at the numbers that a copy changes: a literal, a
+    number, a literal ... and a literal at the end. Each copy adds to a number what it
+    `grows` by."""
+
+    literals: list[bytes]
+    numbers: list[int]
+    grows: list[int]
 
 
 def generate(source: Path, target: Path, size: int) -> int:
     """Writes at least `size` bytes; returns the number of copies."""
     opened = open_source(str(source))
+    document = opened.document
     body = find_body(opened)
-    *_, last = Joiner().ordered(opened.document, body.start)
-    after = last.after
-    events = opened.document[body.start : after - 1].rstrip(b" \r\n\t,")
-    literals, numbers, steps = _template(events)
+    *_, last_chunk = Joiner().ordered(document, body.start)
+    events_end = last_chunk.after - 1  # where the bracket of the list is
+    events = document[body.start : events_end].rstrip(b" \r\n\t,")
+    template = _template(events)
     copies = 0
     with target.open("wb") as out:
-        out.write(opened.document[: body.start])
+        out.write(document[: body.start])
         while out.tell() < size:
-            out.write(b"," * bool(copies))
-            out.writelines(_copy(literals, numbers, steps, copies))
+            if copies:
+                out.write(b",")
+            out.writelines(_copy(template, copies))
             copies += 1
-        out.write(opened.document[after - 1 :])
+        out.write(document[events_end:])
     return copies
 
 
-def _template(events: bytes) -> tuple[list[bytes], list[int], list[int]]:
-    """The text between the numbers, the numbers, and how much each grows per copy."""
+def _template(events: bytes) -> _Template:
     literals: list[bytes] = []
     numbers: list[int] = []
-    keys: list[bytes] = []
-    at = 0
-    for found in NUMBER.finditer(events):
-        literals.append(events[at : found.start(2)])
-        numbers.append(int(found[2]))
-        keys.append(found[1])
-        at = found.end()
-    literals.append(events[at:])
-    times = [n for n, key in zip(numbers, keys, strict=True) if key == b"ts"]
-    span = max(times) - min(times) + PLENTY
-    ids = (
-        max(
-            (n for n, key in zip(numbers, keys, strict=True) if key != b"ts"), default=0
-        )
-        + 1
+    is_time: list[bool] = []
+    literal_begin = 0
+    for match in NUMBER.finditer(events):
+        literals.append(events[literal_begin : match.start(2)])
+        numbers.append(int(match[2]))
+        is_time.append(match[1] == b"ts")
+        literal_begin = match.end()
+    literals.append(events[literal_begin:])
+    times = [number for number, time in zip(numbers, is_time, strict=True) if time]
+    ids = [number for number, time in zip(numbers, is_time, strict=True) if not time]
+    times_grow = max(times) - min(times) + GAP_US
+    ids_grow = max(ids, default=0) + 1
+    return _Template(
+        literals=literals,
+        numbers=numbers,
+        grows=[times_grow if time else ids_grow for time in is_time],
     )
-    return literals, numbers, [span if key == b"ts" else ids for key in keys]
 
 
-def _copy(
-    literals: Sequence[bytes], numbers: Sequence[int], steps: Sequence[int], copy: int
-) -> Iterator[bytes]:
-    for literal, number, step in zip(literals, numbers, steps, strict=False):
+def _copy(template: _Template, copy: int) -> Iterator[bytes]:
+    """The text of copy number `copy`, from 0, in pieces."""
+    *literals, last_literal = template.literals
+    for literal, number, grows in zip(
+        literals, template.numbers, template.grows, strict=True
+    ):
         yield literal
-        yield b"%d" % (number + step * copy)
-    yield literals[-1]
+        yield b"%d" % (number + grows * copy)
+    yield last_literal
 
 
 def main() -> None:

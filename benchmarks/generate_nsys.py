@@ -1,4 +1,5 @@
-"""Repeats an export of Nsight Systems in time, so that it has as many rows as wanted.
+"""Repeats an export of Nsight Systems in time, so that it has about as many rows as
+wanted.
 
     python -P benchmarks/generate_nsys.py h100_2gpu_1s.sqlite big.sqlite --rows 1000000
 
@@ -10,11 +11,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sqlite3
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-TIMES = ("start", "end", "rawTimestamp")
-EVENTS = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "PROFILER_OVERHEAD")
+TIME_COLUMNS = ("start", "end", "rawTimestamp")
+ID_COLUMN = "correlationId"
+EVENT_TABLES = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "PROFILER_OVERHEAD")
+"""What the names of tables with events begin with."""
 
 
 def generate(export: Path, out: Path, rows: int) -> int:
@@ -22,53 +26,65 @@ def generate(export: Path, out: Path, rows: int) -> int:
     shutil.copyfile(export, out)
     out.chmod(0o600)
     with closing(sqlite3.connect(out)) as db:
-        names = [
-            name
-            for (name,) in db.execute(
-                "select name from sqlite_master where type = 'table'"
-            )
-        ]
-        tables = {name: _columns(db, name) for name in names if name.startswith(EVENTS)}
-        count = sum(_one(db, f'select count(*) from "{name}"') for name in tables)
-        span = max(
-            _one(db, f'select max("end") from "{name}"')
-            for name in _with(tables, "end")
-        )
-        ids = _with(tables, "correlationId")
-        step = 1 + max(
-            _one(db, f'select max(correlationId) from "{name}"') for name in ids
-        )
-        copies = max(1, round(rows / count))
+        tables = _event_tables(db)
+        count = 0
+        end = 0
+        last_id = 0
         for name, columns in tables.items():
-            shift = dict.fromkeys(TIMES, span) | {"correlationId": step}
-            chosen = ", ".join(
-                f'"{one}" + {shift[one]} * copies.number_of_copy'
-                if one in shift
-                else f'"{one}"'
-                for one in columns
-            )
-            if copies > 1:
-                db.execute(
-                    "with recursive copies(number_of_copy) as (select 1 union all "
-                    "select number_of_copy + 1 from copies where number_of_copy < ?) "
-                    f'insert into "{name}" select {chosen} from "{name}", copies',
-                    (copies - 1,),
+            count += _number(db, f'select count(*) from "{name}"')
+            if "end" in columns:
+                end = max(end, _number(db, f'select max("end") from "{name}"'))
+            if ID_COLUMN in columns:
+                last_id = max(
+                    last_id, _number(db, f'select max({ID_COLUMN}) from "{name}"')
                 )
+        copies = max(1, round(rows / count))
+        grows = {**dict.fromkeys(TIME_COLUMNS, end), ID_COLUMN: last_id + 1}
+        if copies > 1:
+            for name, columns in tables.items():
+                _repeat(db, name, columns, grows, copies)
         db.commit()
     return count * copies
 
 
-def _columns(db: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in db.execute(f'pragma table_info("{table}")')]
+def _event_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of each table with events, by its name."""
+    tables = {}
+    query = "select name from sqlite_master where type = 'table'"
+    for (name,) in db.execute(query).fetchall():
+        if name.startswith(EVENT_TABLES):
+            info = db.execute(f'pragma table_info("{name}")')
+            tables[name] = [column[1] for column in info]
+    return tables
 
 
-def _with(tables: dict[str, list[str]], column: str) -> list[str]:
-    return [name for name, columns in tables.items() if column in columns]
+def _repeat(
+    db: sqlite3.Connection,
+    table: str,
+    columns: Sequence[str],
+    grows: Mapping[str, int],
+    copies: int,
+) -> None:
+    """Adds rows until a table has all its rows `copies` times; copy n adds to a column
+    n times what it `grows` by."""
+    values = []
+    for column in columns:
+        value = f'"{column}"'
+        if column in grows:
+            value += f" + {grows[column]} * copies.number_of_copy"
+        values.append(value)
+    db.execute(
+        "with recursive copies(number_of_copy) as (select 1 union all "
+        "select number_of_copy + 1 from copies where number_of_copy < ?) "
+        f'insert into "{table}" select {", ".join(values)} from "{table}", copies',
+        (copies - 1,),
+    )
 
 
-def _one(db: sqlite3.Connection, query: str) -> int:
-    (found,) = db.execute(query).fetchone()
-    return int(found or 0)
+def _number(db: sqlite3.Connection, query: str) -> int:
+    """The only value of a query; 0 for null."""
+    (value,) = db.execute(query).fetchone()
+    return int(value or 0)
 
 
 def main() -> None:

@@ -10,109 +10,157 @@ with as many copies of its JSON twin as generate.py made, both hold the same eve
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fusetui.trace.pftrace.wire import BYTES, VARINT, one_varint
 from fusetui.trace.read.source import open_source
 
-GAP = 10_000  # ns between copies
-COPIED = {11, 52, 53}  # events of the CPU, values of counters, events of GPUs
-IDS = (b"correlation", b"External id", b"Ev Idx")
-Field = tuple[int, int, int, bytes]
-"""Number, type, value and bytes, of a field."""
+GAP_NS = 10_000  # between copies
+# Numbers of the fields of a packet.
+TIME = 8
+CPU_EVENT = 11
+COUNTER = 52
+GPU_EVENT = 53
+EVENTS = {CPU_EVENT, COUNTER, GPU_EVENT}
+"""A packet with one of these is an event, which is repeated."""
+# Numbers of the fields of an event.
+GPU_EVENT_ID = 1
+GPU_EVENT_CORRELATION = 18
+GPU_EVENT_ARG = 6
+CPU_EVENT_ARG = 4
+CPU_EVENT_EXTENSION = 3000
+"""All of its fields are ids."""
+ID_NAMES = (b"correlation", b"External id", b"Ev Idx")
+"""The names of args that are ids."""
+FIXED_BYTES = {1: 8, 5: 4}
+"""The size of a field by its type, except for VARINT and BYTES."""
+
+
+class Field(NamedTuple):
+    """A field of a message; `value` is that of a VARINT, `data` that of other types."""
+
+    number: int
+    type: int
+    value: int
+    data: bytes
 
 
 def generate(source: Path, target: Path, copies: int) -> None:
+    """Writes the trace, then its events again, `copies - 1` times."""
     document = open_source(str(source)).document
-    packets = [part for _, _, _, part in fields(document[:])]
-    events = [
-        found for found in map(fields_of, packets) if COPIED & {f[0] for f in found}
-    ]
-    times = [value for event in events for number, _, value, _ in event if number == 8]
-    span = max(times) - min(times) + GAP
-    ids = 1 + max(value for event in events for value in _ids(event))
+    events = []
+    for packet in fields(document[:]):
+        event = list(fields(packet.data))
+        if any(field.number in EVENTS for field in event):
+            events.append(event)
+    times = [field.value for event in events for field in event if field.number == TIME]
+    span_ns = max(times) - min(times) + GAP_NS
+    ids = 1 + max(number for event in events for number in _ids(event))
     with target.open("wb") as out:
         out.write(document[:])
         for copy in range(1, copies):
             for event in events:
-                out.write(field(1, BYTES, 0, _shifted(event, copy * span, copy * ids)))
+                data = b"".join(
+                    _moved(field, copy * span_ns, copy * ids) for field in event
+                )
+                out.write(encoded(Field(number=1, type=BYTES, value=0, data=data)))
 
 
-def fields(data: bytes) -> Iterator[Field]:
+def fields(message: bytes) -> Iterator[Field]:
+    """The fields of a message, in order."""
     at = 0
-    while at < len(data):
-        tag, at = one_varint(data, at)
-        value, part = 0, b""
-        if tag & 7 == VARINT:
-            value, at = one_varint(data, at)
+    while at < len(message):
+        tag, at = one_varint(message, at)
+        number = tag >> 3
+        wire_type = tag & 7
+        if wire_type == VARINT:
+            value, at = one_varint(message, at)
+            yield Field(number, wire_type, value=value, data=b"")
+            continue
+        if wire_type == BYTES:
+            size, at = one_varint(message, at)
         else:
-            size, at = (
-                one_varint(data, at)
-                if tag & 7 == BYTES
-                else ({1: 8, 5: 4}[tag & 7], at)
-            )
-            part, at = data[at : at + size], at + size
-        yield tag >> 3, tag & 7, value, part
+            size = FIXED_BYTES[wire_type]
+        yield Field(number, wire_type, value=0, data=message[at : at + size])
+        at += size
 
 
-def fields_of(data: bytes) -> list[Field]:
-    return [*fields(data)]
-
-
-def field(number: int, kind: int, value: int, part: bytes) -> bytes:
-    tag = varint(number << 3 | kind)
-    if kind == VARINT:
-        return tag + varint(value)
-    return tag + (varint(len(part)) if kind == BYTES else b"") + part
+def encoded(field: Field) -> bytes:
+    """The bytes of a field."""
+    tag = varint(field.number << 3 | field.type)
+    if field.type == VARINT:
+        return tag + varint(field.value)
+    if field.type == BYTES:
+        return tag + varint(len(field.data)) + field.data
+    return tag + field.data
 
 
 def varint(value: int) -> bytes:
-    found = bytearray()
+    """A number in groups of seven bits, the lowest first; all but the last have the
+    eighth bit set."""
+    groups = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        groups.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*groups, value])
 
 
-def _ids(event: list[Field]) -> Iterator[int]:
-    for number, _, _, part in event:
-        if number == 53:
-            yield from (value for inner, _, value, _ in fields(part) if inner == 1)
-        if number == 11:
-            args = [fields_of(arg) for inner, _, _, arg in fields(part) if inner == 4]
-            yield from (arg[1][2] for arg in args if arg and arg[0][3] in IDS)
+def _ids(event: Sequence[Field]) -> Iterator[int]:
+    """The numbers that a copy must not repeat."""
+    for field in event:
+        if field.number == GPU_EVENT:
+            for inner in fields(field.data):
+                if inner.number == GPU_EVENT_ID:
+                    yield inner.value
+        elif field.number == CPU_EVENT:
+            for inner in fields(field.data):
+                arg = list(fields(inner.data)) if inner.number == CPU_EVENT_ARG else []
+                if arg and arg[0].data in ID_NAMES:
+                    yield arg[1].value
 
 
-def _shifted(event: list[Field], time: int, ids: int) -> bytes:
-    return b"".join(_packet(each, time, ids) for each in event)
+def _moved(field: Field, ns: int, ids: int) -> bytes:
+    """A field of a packet, with its time later by `ns`, or the event in it with ids
+    that are larger by `ids`."""
+    if field.number == TIME:
+        return encoded(field._replace(value=field.value + ns))
+    if field.number in (CPU_EVENT, GPU_EVENT):
+        inner = [_with_ids(field.number, inner, ids) for inner in fields(field.data)]
+        return encoded(field._replace(data=b"".join(inner)))
+    return encoded(field)
 
 
-def _packet(each: Field, time: int, ids: int) -> bytes:
-    number, kind, value, part = each
-    if number == 8:
-        return field(number, kind, value + time, part)
-    if number in (11, 53):
-        inner = (_event(number, one, ids) for one in fields(part))
-        return field(number, kind, value, b"".join(inner))
-    return field(*each)
+def _with_ids(event: int, field: Field, ids: int) -> bytes:
+    """A field of an event, with ids that are larger by `ids`; `event` is CPU_EVENT or
+    GPU_EVENT."""
+    is_gpu = event == GPU_EVENT
+    if is_gpu and field.number in (GPU_EVENT_ID, GPU_EVENT_CORRELATION):
+        return encoded(field._replace(value=field.value + ids))
+    if field.number == (GPU_EVENT_ARG if is_gpu else CPU_EVENT_ARG):
+        return encoded(field._replace(data=_arg_with_ids(field.data, ids)))
+    if not is_gpu and field.number == CPU_EVENT_EXTENSION:
+        data = b"".join(
+            encoded(inner._replace(value=inner.value + ids))
+            for inner in fields(field.data)
+        )
+        return encoded(field._replace(data=data))
+    return encoded(field)
 
 
-def _event(of: int, each: Field, ids: int) -> bytes:
-    number, kind, value, part = each
-    if (of, number) in ((53, 1), (53, 18)):
-        return field(number, kind, value + ids, part)
-    if (of, number) == (11, 3000):
-        part = b"".join(field(n, k, v + ids, p) for n, k, v, p in fields(part))
-    elif (of, number) in ((11, 4), (53, 6)):
-        key, *rest = fields(part)
-        if rest and key[3] in IDS:
-            n, k, v, p = rest[0]
-            new = (
-                (n, k, v + ids, p) if k == VARINT else (n, k, v, b"%d" % (int(p) + ids))
-            )
-            part = field(*key) + field(*new)
-    return field(number, kind, value, part)
+def _arg_with_ids(arg: bytes, ids: int) -> bytes:
+    """An arg, a message of its name and its value; if that is an id, a number or its
+    digits, it is larger by `ids`."""
+    name, *values = fields(arg)
+    if not values or name.data not in ID_NAMES:
+        return arg
+    value = values[0]
+    if value.type == VARINT:
+        value = value._replace(value=value.value + ids)
+    else:
+        value = value._replace(data=b"%d" % (int(value.data) + ids))
+    return encoded(name) + encoded(value)
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""The cases: which job, what is planted into it, and what an answer must say."""
+"""The planted jobs: the shape of each, what is planted into it, and what an answer must
+say. `make` writes the traces of one."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,9 +68,24 @@ FSDP = Shape(sharded=True)
 
 
 class Case(NamedTuple):
-    """`expect`: rank (the culprit is named), ranks (both culprits are), nobody, stage
-    (its ranks), flips (nobody, and the total), outside (the culprit is not given).
-    `second`: the fault of another rank. `apart`: us between the clocks of the hosts."""
+    """A planted job.
+
+    `expect` is what an answer must say:
+
+    - rank: the culprit is named
+    - ranks: both culprits are named
+    - stage: nobody else than the ranks of the slow stage is named
+    - nobody: nobody is named
+    - flips: nobody is named, and the total of the waiting is given
+    - outside: nobody is named, as the culprit is not given
+
+    `fault` is planted into one rank, or into all of a stage; `second` into another
+    rank. The clock of host n is ahead by `n * apart` us, and by `n * drift` of the time
+    that passes. `names`: the traces have the names of hosts. `given` is the share of
+    the ranks whose traces are given. `torn`: the clock of one rank is ahead of its own
+    host's by so many us. `lost`: which collective of one rank was not recorded, see
+    `_without_lost`.
+    """
 
     family: str
     name: str
@@ -80,10 +95,14 @@ class Case(NamedTuple):
     apart: float = 0.0
     drift: float = 0.0
     names: bool = True
-    given: float = 1.0  # share of the ranks
-    torn: float = 0.0  # us by which the clock of one rank is ahead of its own host's
-    lost: str = ""  # collectives of one rank: first, middle, shifted
+    given: float = 1.0
+    torn: float = 0.0
+    lost: str = ""
     second: Fault | None = None
+
+    @property
+    def is_pause(self) -> bool:
+        return self.fault is not None and self.fault.kind == "gc"
 
 
 CASES = (
@@ -222,7 +241,8 @@ class Culprit(NamedTuple):
 
     `planted` is its own delay. `charged` is what of it others wait for this rank, if
     what both make them wait is shared as docs/ranks.md defines it. `ordinary` is how
-    long a step would take without the fault of this rank alone.
+    long a step would take without the fault of this rank alone. `late_steps`, `longer`
+    and `held_up` are as in Truth.
     """
 
     rank: int
@@ -230,7 +250,7 @@ class Culprit(NamedTuple):
     planted: float
     charged: float
     ordinary: float
-    late_steps: Sequence[int]  # as in Truth
+    late_steps: Sequence[int]
     longer: Sequence[float]
     held_up: Sequence[float]
 
@@ -238,17 +258,24 @@ class Culprit(NamedTuple):
 class Truth(NamedTuple):
     """What was planted. Times in ns per step, by the true clock.
 
-    `planted` is the own delay of a culprit: of a pause by how much it makes the job
-    longer, since how much of it the work that was queued hides depends on the other
-    ranks. `waited` is by how much longer the others (their mean) stand still in
-    collectives than without it: less, as their own noise makes them wait as well.
-    `noise` is how long the others wait without it. `longer` is by how much each step is
-    longer; `held_up`, of a pause, how long the others (their mean) wait for it by the
-    step in which it is. `step` and `ordinary` are how long a step takes, and would without the
-    fault. `culprits` are the ranks that have it. `waits` is by rank how long it stands
-    still in collectives for one that has not arrived, at least and at most (with
-    transfers that lateness has pushed there where gradients are overlapped); `bubble`
-    the share of a step in sends and receives.
+    - `culprits`: the ranks with the fault.
+    - `planted`: the own delay of a culprit; of a pause, by how much it makes the job
+      longer, since it depends on the other ranks how much of it queued work hides.
+    - `waited`: by how much longer the others (their mean) stand still in collectives
+      than without the fault: less than `planted`, as their own noise makes them wait as
+      well.
+    - `step` and `ordinary`: how long a step takes, and would take without the fault.
+    - `given`: the ranks whose traces are given.
+    - `waits`: for each rank, how long it stands still in collectives for one that has
+      not arrived: at least, and at most (with transfers that lateness has pushed there
+      where gradients are overlapped).
+    - `bubble`: the share of a step in sends and receives.
+    - `late_steps`: the numbers of the steps with the fault, () for all.
+    - `noise`: how long the others wait without the fault.
+    - `longer`: by how much each step is longer.
+    - `held_up`: of a pause, how long the others (their mean) wait for it, by the step
+      in which it is.
+    - `several`: the culprits where two are to be named.
     """
 
     case: str
@@ -266,97 +293,269 @@ class Truth(NamedTuple):
     bubble: float
     cause: str
     apart_us: float
-    # the numbers of the steps with the fault, () for all
     late_steps: Sequence[int] = ()
     noise: float = 0.0
     longer: Sequence[float] = ()
     held_up: Sequence[float] = ()
-    several: Sequence[Culprit] = ()  # where several are to be named
+    several: Sequence[Culprit] = ()
 
 
 def make(case: Case, seed: int, folder: Path) -> Truth:
-    """Writes the files of one case, and tells what is in them."""
-    shape, chance = case.shape, random.Random(f"{case.name} {seed}")
-    number = chance.randrange(10_000)
-    faults = _faults(case, chance)
-    late = {rank: one.amount for rank, one in faults.items() if one.kind == "begin"}
-    job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo, late)
-    whole = played(job)
-    ordinary = played(job._replace(programs=programs(shape, number, {}), late={}))
-    slices = _without(whole.slices, case.lost, chance.randrange(shape.ranks))
-    write(job, slices, _recording(case, chance), folder)
-    given = _given(case, sorted(faults), chance)
-    for rank in set(range(shape.ranks)) - set(given):
-        (folder / f"rank{rank}.json").unlink()
-    step, without = _step(shape, whole.slices), _step(shape, ordinary.slices)
-    is_pause = case.fault is not None and case.fault.kind == "gc"
-    several = _several(job, shape, faults, ordinary) if case.second is not None else []
-    return Truth(
-        case.name,
-        case.family,
-        seed,
-        case.expect,
-        sorted(faults),
-        step - without if is_pause else _planted(shape, number, faults),
-        _waited(shape, whole, ordinary, set(faults)),
-        step,
-        without,
-        shape.steps,
-        given,
-        _waits(shape, whole),
-        1e3
-        * sum(whole.bubble)
-        / shape.ranks
-        / shape.steps
-        / _step(shape, whole.slices),
-        case.fault.kind if case.fault else "",
-        case.apart,
-        [FIRST_STEP + step for step in case.fault.steps] if case.fault else [],
-        1e3
-        * _mean(
-            [ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)]
-        )
-        / shape.steps,
-        _longer(whole, ordinary),
-        (
-            _held_up(job, shape, min(faults), case.fault, ordinary)
-            if is_pause and case.fault and len(faults) == 1
-            else ()
-        ),
-        several,
+    """Writes the traces of a case into a folder, and returns what is planted into
+    them."""
+    shape = case.shape
+    generator = random.Random(f"{case.name} {seed}")
+    job_seed = generator.randrange(10_000)
+    faults = _faults(case, generator)
+    late_us = {
+        rank: fault.amount for rank, fault in faults.items() if fault.kind == "begin"
+    }
+    job = Job(
+        programs=programs(shape, job_seed, faults),
+        hosts=_hosts(shape),
+        seed=job_seed,
+        gloo=shape.gloo,
+        late=late_us,
     )
+    whole = played(job)
+    ordinary = played(job._replace(programs=programs(shape, job_seed, {}), late={}))
+    lossy_rank = generator.randrange(shape.ranks)
+    slices = _without_lost(whole.slices, case.lost, lossy_rank)
+    write(job, slices, _recording(case, generator), folder)
+    given = _given(case, sorted(faults), generator)
+    for rank in range(shape.ranks):
+        if rank not in given:
+            (folder / f"rank{rank}.json").unlink()
+    step_ns = _step_ns(shape, whole)
+    ordinary_ns = _step_ns(shape, ordinary)
+    if case.is_pause:
+        planted_ns = step_ns - ordinary_ns
+    else:
+        planted_ns = _planted_ns(shape, job_seed, faults)
+    noises_us = [
+        ordinary.waited[rank] for rank in range(shape.ranks) if rank not in faults
+    ]
+    held_up: Sequence[float] = ()
+    if case.fault is not None and case.is_pause and len(faults) == 1:
+        held_up = _held_up_ns(job, shape, min(faults), case.fault, ordinary)
+    several: Sequence[Culprit] = ()
+    if case.second is not None:
+        several = _several(job, shape, faults, ordinary)
+    return Truth(
+        case=case.name,
+        family=case.family,
+        seed=seed,
+        expect=case.expect,
+        culprits=sorted(faults),
+        planted=planted_ns,
+        waited=_waited_ns(shape, whole, ordinary, set(faults)),
+        step=step_ns,
+        ordinary=ordinary_ns,
+        steps=shape.steps,
+        given=given,
+        waits=_waits_ns(shape, whole),
+        bubble=1e3 * sum(whole.bubble) / shape.ranks / shape.steps / step_ns,
+        cause=case.fault.kind if case.fault else "",
+        apart_us=case.apart,
+        late_steps=_numbers(case.fault.steps) if case.fault else [],
+        noise=_mean_ns(noises_us) / shape.steps,
+        longer=_longer_ns(whole, ordinary),
+        held_up=held_up,
+        several=several,
+    )
+
+
+def case_of(name: str) -> Case:
+    """The case of that name. Raises StopIteration if there is none."""
+    return next(case for case in CASES if case.name == name)
+
+
+def _faults(case: Case, generator: random.Random) -> dict[int, Fault]:
+    """The fault of each rank that has one."""
+    if case.fault is None:
+        return {}
+    shape = case.shape
+    if case.expect == "flips" and case.second is None:  # another rank in each step
+        ranks = generator.sample(range(shape.ranks), shape.steps)
+        return {
+            rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(ranks)
+        }
+    ranks_of_stage = shape.dp * shape.tp
+    is_loading = case.fault.kind == "loading"
+    # only the first stage loads batches
+    rank = generator.randrange(ranks_of_stage if is_loading else shape.ranks)
+    if case.second is not None:
+        others = [other for other in range(shape.ranks) if other != rank]
+        return {rank: case.fault, generator.choice(others): case.second}
+    if case.expect == "stage":
+        first = rank // ranks_of_stage * ranks_of_stage
+        return dict.fromkeys(range(first, first + ranks_of_stage), case.fault)
+    return {rank: case.fault}
+
+
+def _hosts(shape: Shape) -> list[int]:
+    """The host of each rank."""
+    ranks_per_host = -(-shape.ranks // shape.hosts)
+    return [rank // ranks_per_host for rank in range(shape.ranks)]
+
+
+def _recording(case: Case, generator: random.Random) -> Recording:
+    """How a case is recorded: the clock of each host, and of the torn rank."""
+    shape = case.shape
+    torn_rank = generator.randrange(shape.ranks)
+    clocks = []
+    for rank, host in enumerate(_hosts(shape)):
+        offset_us = host * case.apart
+        if rank == torn_rank:
+            offset_us += case.torn
+        clocks.append(Clock(offset_us=offset_us, drift=host * case.drift))
+    return Recording(
+        groups=shape.groups(), clocks=clocks, names=case.names, seq=not case.lost
+    )
+
+
+def _given(case: Case, culprits: Sequence[int], generator: random.Random) -> list[int]:
+    """The ranks whose traces are given: all, or a part by chance, with the culprits
+    unless these are to be missing."""
+    ranks = list(range(case.shape.ranks))
+    count = round(case.given * len(ranks))
+    if count == len(ranks):
+        return ranks
+    innocent = [rank for rank in ranks if rank not in culprits]
+    given = [] if case.expect == "outside" else list(culprits)
+    given += generator.sample(innocent, count - len(given))
+    return sorted(given)
+
+
+def _without_lost(
+    slices: list[list[Slice]], lost: str, lossy_rank: int
+) -> list[list[Slice]]:
+    """The slices of each rank without the collectives that the profiler did not record:
+    the first one of a rank, or its eighth (`middle`). `shifted`: the recording of that
+    rank begins a collective later than that of the others, and ends one later."""
+    kept = list(slices)
+    if lost == "first":
+        kept[lossy_rank] = _without_collective(slices[lossy_rank], 0)
+    elif lost == "middle":
+        kept[lossy_rank] = _without_collective(slices[lossy_rank], 7)
+    elif lost == "shifted":
+        for rank, slices_of_rank in enumerate(slices):
+            position = 0 if rank == lossy_rank else -1
+            kept[rank] = _without_collective(slices_of_rank, position)
+    return kept
+
+
+def _without_collective(slices: list[Slice], position: int) -> list[Slice]:
+    """The slices of a rank without those of one collective, by its position among
+    all."""
+    links = [
+        item.link
+        for item in slices
+        if isinstance(item.what, Collective) and item.kind == "kernel"
+    ]
+    return [item for item in slices if item.link != links[position]]
+
+
+def _step_ns(shape: Shape, job: Played) -> float:
+    """How long a step takes, on average."""
+    begin = min(slices[0].start for slices in job.slices)
+    end = max(item.end for slices in job.slices for item in slices)
+    return 1e3 * (end - begin) / shape.steps
+
+
+def _planted_ns(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
+    """By how much the faults make a rank later per step, if it meets nobody. Ranks that
+    are late in the same steps count as one, those late in different steps add up."""
+    delays_us = [fault.amount for fault in faults.values() if fault.kind == "begin"]
+    if not delays_us:
+        for rank in faults:
+            with_fault = programs(shape, seed, faults)[rank]
+            without = programs(shape, seed, {})[rank]
+            delays_us.append(_alone_us(shape, with_fault) - _alone_us(shape, without))
+    distinct = len({fault.steps for fault in faults.values()})
+    return _mean_ns(delays_us) * distinct / shape.steps
+
+
+def _alone_us(shape: Shape, program: Sequence[Op]) -> float:
+    """How long a rank takes if others never let it wait."""
+    alone = [
+        Kernel("c10d", "", op.us, ()) if isinstance(op, Collective | Exchange) else op
+        for op in program
+    ]
+    job = Job(programs=[alone], hosts=[0], seed=0, gloo=shape.gloo)
+    (slices,) = played(job).slices
+    begin = min(item.start for item in slices)
+    return max(item.end for item in slices) - begin
+
+
+def _waited_ns(
+    shape: Shape, whole: Played, ordinary: Played, culprits: set[int]
+) -> float:
+    """How much longer the others wait per step than without the fault, on average."""
+    longer_us = [
+        whole.waited[rank] - ordinary.waited[rank]
+        for rank in range(shape.ranks)
+        if rank not in culprits
+    ]
+    return _mean_ns(longer_us) / shape.steps
+
+
+def _waits_ns(shape: Shape, whole: Played) -> list[tuple[float, float]]:
+    """How long each rank waits per step: (at least, at most)."""
+    ns_per_step = 1e3 / shape.steps
+    at_most = whole.stood if shape.overlap else whole.waited
+    return [
+        (least_us * ns_per_step, most_us * ns_per_step)
+        for least_us, most_us in zip(whole.waited, at_most, strict=True)
+    ]
+
+
+def _longer_ns(whole: Played, ordinary: Played) -> list[float]:
+    """By how much each step of the job lasts longer with the fault, until the last rank
+    ends it."""
+    longer = []
+    later_so_far = 0.0
+    for end, ordinary_end in zip(_step_ends(whole), _step_ends(ordinary), strict=True):
+        later = 1e3 * (end - ordinary_end)
+        longer.append(later - later_so_far)
+        later_so_far = later
+    return longer
+
+
+def _step_ends(job: Played) -> list[float]:
+    """When the last rank ends each step, in us."""
+    ends_of_ranks = [
+        [item.end for item in slices if item.kind == "step"] for slices in job.slices
+    ]
+    return [max(ends) for ends in zip(*ends_of_ranks, strict=True)]
+
+
+def _held_up_ns(
+    job: Job, shape: Shape, rank: int, fault: Fault, ordinary: Played
+) -> list[float]:
+    """How much longer the others wait, on average, for what the fault does in each
+    step, in whichever step they wait: the difference between a job with the fault up to
+    this step, and one with it in the steps before."""
+    held_up = []
+    waited_so_far = 0.0
+    for last_step in range(shape.steps):
+        steps = tuple(
+            step for step in fault.steps or range(shape.steps) if step <= last_step
+        )
+        faults = {rank: fault._replace(steps=steps)} if steps else {}
+        so_far = played(job._replace(programs=programs(shape, job.seed, faults)))
+        waited = shape.steps * _waited_ns(shape, so_far, ordinary, {rank})
+        held_up.append(waited - waited_so_far)
+        waited_so_far = waited
+    return held_up
 
 
 def _several(
     job: Job, shape: Shape, faults: dict[int, Fault], ordinary: Played
 ) -> list[Culprit]:
-    """What each of two ranks that are late adds, and what others then wait for it."""
-    without_both = _step(shape, ordinary.slices)
-    found = []
-    for rank, fault in faults.items():
-        others = {other: one for other, one in faults.items() if other != rank}
-        without = played(job._replace(programs=programs(shape, job.seed, others)))
-        alone = played(job._replace(programs=programs(shape, job.seed, {rank: fault})))
-        if fault.kind == "gc":
-            planted = _step(shape, alone.slices) - without_both
-        else:
-            planted = _planted(shape, job.seed, {rank: fault})
-        one = Culprit(
-            rank=rank,
-            cause=fault.kind,
-            planted=planted,
-            charged=planted,
-            ordinary=_step(shape, without.slices),
-            late_steps=[FIRST_STEP + step for step in fault.steps],
-            longer=_longer(alone, ordinary),
-            held_up=(
-                _held_up(job, shape, rank, fault, ordinary)
-                if fault.kind == "gc"
-                else ()
-            ),
-        )
-        found.append(one)
-    first, second = sorted(found, key=lambda one: one.planted)
+    """The two ranks that are late, the one that is less late first."""
+    culprits = [_culprit(job, shape, faults, rank, ordinary) for rank in faults]
+    first, second = sorted(culprits, key=lambda culprit: culprit.planted)
     if faults[first.rank].steps == faults[second.rank].steps:
         # Both are missing until the first one arrives: each is charged with half of
         # that.
@@ -366,154 +565,37 @@ def _several(
     return [first, second]
 
 
-def _mean(us: Sequence[float]) -> float:
-    return sum(us) / max(1, len(us))
+def _culprit(
+    job: Job, shape: Shape, faults: dict[int, Fault], rank: int, ordinary: Played
+) -> Culprit:
+    """What the fault of one rank adds, charged as if no other rank were late."""
+    fault = faults[rank]
+    other_faults = {other: faults[other] for other in faults if other != rank}
+    without = played(job._replace(programs=programs(shape, job.seed, other_faults)))
+    alone = played(job._replace(programs=programs(shape, job.seed, {rank: fault})))
+    held_up: Sequence[float] = ()
+    if fault.kind == "gc":
+        planted_ns = _step_ns(shape, alone) - _step_ns(shape, ordinary)
+        held_up = _held_up_ns(job, shape, rank, fault, ordinary)
+    else:
+        planted_ns = _planted_ns(shape, job.seed, {rank: fault})
+    return Culprit(
+        rank=rank,
+        cause=fault.kind,
+        planted=planted_ns,
+        charged=planted_ns,
+        ordinary=_step_ns(shape, without),
+        late_steps=_numbers(fault.steps),
+        longer=_longer_ns(alone, ordinary),
+        held_up=held_up,
+    )
 
 
-def _longer(whole: Played, ordinary: Played) -> list[float]:
-    """ns by which each step of the job lasts longer with the fault: until the last rank
-    ends it."""
-    ends, before = _ends_of_steps(whole), _ends_of_steps(ordinary)
-    later = [1e3 * (end - was) for end, was in zip(ends, before, strict=True)]
-    return [now - was for now, was in zip(later, [0.0, *later], strict=False)]
+def _numbers(steps: Sequence[int]) -> list[int]:
+    """The numbers of steps in the traces, for steps that are counted from 0."""
+    return [FIRST_STEP + step for step in steps]
 
 
-def _held_up(
-    job: Job, shape: Shape, rank: int, fault: Fault, ordinary: Played
-) -> list[float]:
-    """ns that the mean of the others waits longer for what the fault does in each step,
-    in whichever step it waits: with the fault in the steps up to this one, beside with
-    it in those before."""
-    waited = [0.0]
-    for step in range(shape.steps):
-        steps = tuple(one for one in fault.steps or range(shape.steps) if one <= step)
-        faults = {rank: fault._replace(steps=steps)} if steps else {}
-        so_far = played(job._replace(programs=programs(shape, job.seed, faults)))
-        waited.append(shape.steps * _waited(shape, so_far, ordinary, {rank}))
-    return [now - before for before, now in pairwise(waited)]
-
-
-def _ends_of_steps(of: Played) -> list[float]:
-    own = [[one.end for one in mine if one.kind == "step"] for mine in of.slices]
-    return [max(ends) for ends in zip(*own, strict=True)]
-
-
-def _hosts(shape: Shape) -> list[int]:
-    each = -(-shape.ranks // shape.hosts)
-    return [rank // each for rank in range(shape.ranks)]
-
-
-def _faults(case: Case, chance: random.Random) -> dict[int, Fault]:
-    if case.fault is None:
-        return {}
-    shape = case.shape
-    if case.expect == "flips" and case.second is None:
-        late = chance.sample(range(shape.ranks), shape.steps)
-        return {
-            rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(late)
-        }
-    each = shape.dp * shape.tp
-    # the first stage reads batches
-    loads = each if case.fault.kind == "loading" else shape.ranks
-    rank = chance.randrange(loads)
-    if case.second is not None:
-        other = chance.choice([one for one in range(shape.ranks) if one != rank])
-        return {rank: case.fault, other: case.second}
-    if case.expect == "stage":
-        stage = rank // each
-        return dict.fromkeys(range(stage * each, (stage + 1) * each), case.fault)
-    return {rank: case.fault}
-
-
-def _recording(case: Case, chance: random.Random) -> Recording:
-    shape = case.shape
-    torn = chance.randrange(shape.ranks)
-    clocks = [
-        Clock(
-            host * case.apart + (case.torn if rank == torn else 0.0),
-            host * case.drift,
-        )
-        for rank, host in enumerate(_hosts(shape))
-    ]
-    return Recording(shape.groups(), clocks, case.names, seq=not case.lost)
-
-
-def _given(case: Case, culprits: Sequence[int], chance: random.Random) -> list[int]:
-    every = list(range(case.shape.ranks))
-    count = round(case.given * len(every))
-    if count == len(every):
-        return every
-    rest = [rank for rank in every if rank not in culprits]
-    kept = [] if case.expect == "outside" else list(culprits)
-    return sorted(kept + chance.sample(rest, count - len(kept)))
-
-
-def _without(slices: list[list[Slice]], lost: str, rank: int) -> list[list[Slice]]:
-    """Collectives that the profiler did not record."""
-
-    def kept(mine: list[Slice], place: int) -> list[Slice]:
-        links = [one.link for one in mine if isinstance(one.what, Collective) and
-                 one.kind == "kernel"]  # fmt: skip
-        gone = links[place]
-        return [one for one in mine if one.link != gone]
-
-    if lost == "shifted":  # one begins a collective later, and ends one later
-        return [
-            kept(mine, 0 if number == rank else -1)
-            for number, mine in enumerate(slices)
-        ]
-    if lost:
-        place = 0 if lost == "first" else 7
-        return [
-            kept(mine, place) if number == rank else mine
-            for number, mine in enumerate(slices)
-        ]
-    return slices
-
-
-def _step(shape: Shape, slices: Sequence[Sequence[Slice]]) -> float:
-    """ns."""
-    ends = [max(one.end for one in mine) for mine in slices]
-    return 1e3 * (max(ends) - min(mine[0].start for mine in slices)) / shape.steps
-
-
-def _planted(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
-    """ns per step by which the faults make a rank later, if it meets nobody. Ranks late
-    in the same steps are one, those late in different steps add up."""
-    late = [one.amount for one in faults.values() if one.kind == "begin"] or [
-        _alone(shape, programs(shape, seed, faults)[rank])
-        - _alone(shape, programs(shape, seed, {})[rank])
-        for rank in faults
-    ]
-    together = len({fault.steps for fault in faults.values()})
-    return 1e3 * sum(late) / max(1, len(late)) * together / shape.steps
-
-
-def _alone(shape: Shape, program: Sequence[Op]) -> float:
-    """us that a rank takes where others never let it wait."""
-    own = [
-        Kernel("c10d", "", op.us, ()) if isinstance(op, Collective | Exchange) else op
-        for op in program
-    ]
-    (mine,) = played(Job([own], [0], 0, shape.gloo)).slices
-    return max(one.end for one in mine) - min(one.start for one in mine)
-
-
-def _waited(shape: Shape, whole: Played, ordinary: Played, late: set[int]) -> float:
-    """ns per step that the mean of the others waits longer than without the fault."""
-    pairs = zip(whole.waited, ordinary.waited, strict=True)
-    others = [
-        now - before for rank, (now, before) in enumerate(pairs) if rank not in late
-    ]
-    return 1e3 * sum(others) / max(1, len(others)) / shape.steps
-
-
-def _waits(shape: Shape, whole: Played) -> list[tuple[float, float]]:
-    """ns per step."""
-    each = 1e3 / shape.steps
-    most = whole.stood if shape.overlap else whole.waited
-    return [(us * each, up * each) for us, up in zip(whole.waited, most, strict=True)]
-
-
-def case_of(name: str) -> Case:
-    return next(case for case in CASES if case.name == name)
+def _mean_ns(times_us: Sequence[float]) -> float:
+    """The mean of times in us, in ns; 0 for none."""
+    return 1e3 * sum(times_us) / max(1, len(times_us))

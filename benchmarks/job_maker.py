@@ -1,11 +1,11 @@
-"""Plays a job of many ranks: launches, streams and collectives, on one true clock, in
-microseconds.
+"""Plays a job of many ranks, with launches, streams and collectives, on one true clock.
 
-A rank is a program: what its threads do, in order (`backward`: in the thread of
-autograd). Kernels run on the compute stream in the order of their launch; a collective
-runs on the stream of its process group, begins after the kernels launched before it,
-and ends nearly at once on all members: when all have begun, plus the transfer, plus a
-jitter. Nothing here knows how fusetui reads traces.
+A rank is a program: what its threads do, in order; `backward` work is done by the
+thread of autograd. Kernels run on the compute stream in the order of their launch. A
+collective runs on the stream of its process group and begins after the kernels launched
+before it. It ends on all members nearly at the same time: when all have begun, plus the
+transfer, plus a jitter. All times are in microseconds. Nothing here uses code of
+fusetui.
 """
 
 from __future__ import annotations
@@ -15,11 +15,29 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-LAUNCH_US, CALL_US, LATENCY_US, GAP_US = 9.0, 5.0, 6.0, 1.2
-COLLECTIVE_US, RUNLOOP_US = 42.0, 30.0
-# of the ends of a collective: on one host, between hosts
-JITTER_US, FAR_JITTER_US = 2.0, 20.0
-SKEW_US = 8.0  # by which they are always later on some hosts
+LAUNCH_US = 9.0
+"""The launch of a kernel, on the CPU."""
+CALL_US = 5.0
+"""From the begin of a launch until its call."""
+LATENCY_US = 6.0
+"""From the call to the earliest begin of the kernel."""
+GAP_US = 1.2
+"""Between two kernels of a stream."""
+COLLECTIVE_US = 42.0
+"""The launch of a collective, on the CPU."""
+RUNLOOP_US = 30.0
+"""From the call to the begin of a collective of gloo."""
+JITTER_US = 2.0
+"""By how much the ends of a collective differ, at most, on one host."""
+FAR_JITTER_US = 20.0
+"""The same between hosts."""
+GLOO_JITTER_FACTOR = 100
+"""The ends of gloo's collectives differ by 0.2 ms, as seen on one machine."""
+SKEW_US = 8.0
+"""By how much they are always later on some hosts, at most."""
+FIRST_BEGIN_US = 1000.0
+BEGIN_SPREAD_US = 60
+"""Ranks begin within this time."""
 
 
 class Group(NamedTuple):
@@ -31,6 +49,8 @@ class Group(NamedTuple):
 
 
 class Kernel(NamedTuple):
+    """A kernel of `op`, which takes `us`; `dims` are the shapes of the op's inputs."""
+
     op: str
     name: str
     us: float
@@ -39,7 +59,8 @@ class Kernel(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """`joined`: later kernels wait for it; else they wait at the next Join."""
+    """A collective of a group, which takes `us` once all members have begun. `joined`:
+    later kernels wait for it; otherwise they wait at the next Join."""
 
     name: str
     group: Group
@@ -50,8 +71,8 @@ class Collective(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What two neighbors of a pipeline send each other; `batched`: as one kernel, else
-    one of them must send first while the other one receives."""
+    """What two neighbors of a pipeline send each other. `batched`: as one kernel;
+    otherwise one of them must send first while the other one receives."""
 
     group: Group
     peer: int
@@ -90,71 +111,116 @@ class Sync(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A profiler step begins (the one before ends); the last one of a program ends
-    it."""
+    """A profiler step ends and the next one begins; the last one of a program only
+    ends it."""
 
 
 Op = Kernel | Collective | Exchange | Cpu | Pause | Join | Sync | Step
 
 
 class Slice(NamedTuple):
-    """What was recorded: `what` is the op of the program, `start` and `end` on the true
-    clock."""
+    """What was recorded of an op of the program, `what`; `start` and `end` are on the
+    true clock. `kind` is cpu, launch, kernel or step. `link` is the number that a
+    launch and its kernel share; of an Exchange, `sends` says which half it is."""
 
-    kind: str  # cpu, launch, kernel, step
+    kind: str
     what: Op
     start: float
     end: float
-    link: int = 0  # from a launch to its kernel
+    link: int = 0
     sends: bool = False
 
 
 class Job(NamedTuple):
-    """`hosts`: the host of each rank. On the CPU collectives are gloo's."""
+    """The programs of all ranks, and the host of each. `gloo`: everything runs on the
+    CPU. `late`: by how many us a rank begins later."""
 
     programs: Sequence[Sequence[Op]]
     hosts: Sequence[int]
     seed: int
     gloo: bool = False
-    late: Mapping[int, float] = {}  # us by which ranks begin later
+    late: Mapping[int, float] = {}
+
+
+class _Wait(NamedTuple):
+    """A collective of a rank: when it began there, and when the last member began."""
+
+    begin: float
+    last_arrival: float
+
+
+_Meeting = tuple[object, ...]
+"""One collective: its group, its members, and its number among theirs."""
 
 
 class _Rank:
     """How far one rank has come."""
 
     def __init__(self, program: Sequence[Op], begin: float) -> None:
-        self.program, self.at = program, 0
+        self.program = program
+        self.position = 0
         self.cpu = begin
-        self.compute = self.pending = begin
+        """When the Python thread is free."""
+        self.compute = begin
+        """When the compute stream is free."""
+        self.pending = begin
+        """When all collectives so far have ended."""
         self.streams: defaultdict[object, float] = defaultdict(lambda: begin)
-        self.counts: defaultdict[object, int] = defaultdict(int)
-        self.link = 0
+        """When the stream of a group is free."""
+        self.meetings: defaultdict[object, int] = defaultdict(int)
+        """How many collectives the rank has had with the same members."""
+        self.waits: defaultdict[object, list[_Wait]] = defaultdict(list)
+        """Collectives that compute has not waited for yet, by their stream."""
         self.slices: list[Slice] = []
-        self.step: float | None = None
-        self.arrived: tuple[object, ...] | None = None
-        self.started = self.called = self.waited = self.stood = self.bubble = 0.0
-        # In collectives that compute will join, by their streams.
-        self.waits: defaultdict[object, list[tuple[float, float]]] = defaultdict(list)
+        self.link = 0
+        self.step_begin: float | None = None
+        # of the collective at `position`, once it was called
+        self.meeting: _Meeting | None = None
+        self.called = 0.0
+        self.begun = 0.0
+        # see Played
+        self.waited = 0.0
+        self.stood = 0.0
+        self.bubble = 0.0
 
-    def join(self, end: float, waits: Sequence[tuple[float, float]]) -> None:
-        """Compute stands still until `end`; these waits count from where it stopped."""
-        at = self.compute
-        self.stood += max(0.0, max((last for _, last in waits), default=at) - at)
-        for start, last in sorted(waits):
-            self.waited += max(0.0, last - max(at, start))
-            at = max(at, last)
+    @property
+    def has_ended(self) -> bool:
+        return self.position == len(self.program)
+
+    def join(self, end: float, waits: Sequence[_Wait]) -> None:
+        """Compute stands still until `end`. Of that, it waits for ranks that have not
+        arrived while one of the collectives has begun and its last member has not."""
+        stopped = self.compute
+        last_arrival = max((wait.last_arrival for wait in waits), default=stopped)
+        self.stood += max(0.0, last_arrival - stopped)
+        counted_until = stopped
+        for wait in sorted(waits):
+            begin = max(counted_until, wait.begin)
+            self.waited += max(0.0, wait.last_arrival - begin)
+            counted_until = max(counted_until, wait.last_arrival)
         self.compute = max(self.compute, end)
 
-    def add(
-        self, kind: str, what: Op, start: float, end: float, **more: object
+    def record(
+        self,
+        kind: str,
+        what: Op,
+        start: float,
+        end: float,
+        link: int = 0,
+        sends: bool = False,
     ) -> None:
-        self.slices.append(Slice(kind, what, start, end, **more))  # type: ignore[arg-type]
+        self.slices.append(Slice(kind, what, start, end, link=link, sends=sends))
 
 
 class Played(NamedTuple):
-    """Of each rank: what was recorded, how long its compute stood still for a rank that
-    had not arrived at a collective yet, the same with the transfers before that, and
-    how long in sends and receives."""
+    """What all ranks did: a list with an item for each rank.
+
+    - `slices`: what was recorded.
+    - `waited`: us that its compute stood still for a rank that had not arrived at a
+      collective yet.
+    - `stood`: the same with the transfers before that.
+    - `bubble`: us that it stood still in sends and receives.
+    """
 
     slices: list[list[Slice]]
     waited: list[float]
@@ -164,76 +230,79 @@ class Played(NamedTuple):
 
 def played(job: Job) -> Played:
     """Plays all ranks to their ends. Raises ValueError for a job that hangs."""
-    chance = random.Random(f"{job.seed} begin")
-    ranks = [
-        _Rank(program, 1000.0 + chance.uniform(0, 60) + job.late.get(rank, 0.0))
-        for rank, program in enumerate(job.programs)
-    ]
-    starts: dict[tuple[object, ...], dict[int, float]] = {}
-    moved = True
-    while moved:
-        moved = False
+    generator = random.Random(f"{job.seed} begin")
+    ranks = []
+    for number, program in enumerate(job.programs):
+        begin = FIRST_BEGIN_US + generator.uniform(0, BEGIN_SPREAD_US)
+        ranks.append(_Rank(program, begin + job.late.get(number, 0.0)))
+    begins: dict[_Meeting, dict[int, float]] = {}
+    any_moved = True
+    while any_moved:
+        any_moved = False
         for number, rank in enumerate(ranks):
-            while rank.at < len(rank.program) and _advance(job, number, rank, starts):
-                rank.at += 1
-                moved = True
-    if any(rank.at < len(rank.program) for rank in ranks):
-        raise ValueError(
-            f"the job hangs: {[rank.program[rank.at : rank.at + 1] for rank in ranks]}"
-        )
+            while not rank.has_ended and _advance(job, number, rank, begins):
+                rank.position += 1
+                any_moved = True
+    if not all(rank.has_ended for rank in ranks):
+        stuck_at = [
+            [] if rank.has_ended else [rank.program[rank.position]] for rank in ranks
+        ]
+        raise ValueError(f"the job hangs: {stuck_at}")
     return Played(
-        [rank.slices for rank in ranks],
-        [rank.waited for rank in ranks],
-        [rank.stood for rank in ranks],
-        [rank.bubble for rank in ranks],
+        slices=[rank.slices for rank in ranks],
+        waited=[rank.waited for rank in ranks],
+        stood=[rank.stood for rank in ranks],
+        bubble=[rank.bubble for rank in ranks],
     )
 
 
 def _advance(
-    job: Job,
-    number: int,
-    rank: _Rank,
-    starts: dict[tuple[object, ...], dict[int, float]],
+    job: Job, number: int, rank: _Rank, begins: dict[_Meeting, dict[int, float]]
 ) -> bool:
-    """Plays the next op of a rank; False where it must wait for another one to
-    arrive."""
-    op = rank.program[rank.at]
-    if isinstance(op, Collective | Exchange):
-        return _meet(job, number, rank, op, starts)
-    if isinstance(op, Kernel):
-        _kernel(rank, op, on_cpu=job.gloo)
-    elif isinstance(op, Cpu):
-        rank.add("cpu", op, rank.cpu, rank.cpu + op.us)
-        rank.cpu += op.us + 2
-    elif isinstance(op, Pause):
-        rank.cpu += op.us
-    elif isinstance(op, Join):
-        rank.join(
-            rank.pending, [wait for waits in rank.waits.values() for wait in waits]
-        )
-        rank.waits.clear()
-    elif isinstance(op, Sync):
-        end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
-        rank.add("cpu", op, rank.cpu, end)
-        rank.cpu = end + 2
-    else:
-        if rank.step is not None:
-            rank.add("step", op, rank.step, rank.cpu)
-        rank.step = rank.cpu = rank.cpu + 1
+    """Plays the next op of a rank. Returns False if it must wait for another rank to
+    arrive, to be tried again later."""
+    op = rank.program[rank.position]
+    match op:
+        case Collective() | Exchange():
+            return _meet(job, number, rank, op, begins)
+        case Kernel():
+            _run_kernel(rank, op, on_cpu=job.gloo)
+        case Cpu():
+            rank.record("cpu", op, rank.cpu, rank.cpu + op.us)
+            rank.cpu += op.us + 2
+        case Pause():
+            rank.cpu += op.us
+        case Join():
+            waits = [wait for waits in rank.waits.values() for wait in waits]
+            rank.join(rank.pending, waits)
+            rank.waits.clear()
+        case Sync():
+            end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
+            rank.record("cpu", op, rank.cpu, end)
+            rank.cpu = end + 2
+        case Step():
+            if rank.step_begin is not None:
+                rank.record("step", op, rank.step_begin, rank.cpu)
+            rank.cpu += 1
+            rank.step_begin = rank.cpu
     return True
 
 
-def _kernel(rank: _Rank, op: Kernel, on_cpu: bool) -> None:
+def _run_kernel(rank: _Rank, op: Kernel, on_cpu: bool) -> None:
+    """Runs an op on the CPU, or launches its kernel, which runs when it has reached the
+    GPU and the stream is free."""
     if on_cpu:
-        rank.add("cpu", op, rank.cpu, rank.cpu + op.us)
-        rank.cpu = rank.compute = rank.cpu + op.us + 2
+        rank.record("cpu", op, rank.cpu, rank.cpu + op.us)
+        rank.cpu = rank.cpu + op.us + 2
+        rank.compute = rank.cpu
         return
     rank.link += 1
-    rank.add("launch", op, rank.cpu, rank.cpu + LAUNCH_US, link=rank.link)
-    start = max(rank.cpu + CALL_US + LATENCY_US, rank.compute + GAP_US)
-    rank.add("kernel", op, start, start + op.us, link=rank.link)
+    rank.record("launch", op, rank.cpu, rank.cpu + LAUNCH_US, link=rank.link)
+    begin = max(rank.cpu + CALL_US + LATENCY_US, rank.compute + GAP_US)
+    end = begin + op.us
+    rank.record("kernel", op, begin, end, link=rank.link)
     rank.cpu += LAUNCH_US + 1
-    rank.compute = start + op.us
+    rank.compute = end
 
 
 def _meet(
@@ -241,72 +310,106 @@ def _meet(
     number: int,
     rank: _Rank,
     op: Collective | Exchange,
-    starts: dict[tuple[object, ...], dict[int, float]],
+    begins: dict[_Meeting, dict[int, float]],
 ) -> bool:
-    """A collective, or an exchange of two: all members have arrived before any goes
-    on."""
+    """Calls a collective, or an exchange of two, and ends it. Returns False until all
+    members have called it. `begins` is when it began on each of them, so far."""
     members = op.group.ranks if isinstance(op, Collective) else (number, op.peer)
-    where = (op.group.name, *sorted(members))
-    if rank.arrived is None:
-        key = (*where, rank.counts[where])
-        rank.counts[where] += 1
-        rank.arrived, rank.called = key, rank.cpu
-        rank.cpu += COLLECTIVE_US
-        ready = rank.called + (
-            RUNLOOP_US if job.gloo else COLLECTIVE_US / 2 + LATENCY_US
-        )
-        rank.started = max(ready, rank.compute + GAP_US, rank.streams[where] + GAP_US)
-        starts.setdefault(key, {})[number] = rank.started
-    key = rank.arrived
-    if len(starts[key]) < len(members):
+    stream = (op.group.name, *sorted(members))
+    if rank.meeting is None:
+        rank.meeting = _call_collective(job, rank, stream)
+        begins.setdefault(rank.meeting, {})[number] = rank.begun
+    begin_of = begins[rank.meeting]
+    if len(begin_of) < len(members):
         return False
-    rank.arrived = None
-    end = _end(job, op, key, number, starts[key])
-    rank.streams[where], rank.pending = end, max(rank.pending, end)
+    end = _end(job, op, rank.meeting, number, begin_of)
+    rank.meeting = None
+    rank.streams[stream] = end
+    rank.pending = max(rank.pending, end)
     if isinstance(op, Exchange):
-        rank.bubble += end - max(rank.started, rank.compute)
+        rank.bubble += end - max(rank.begun, rank.compute)
         rank.join(end, [])
     else:
-        rank.waits[where].append((rank.started, max(starts[key].values())))
+        wait = _Wait(begin=rank.begun, last_arrival=max(begin_of.values()))
+        rank.waits[stream].append(wait)
         if op.joined:  # and so all that ran before it on its stream
-            rank.join(end, rank.waits.pop(where))
+            rank.join(end, rank.waits.pop(stream))
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
     _record(rank, op, end)
     return True
 
 
+def _call_collective(job: Job, rank: _Rank, stream: _Meeting) -> _Meeting:
+    """Calls the next collective on a stream; sets when it was called and began on the
+    rank."""
+    meeting = (*stream, rank.meetings[stream])
+    rank.meetings[stream] += 1
+    rank.called = rank.cpu
+    rank.cpu += COLLECTIVE_US
+    delay = RUNLOOP_US if job.gloo else COLLECTIVE_US / 2 + LATENCY_US
+    rank.begun = max(
+        rank.called + delay,
+        rank.compute + GAP_US,
+        rank.streams[stream] + GAP_US,
+    )
+    return meeting
+
+
 def _end(
     job: Job,
     op: Collective | Exchange,
-    key: tuple[object, ...],
+    meeting: _Meeting,
     rank: int,
-    starts: dict[int, float],
+    begin_of: Mapping[int, float],
 ) -> float:
-    hosts = {job.hosts[member] for member in starts}
-    near = random.Random(f"{job.seed} {key} {rank}").uniform(0, JITTER_US)
-    host = f"{job.seed} host {job.hosts[rank]}"
-    far = random.Random(f"{host} {key}").uniform(0, FAR_JITTER_US)
-    far += random.Random(host).uniform(0, SKEW_US)
+    """When a collective ends on a rank; the jitter follows from the seed, so that it is
+    the same whatever else the job does."""
+    jitter = random.Random(f"{job.seed} {meeting} {rank}").uniform(0, JITTER_US)
     if job.gloo:
-        near *= 100  # 0.2 ms, as seen on one machine
-    return max(starts.values()) + op.us + near + (far if len(hosts) > 1 else 0)
+        jitter *= GLOO_JITTER_FACTOR
+    host_key = f"{job.seed} host {job.hosts[rank]}"
+    far_jitter = random.Random(f"{host_key} {meeting}").uniform(0, FAR_JITTER_US)
+    far_jitter += random.Random(host_key).uniform(0, SKEW_US)
+    hosts = {job.hosts[member] for member in begin_of}
+    if len(hosts) == 1:
+        far_jitter = 0
+    return max(begin_of.values()) + op.us + jitter + far_jitter
 
 
 def _record(rank: _Rank, op: Collective | Exchange, end: float) -> None:
-    """The call on the CPU and the kernels; what is not batched is one after the
-    other."""
-    ways = [True]
+    """Records the launch and the kernel of a collective, and for an exchange that is
+    not batched those of the send and of the receive, one after the other."""
+    halves = [True]  # whether it sends
     if isinstance(op, Exchange):
-        ways = [way for way in (True, False) if (op.sends if way else op.receives)]
+        halves = []
+        if op.sends:
+            halves.append(True)
+        if op.receives:
+            halves.append(False)
         if not op.sends_first:
-            ways.reverse()
-    alone = len(ways) == 1 or (isinstance(op, Exchange) and op.batched)
-    middle = end if alone else end - op.us / 2
-    for place, way in enumerate(ways[:1] if alone else ways):
+            halves.reverse()
+        if op.batched:
+            halves = halves[:1]
+    launch_us = COLLECTIVE_US / len(halves)
+    middle = end if len(halves) == 1 else end - op.us / 2
+    for place, sends in enumerate(halves):
+        is_first = place == 0
         rank.link += 1
-        each = COLLECTIVE_US / (1 if alone else 2)
-        called = rank.called + place * each
-        rank.add("launch", op, called, called + each - 1, link=rank.link, sends=way)
-        begin, until = (rank.started, middle) if place == 0 else (middle + GAP_US, end)
-        rank.add("kernel", op, begin, until, link=rank.link, sends=way)
+        called = rank.called + place * launch_us
+        rank.record(
+            "launch",
+            op,
+            called,
+            called + launch_us - 1,
+            link=rank.link,
+            sends=sends,
+        )
+        rank.record(
+            "kernel",
+            op,
+            rank.begun if is_first else middle + GAP_US,
+            middle if is_first else end,
+            link=rank.link,
+            sends=sends,
+        )

@@ -1,14 +1,14 @@
 """Writes what a played job recorded as torch.profiler writes it: a file per rank, each
-on the clock of its host. The args are those of torch 2.5 and later with NCCL 2.2x, and
-of gloo without any."""
+on the clock of its host. The args of events are those of torch 2.5 and later with NCCL
+2.2x, and of gloo without a GPU."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 from benchmarks.job_maker import (
     Collective,
     Cpu,
@@ -21,12 +21,19 @@ from benchmarks.job_maker import (
 )
 
 ORIGIN_US = 4_534_257_000_000
+"""Added to the true clock, so that times are as large as in real traces."""
 BASE_NS = 1_711_964_646_000_000_000
-DEVICE, MEMORY, DEVICES = "NVIDIA H100 80GB HBM3", 85_017_493_504, 8
-COMPUTE_STREAM, FIRST_STREAM = 7, 20
-BACKWARD_TID = 900
-LISTED = 30
-FIRST_STEP = 3  # the number of the first one that is recorded
+DEVICE_NAME = "NVIDIA H100 80GB HBM3"
+DEVICE_BYTES = 85_017_493_504
+DEVICES = 8
+COMPUTE_STREAM = 7
+FIRST_STREAM = 20
+"""Of those of process groups; STREAMS_APART from each other."""
+STREAMS_APART = 4
+BACKWARD_TID_OFFSET = 900
+MAX_LISTED_RANKS = 30
+FIRST_STEP = 3
+"""The number of the first step that is recorded."""
 ARGS = "(ncclDevKernelArgsStorage<4096ul>)"
 KERNELS = {
     "allreduce": f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{ARGS}",
@@ -47,22 +54,23 @@ OPS = {
 
 
 class Clock(NamedTuple):
-    """By how much (us) it is ahead at the true time 0, and by how much more with each
-    us."""
+    """The clock of a host: by how many us it is ahead of the true one at its time 0,
+    and by how much more with each us."""
 
     offset_us: float = 0.0
     drift: float = 0.0
 
     def at(self, true_us: float) -> float:
+        """What it shows at a time of the true clock."""
         return ORIGIN_US + true_us + self.offset_us + self.drift * true_us
 
 
 class Recording(NamedTuple):
-    """How it was recorded: `names` are those of the hosts, if at all; `seq`: with
-    numbers."""
+    """How a job was recorded: its process groups and the clock of each rank. `names`:
+    the traces have the names of the hosts; `seq`: their collectives are numbered."""
 
     groups: Sequence[Group]
-    clocks: Sequence[Clock]  # of each rank
+    clocks: Sequence[Clock]
     names: bool = False
     seq: bool = True
 
@@ -70,18 +78,18 @@ class Recording(NamedTuple):
 def write(
     job: Job, slices: Sequence[Sequence[Slice]], how: Recording, folder: Path
 ) -> None:
-    """FOLDER/rankN.json of all ranks."""
+    """Writes FOLDER/rankN.json of all ranks; `slices` are those of each rank."""
     folder.mkdir(parents=True, exist_ok=True)
-    for rank, mine in enumerate(slices):
-        text = json.dumps(_trace(job, rank, mine, how))
-        (folder / f"rank{rank}.json").write_text(text, encoding="utf-8")
+    for rank, slices_of_rank in enumerate(slices):
+        document = orjson.dumps(_trace(job, rank, slices_of_rank, how))
+        (folder / f"rank{rank}.json").write_bytes(document)
 
 
 def _trace(
     job: Job, rank: int, slices: Sequence[Slice], how: Recording
 ) -> dict[str, Any]:
-    groups = [group for group in how.groups if rank in group.ranks]
-    config = [
+    """The document of a rank."""
+    groups = [
         {
             "pg_name": group.name,
             "pg_desc": group.about,
@@ -89,35 +97,41 @@ def _trace(
             "pg_size": len(group.ranks),
             "ranks": list(group.ranks),
         }
-        for group in groups
+        for group in how.groups
+        if rank in group.ranks
     ]
-    about = {
+    distributed = {
         "backend": "gloo" if job.gloo else "nccl",
         "rank": rank,
         "world_size": len(job.hosts),
-        "pg_count": len(config),
-        "pg_config": config,
+        "pg_count": len(groups),
+        "pg_config": groups,
     }
-    return {
+    if not job.gloo:
+        distributed["nccl_version"] = "2.21.5"
+    devices = [] if job.gloo else [_device(number) for number in range(DEVICES)]
+    trace: dict[str, Any] = {
         "schemaVersion": 1,
-        "deviceProperties": []
-        if job.gloo
-        else [_device(number) for number in range(DEVICES)],
+        "deviceProperties": devices,
         "record_shapes": 1,
-        "distributedInfo": about if job.gloo else about | {"nccl_version": "2.21.5"},
-        **({"host_name": f"node{job.hosts[rank]}"} if how.names else {}),
+        "distributedInfo": distributed,
+    }
+    if how.names:
+        trace["host_name"] = f"node{job.hosts[rank]}"
+    trace |= {
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": BASE_NS,
         "traceEvents": list(_Writer(job, rank, how).events(slices)),
         "traceName": f"rank{rank}.json",
     }
+    return trace
 
 
 def _device(number: int) -> dict[str, Any]:
     return {
         "id": number,
-        "name": DEVICE,
-        "totalGlobalMem": MEMORY,
+        "name": DEVICE_NAME,
+        "totalGlobalMem": DEVICE_BYTES,
         "computeMajor": 9,
         "computeMinor": 0,
         "warpSize": 32,
@@ -126,44 +140,91 @@ def _device(number: int) -> dict[str, Any]:
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    """As torch does: no more than 30."""
-    named = ", ".join(map(str, ranks[:LISTED]))
-    return f"[{named}, ...]" if len(ranks) > LISTED else f"[{named}]"
+    """`[0, 1, 2]`; like torch, not more than 30 of them."""
+    listed = ", ".join(str(rank) for rank in ranks[:MAX_LISTED_RANKS])
+    return f"[{listed}, ...]" if len(ranks) > MAX_LISTED_RANKS else f"[{listed}]"
+
+
+class _Description(NamedTuple):
+    """How a trace describes a collective: the args of its events, and the names of its
+    kernel, op and annotation."""
+
+    args: dict[str, Any]
+    kernel: str
+    op: str
+    annotation: str
 
 
 class _Writer:
-    """The events of one rank, with its numbers."""
+    """The events of one rank, and the numbers that it has used."""
 
     def __init__(self, job: Job, rank: int, how: Recording) -> None:
-        self.job, self.rank, self.how = job, rank, how
-        self.pid, self.device = (
-            4000 + 37 * rank,
-            rank - job.hosts.index(job.hosts[rank]),
-        )
-        self.number = 0
-        self.seq: dict[tuple[object, ...], int] = {}
-        self.external: dict[int, int] = {}
-        self.steps = FIRST_STEP
+        self.job = job
+        self.rank = rank
+        self.how = how
+        self.pid = 4000 + 37 * rank
+        first_rank_of_host = job.hosts.index(job.hosts[rank])
+        self.device = rank - first_rank_of_host
+        self.last_external_id = 0
+        self.external_ids: dict[int, int] = {}
+        """Of the op of a launch, by the number that it shares with its kernel."""
+        self.last_seq: dict[tuple[object, ...], int] = {}
+        """By group, sends and receives apart."""
+        self.next_step = FIRST_STEP
         self.streams: dict[object, int] = {}
+        """By group; for gloo the threads instead."""
 
     def events(self, slices: Sequence[Slice]) -> Iterator[dict[str, Any]]:
-        devices = [] if self.job.gloo else [(self.device, f"GPU {self.device}")]
-        for pid, label in [(self.pid, "CPU"), *devices]:
-            for name, args in (
-                ("name", {"name": "python"}),
-                ("labels", {"labels": label}),
-            ):
-                yield {"name": f"process_{name}", "ph": "M", "ts": self.us(0), "pid": pid, "tid": 0,
-                       "args": args}  # fmt: skip
-        for one in slices:
-            yield from self.of(one)
+        yield from self.process_names(self.pid, "CPU")
+        if not self.job.gloo:
+            yield from self.process_names(self.device, f"GPU {self.device}")
+        for item in slices:
+            yield from self.events_of(item)
+
+    def process_names(self, pid: int, label: str) -> Iterator[dict[str, Any]]:
+        yield self.metadata("process_name", pid, {"name": "python"})
+        yield self.metadata("process_labels", pid, {"labels": label})
+
+    def metadata(self, name: str, pid: int, args: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "name": name,
+            "ph": "M",
+            "ts": self.us(0),
+            "pid": pid,
+            "tid": 0,
+            "args": args,
+        }
+
+    def events_of(self, item: Slice) -> Iterator[dict[str, Any]]:
+        what = item.what
+        if item.kind == "step":
+            name = f"ProfilerStep#{self.next_step}"
+            self.next_step += 1
+            yield self.cpu("user_annotation", name, item.start, item.end, self.pid)
+            return
+        match what:
+            case Cpu():
+                tid = self.thread(what.backward)
+                yield self.cpu("user_annotation", what.name, item.start, item.end, tid)
+            case Sync():
+                yield from self.sync(what, item)
+            case Kernel():
+                yield from self.kernel(what, item)
+            case Collective() if self.job.gloo:
+                yield from self.gloo(what, item)
+            case Collective() | Exchange():
+                yield from self.collective(what, item)
 
     def us(self, true_us: float) -> float:
+        """The time in the trace, for one of the true clock."""
         return round(self.how.clocks[self.rank].at(true_us), 3)
 
     def thread(self, backward: bool) -> int:
-        """On the CPU autograd works in the thread that calls it."""
-        return self.pid + (BACKWARD_TID if backward and not self.job.gloo else 0)
+        """The thread that does the work. Without a GPU, autograd works in the thread
+        that calls it."""
+        if backward and not self.job.gloo:
+            return self.pid + BACKWARD_TID_OFFSET
+        return self.pid
 
     def slice(
         self,
@@ -172,99 +233,109 @@ class _Writer:
         start: float,
         end: float,
         args: dict[str, Any],
-        **at: int,
+        pid: int,
+        tid: int,
     ) -> dict[str, Any]:
         ts = self.us(start)
-        place = {"pid": at.get("pid", self.pid), "tid": at.get("tid", self.pid)}
-        dur = round(self.us(end) - ts, 3)
         return {
             "ph": "X",
             "cat": cat,
             "name": name,
-            **place,
+            "pid": pid,
+            "tid": tid,
             "ts": ts,
-            "dur": dur,
+            "dur": round(self.us(end) - ts, 3),
             "args": args,
         }
 
     def cpu(
         self, cat: str, name: str, start: float, end: float, tid: int, **more: Any
     ) -> dict[str, Any]:
-        """With an external id of its own."""
-        self.number += 1
-        args = {"External id": self.number, "Ev Idx": self.number - 1, **more}
-        return self.slice(cat, name, start, end, args, tid=tid)
+        """An op or an annotation, with the next External id; `more` are other args."""
+        self.last_external_id += 1
+        args = {
+            "External id": self.last_external_id,
+            "Ev Idx": self.last_external_id - 1,
+            **more,
+        }
+        return self.slice(cat, name, start, end, args, pid=self.pid, tid=tid)
 
-    def of(self, one: Slice) -> Iterator[dict[str, Any]]:
-        what = one.what
-        if one.kind == "step":
-            name = f"ProfilerStep#{self.steps}"
-            self.steps += 1
-            yield self.cpu("user_annotation", name, one.start, one.end, self.pid)
-        elif isinstance(what, Cpu):
-            tid = self.thread(what.backward)
-            yield self.cpu("user_annotation", what.name, one.start, one.end, tid)
-        elif isinstance(what, Sync):
-            yield from self.sync(what, one)
-        elif isinstance(what, Kernel):
-            yield from self.kernel(what, one)
-        elif isinstance(what, Collective) and self.job.gloo:
-            yield from self.gloo(what, one)
-        elif isinstance(what, Collective | Exchange):
-            yield from self.collective(what, one)
-
-    def sync(self, what: Sync, one: Slice) -> Iterator[dict[str, Any]]:
+    def sync(self, what: Sync, item: Slice) -> Iterator[dict[str, Any]]:
+        """An op, and with a GPU the call in it that waits."""
         tid = self.thread(what.backward)
-        op = self.cpu("cpu_op", what.op, one.start, one.end, tid)
+        op = self.cpu("cpu_op", what.op, item.start, item.end, tid)
         yield op
-        if not self.job.gloo:
-            args = {
-                "External id": op["args"]["External id"],
-                "cbid": 131,
-                "correlation": 0,
-            }
-            start, end = one.start + 2, one.end - 1
-            yield self.slice(
-                "cuda_runtime", "cudaStreamSynchronize", start, end, args, tid=tid
-            )
+        if self.job.gloo:
+            return
+        args = {
+            "External id": op["args"]["External id"],
+            "cbid": 131,
+            "correlation": 0,
+        }
+        yield self.slice(
+            "cuda_runtime",
+            "cudaStreamSynchronize",
+            item.start + 2,
+            item.end - 1,
+            args,
+            pid=self.pid,
+            tid=tid,
+        )
 
-    def kernel(self, what: Kernel, one: Slice) -> Iterator[dict[str, Any]]:
-        if one.kind == "kernel":
-            yield from self.on_gpu(what.name, one, COMPUTE_STREAM, [64, 2, 1])
+    def kernel(self, what: Kernel, item: Slice) -> Iterator[dict[str, Any]]:
+        """The kernel itself; or its op, with the launch in it."""
+        if item.kind == "kernel":
+            yield from self.on_gpu(what.name, item, COMPUTE_STREAM, grid=[64, 2, 1])
             return
         tid = self.thread(what.backward)
-        dims, types = [list(one) for one in what.dims], ["float"] * len(what.dims)
-        more = {"Input Dims": dims, "Input type": types}
-        op = self.cpu("cpu_op", what.op, one.start, one.end, tid, **more)
+        inputs = {
+            "Input Dims": [list(dims) for dims in what.dims],
+            "Input type": ["float"] * len(what.dims),
+        }
+        op = self.cpu("cpu_op", what.op, item.start, item.end, tid, **inputs)
         yield op
-        if one.kind == "launch":
-            self.external[one.link] = op["args"]["External id"]
+        if item.kind == "launch":
+            self.external_ids[item.link] = op["args"]["External id"]
             yield from self.launch(
-                "cudaLaunchKernel", 211, one.start + 3, one.end - 1, one, tid
+                "cudaLaunchKernel",
+                cbid=211,
+                start=item.start + 3,
+                end=item.end - 1,
+                item=item,
+                tid=tid,
             )
 
     def launch(
-        self, name: str, cbid: int, start: float, end: float, one: Slice, tid: int
+        self, name: str, cbid: int, start: float, end: float, item: Slice, tid: int
     ) -> Iterator[dict[str, Any]]:
+        """The call, and the start of its arrow."""
         args = {
-            "External id": self.external[one.link],
+            "External id": self.external_ids[item.link],
             "cbid": cbid,
-            "correlation": one.link,
+            "correlation": item.link,
         }
-        yield self.slice("cuda_runtime", name, start, end, args, tid=tid)
-        flow = {"id": one.link, "pid": self.pid, "tid": tid, "ts": self.us(start)}
-        yield {"ph": "s", **flow, "cat": "ac2g", "name": "ac2g"}
+        yield self.slice("cuda_runtime", name, start, end, args, pid=self.pid, tid=tid)
+        yield {
+            "ph": "s",
+            "id": item.link,
+            "pid": self.pid,
+            "tid": tid,
+            "ts": self.us(start),
+            "cat": "ac2g",
+            "name": "ac2g",
+        }
 
     def on_gpu(
-        self, name: str, one: Slice, stream: int, grid: list[int], **more: Any
+        self, name: str, item: Slice, stream: int, grid: list[int], **more: Any
     ) -> Iterator[dict[str, Any]]:
+        """A kernel, and the end of the arrow from its launch; `more` are other args."""
         args = {
-            "External id": self.external[one.link],
+            "External id": self.external_ids[item.link],
             "queued": 0,
             "device": self.device,
             "context": 1,
             "stream": stream,
-            "correlation": one.link,
+            "correlation": item.link,
             "registers per thread": 96,
             "shared memory": 49152,
             "blocks per SM": 0.97,
@@ -274,94 +345,112 @@ class _Writer:
             "est. achieved occupancy %": 12,
             **more,
         }
-        at = {"pid": self.device, "tid": stream}
-        yield self.slice("kernel", name, one.start, one.end, args, **at)
-        flow = {"id": one.link, **at, "ts": self.us(one.start)}
-        yield {"ph": "f", **flow, "cat": "ac2g", "name": "ac2g", "bp": "e"}
+        yield self.slice(
+            "kernel", name, item.start, item.end, args, pid=self.device, tid=stream
+        )
+        yield {
+            "ph": "f",
+            "id": item.link,
+            "pid": self.device,
+            "tid": stream,
+            "ts": self.us(item.start),
+            "cat": "ac2g",
+            "name": "ac2g",
+            "bp": "e",
+        }
 
     def collective(
-        self, what: Collective | Exchange, one: Slice
+        self, what: Collective | Exchange, item: Slice
     ) -> Iterator[dict[str, Any]]:
-        args, name, op, annotation = self.described(what, one)
-        batched = isinstance(what, Exchange) and what.batched
-        if one.kind == "kernel":
-            place = (
-                what.group.name
-                if isinstance(what, Collective)
-                else (what.group, what.peer)
-            )
-            stream = self.streams.setdefault(
-                place, FIRST_STREAM + 4 * len(self.streams)
-            )
+        """The kernel of a collective; or its op with an annotation and the launch."""
+        description = self.described(what, item)
+        is_batched = isinstance(what, Exchange) and what.batched
+        if item.kind == "kernel":
+            # Nothing describes the kernel of a batch: see `batch`.
+            args = {} if is_batched else description.args
+            stream = self.stream_of(what)
             yield from self.on_gpu(
-                name, one, stream, [24, 1, 1], **({} if batched else args)
+                description.kernel, item, stream, grid=[24, 1, 1], **args
             )
             return
-        start, end = one.start, one.end
+        start = item.start
+        end = item.end
         tid = self.thread(isinstance(what, Collective) and what.backward)
-        if isinstance(what, Exchange) and batched:
-            yield from self.batch(what, one)
+        if isinstance(what, Exchange) and is_batched:
+            yield from self.batch(what, item)
         else:
-            args |= {"Seq": self.next_seq(what)} if self.how.seq else {}
-            yield self.cpu("cpu_op", op, start, end, tid)
+            args = {**description.args, **self.numbered(what)}
+            yield self.cpu("cpu_op", description.op, start, end, tid)
             yield self.cpu(
                 "cpu_op", "record_param_comms", start + 3, end - 1, tid, **args
             )
-            self.external[one.link] = self.number
-            yield self.cpu("user_annotation", annotation, start + 5, end - 2, tid)
-        middle = (start + end) / 2
-        yield from self.launch("cudaLaunchKernelExC", 430, middle, end - 3, one, tid)
+            self.external_ids[item.link] = self.last_external_id
+            yield self.cpu(
+                "user_annotation", description.annotation, start + 5, end - 2, tid
+            )
+        yield from self.launch(
+            "cudaLaunchKernelExC",
+            cbid=430,
+            start=(start + end) / 2,
+            end=end - 3,
+            item=item,
+            tid=tid,
+        )
 
-    def batch(self, what: Exchange, one: Slice) -> Iterator[dict[str, Any]]:
+    def stream_of(self, what: Collective | Exchange) -> int:
+        """That of the group; for an exchange, that of the two neighbors."""
+        if isinstance(what, Collective):
+            key: object = what.group.name
+        else:
+            key = (what.group, what.peer)
+        next_stream = FIRST_STREAM + STREAMS_APART * len(self.streams)
+        return self.streams.setdefault(key, next_stream)
+
+    def batch(self, what: Exchange, item: Slice) -> Iterator[dict[str, Any]]:
         """batch_isend_irecv: its ops are described, the kernel of the group call is
         not."""
-        middle = (one.start + one.end) / 2
-        ways = [way for way in (True, False) if (what.sends if way else what.receives)]
-        each = (middle - one.start) / len(ways)
-        for place, way in enumerate(ways):
-            args, _, op, _ = self.described(what, one._replace(sends=way))
-            start, end = one.start + place * each, one.start + (place + 1) * each - 1
-            yield self.cpu("cpu_op", op, start, end, self.pid)
-            more = {"Seq": self.next_seq(what)} if self.how.seq else {}
+        middle = (item.start + item.end) / 2
+        halves = []  # whether each sends
+        if what.sends:
+            halves.append(True)
+        if what.receives:
+            halves.append(False)
+        op_us = (middle - item.start) / len(halves)
+        for place, sends in enumerate(halves):
+            description = self.described(what, item._replace(sends=sends))
+            start = item.start + place * op_us
+            end = item.start + (place + 1) * op_us - 1
+            yield self.cpu("cpu_op", description.op, start, end, self.pid)
+            args = {**description.args, **self.numbered(what)}
             yield self.cpu(
-                "cpu_op",
-                "record_param_comms",
-                start + 1,
-                end - 1,
-                self.pid,
-                **args,
-                **more,
+                "cpu_op", "record_param_comms", start + 1, end - 1, self.pid, **args
             )
         yield self.cpu(
-            "user_annotation", "nccl:coalesced", middle - 1, one.end - 1, self.pid
+            "user_annotation", "nccl:coalesced", middle - 1, item.end - 1, self.pid
         )
-        self.external[one.link] = self.number
+        self.external_ids[item.link] = self.last_external_id
 
-    def next_seq(self, what: Collective | Exchange) -> int:
+    def numbered(self, what: Collective | Exchange) -> dict[str, int]:
+        """The arg with the next number of the group, if the recording has numbers."""
+        if not self.how.seq:
+            return {}
         key = (what.group, isinstance(what, Exchange))
-        self.seq[key] = self.seq.get(key, 0) + 1
-        return self.seq[key]
+        self.last_seq[key] = self.last_seq.get(key, 0) + 1
+        return {"Seq": self.last_seq[key]}
 
-    def described(
-        self, what: Collective | Exchange, one: Slice
-    ) -> tuple[dict[str, Any], str, str, str]:
-        """Its args, and the names of kernel, op and annotation."""
-        group, factor = what.group, {"_allgather_base": (1, len(what.group.ranks))}
-        size = what.elements
-        inside, outside = factor.get(
-            what.name if isinstance(what, Collective) else "", (1, 1)
-        )
-        name = (
-            what.name
-            if isinstance(what, Collective)
-            else "send"
-            if one.sends
-            else "recv"
-        )
+    def described(self, what: Collective | Exchange, item: Slice) -> _Description:
+        group = what.group
+        out_factor = 1
+        if isinstance(what, Collective):
+            name = what.name
+            if name == "_allgather_base":
+                out_factor = len(group.ranks)
+        else:
+            name = "send" if item.sends else "recv"
         args: dict[str, Any] = {
             "Collective name": name,
-            "In msg nelems": size * inside,
-            "Out msg nelems": size * outside,
+            "In msg nelems": what.elements,
+            "Out msg nelems": what.elements * out_factor,
             "Group size": len(group.ranks),
             "dtype": "BFloat16",
             "In split size": "[]",
@@ -371,26 +460,39 @@ class _Writer:
             "Process Group Ranks": _listed(group.ranks),
         }
         if isinstance(what, Collective):
-            return args, KERNELS[name], OPS[name], f"nccl:{ANNOTATIONS[name]}"
-        args["Dst Rank" if one.sends else "Src Rank"] = what.peer
-        me, other = group.ranks.index(self.rank), group.ranks.index(what.peer)
-        annotation = f"nccl:{name} {me}{'->' if one.sends else '<-'}{other}"
-        return (
-            args,
-            KERNELS["p2p"],
-            "c10d::send" if one.sends else "c10d::recv_",
-            annotation,
+            return _Description(
+                args=args,
+                kernel=KERNELS[name],
+                op=OPS[name],
+                annotation=f"nccl:{ANNOTATIONS[name]}",
+            )
+        args["Dst Rank" if item.sends else "Src Rank"] = what.peer
+        here = group.ranks.index(self.rank)
+        there = group.ranks.index(what.peer)
+        arrow = "->" if item.sends else "<-"
+        return _Description(
+            args=args,
+            kernel=KERNELS["p2p"],
+            op="c10d::send" if item.sends else "c10d::recv_",
+            annotation=f"nccl:{name} {here}{arrow}{there}",
         )
 
-    def gloo(self, what: Collective, one: Slice) -> Iterator[dict[str, Any]]:
+    def gloo(self, what: Collective, item: Slice) -> Iterator[dict[str, Any]]:
         """An op where it is issued; an annotation on a thread of gloo while it
         lasts."""
-        more = {"Input Dims": [[what.elements]], "Input type": ["float"]}
-        if one.kind == "launch":
+        inputs = {"Input Dims": [[what.elements]], "Input type": ["float"]}
+        if item.kind == "launch":
             yield self.cpu(
-                "cpu_op", OPS[what.name], one.start, one.end, self.pid, **more
+                "cpu_op", OPS[what.name], item.start, item.end, self.pid, **inputs
             )
             return
-        tid = self.pid + 1 + self.streams.setdefault(what.group, len(self.streams))
+        thread = self.streams.setdefault(what.group, len(self.streams))
         name = f"gloo:{ANNOTATIONS[what.name]}"
-        yield self.cpu("user_annotation", name, one.start, one.end, tid, **more)
+        yield self.cpu(
+            "user_annotation",
+            name,
+            item.start,
+            item.end,
+            self.pid + 1 + thread,
+            **inputs,
+        )

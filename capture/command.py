@@ -1,9 +1,9 @@
-"""`fusetui capture`: one run, or with `--sweep` one for every point, and a table, a
-chart, JSON and CSV of all of them. Importing this does not need torch.
+"""`fusetui capture`: one run, or with `--sweep` one for each point and a table, a chart,
+JSON and CSV of all of them. Importing this does not need torch.
 
-Each point is a run folder inside the folder of the sweep, which appears when it is
-complete. So the same command with the same `--out` continues after Ctrl-C: existing
-points are not run again.
+The points of a sweep are run folders inside the folder of the sweep. Each appears when
+it is complete, so the same command with the same `--out` continues after Ctrl-C: points
+that exist are not run again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -24,23 +24,23 @@ from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
 
-from .errors import CaptureError, Progress, sentence, tell
+from .errors import CaptureError, Progress, failure_reason, print_message
 from .folder import (
     FolderClaim,
     as_json,
     claim_free,
     default_folder,
-    file_name,
-    filled,
-    numbered,
-    store,
+    folder_name,
+    folder_to_fill,
+    numbered_paths,
+    write_file,
 )
-from .guard import same_folder
+from .guard import keep_working_directory
 from .options import (
     Options,
     Point,
-    choose,
-    declared,
+    choose_variants,
+    declared_options,
     describe_point,
     describe_shapes,
     option_of,
@@ -51,10 +51,10 @@ from .options import (
 from .provenance import (
     CaptureDevice,
     find_device,
+    gpu_selected,
     load_torch,
+    new_scrubber,
     quiet_torch,
-    selected,
-    texts,
 )
 from .record import (
     RECORD_NAME,
@@ -64,19 +64,32 @@ from .record import (
     SavedRun,
     SavedVariant,
     guess_lines,
-    parse,
-    parse_for,
+    guesses_by_variant,
+    parse_guess,
     read_json,
     read_run,
 )
-from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
+from .table import (
+    closing_table,
+    guess_report,
+    sweep_chart,
+    sweep_csv,
+    sweep_table,
+    title,
+)
 
 if TYPE_CHECKING:
     from .job import Job
 
-SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
+SWEEP_NAME = "sweep.json"
+CSV_NAME = "sweep.csv"
 
-Runs = Sequence[tuple[Point, SavedRun]]  # what there is of a sweep, in order
+
+class SweptRun(NamedTuple):
+    """A run of a sweep, as it was saved."""
+
+    point: Point
+    run: SavedRun
 
 
 def capture(
@@ -86,26 +99,32 @@ def capture(
 
     `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress
     goes to stderr, tables and the command that opens the result to stdout; with
-    `prints_json` what run.json holds, or sweep.json, instead. Raises CaptureError,
+    `prints_json` the content of run.json, or sweep.json, instead. Raises CaptureError,
     leaving nothing behind, if an option is wrong or no variant could be measured.
     """
     if options.sweep:
         return run_sweep(workload, options, out, prints_json)
     record, folder = measure(workload, options, out, Progress())
-    right = all(guess.right for variant in record.measured for guess in variant.guesses)
-    outcome = RunOutcome(folder, right, tuple(v.name for v in record.failed))
+    outcome = RunOutcome(
+        folder=folder,
+        right=all(
+            guess.right for variant in record.measured for guess in variant.guesses
+        ),
+        failed=tuple(variant.name for variant in record.failed),
+    )
     if prints_json:
         emit(as_json(record).decode().rstrip("\n"))
         return outcome
-    opened = printable(shlex.quote(str(folder)))
+    shown_folder = printable(shlex.quote(str(folder)))
     lines = [
         closing_table(record),
-        *guesses(record),
-        f"\nOpen it with: fusetui open {opened}",
+        *guess_report(record),
+        f"\nOpen it with: fusetui open {shown_folder}",
     ]
     if any(folder.glob("*.pickle")):
-        lines.append(f"Who held memory: fusetui memory {opened}")
-    lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
+        lines.append(f"Who held memory: fusetui memory {shown_folder}")
+    if options.compare:
+        lines.append(f"Compare them with: fusetui diff {shown_folder}")
     emit("\n".join(lines))
     return outcome
 
@@ -113,36 +132,42 @@ def capture(
 def measure(
     workload: str, options: Options, out: Path | None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """Runs once, without printing the closing table; returns the record and the run
-    folder. The name of the folder is reserved before anything is measured: `out`, or
-    one that is free."""
+    """Runs a workload once, without printing the table; returns the record and the run
+    folder. That is `out`, or a free name. It is reserved before anything is measured.
+    Raises CaptureError."""
     check_request(workload, options)
-    with quiet_torch(), same_folder():
+    with quiet_torch(), keep_working_directory():
         device = find_device(options.device)
-        first = default_folder(file_name(workload), device.kind, datetime.now())
-        with (
-            selected(device),
-            filled(lambda: FolderClaim(out) if out else claim_free(first)) as claim,
-        ):
+
+        def claim_folder() -> FolderClaim:
+            if out is not None:
+                return FolderClaim(out)
+            name = folder_name(workload)
+            return claim_free(default_folder(name, device.kind, datetime.now()))
+
+        with gpu_selected(device), folder_to_fill(claim_folder) as claim:
             record = _run(workload, options, device, claim.part, progress)
     return record, claim.out
 
 
 def check_request(workload: str, options: Options) -> None:
     """Raises CaptureError for whatever is wrong with a request and can be seen without
-    torch, whose import takes seconds. Of the user's own code that is only what its
-    options say by themselves."""
+    torch, whose import takes seconds. For the user's own code, only its options are
+    checked: its shapes and variants are not known yet."""
     validate(options)
     for guess in options.expect:
-        parse(guess.partition(":")[2] if ":" in guess else guess)
+        before, colon, after = guess.partition(":")
+        parse_guess(after if colon else before)
     if ":" in workload:  # the user's own code
         return
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
         raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
     outline = kernels.outline(workload)
-    variants = choose(workload, outline.available, options.variants, outline.missing)
-    parse_for(options.expect, variants)
+    variants = choose_variants(
+        workload, outline.available, options.variants, outline.missing
+    )
+    guesses_by_variant(options.expect, variants)
     if options.compare and len(variants) < 2:
         raise CaptureError("--compare needs two variants.")
     parse_shapes(options.shapes, outline.gpu_shapes)
@@ -151,19 +176,21 @@ def check_request(workload: str, options: Options) -> None:
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
-    """The variants to run, with weights and inputs. Raises CaptureError for an unknown
-    workload, an option that does not apply, or if there is not enough memory for
-    weights and inputs."""
+    """The variants to run, with weights and inputs. Raises CaptureError if an option
+    does not apply, if the user's code fails, or if weights and inputs do not fit into
+    memory."""
     load_torch()
     from . import job
 
     if job.is_target(workload):
         return job.user_job(workload, options, device)
-    known = kernels.get(workload)
+    definition = kernels.get(workload)
     try:
-        return job.workload_job(known, options, device)
+        return job.workload_job(definition, options, device)
     except (RuntimeError, MemoryError) as error:
-        raise CaptureError(f"{workload} cannot be set up: {sentence(error)}") from error
+        raise CaptureError(
+            f"{workload} cannot be set up: {failure_reason(error)}"
+        ) from error
 
 
 def _run(
@@ -173,131 +200,153 @@ def _run(
     folder: Path,
     progress: Progress,
 ) -> RunRecord:
-    """Fills the run folder. Raises CaptureError if no variant was measured."""
+    """Runs a workload, writes traces and run.json into the folder, and returns the
+    record. Raises CaptureError if no variant was measured."""
     load_torch()
-    from .job import folder_of
+    from .job import code_folder_of
     from .run import Runner
 
-    code = folder_of(workload)
+    code_folder = code_folder_of(workload)
     with progress.phase(f"preparing {workload} on {device.kind}"):
         job = make_job(workload, options, device)
     if job.shapes_shrunk:
         shapes = describe_shapes(job.shapes)
         progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
-    record = Runner(job, options, device, progress).run(folder, code)
+    record = Runner(job, options, device, progress).run(folder, code_folder)
     if not record.measured:
-        failed = (v for v in record.variants if isinstance(v, Failed))
-        reasons = " ".join(f"{variant.name}: {variant.failed}" for variant in failed)
-        raise CaptureError(f"Nothing was captured: {reasons}")
-    store(folder / RECORD_NAME, as_json(record))
+        reasons = [
+            f"{variant.name}: {variant.failed}"
+            for variant in record.variants
+            if isinstance(variant, Failed)
+        ]
+        raise CaptureError(f"Nothing was captured: {' '.join(reasons)}")
+    write_file(folder / RECORD_NAME, as_json(record))
     return record
 
 
 def run_sweep(
     workload: str, options: Options, out: Path | None, prints_json: bool = False
 ) -> RunOutcome:
-    """Runs every missing point and prints the result; with `prints_json` what
-    sweep.json holds.
+    """Runs the points of a sweep that are missing and prints the result, with
+    `prints_json` the content of sweep.json.
 
-    The outcome has the sweep's folder, and is about all points. A point at which no
-    variant could be measured is reported and left out. Raises CaptureError for a wrong
-    option, if the folder holds another sweep or a point that cannot be read, or,
-    leaving nothing behind, if there is no other point.
+    The outcome has the folder of the sweep, and is about all its points. A point at
+    which no variant could be measured is reported and left out. Raises CaptureError for
+    a wrong option, if the folder holds another sweep or a point that cannot be read,
+    and, leaving nothing behind, if nothing could be measured at any point.
     """
     check_request(workload, options)
-    with same_folder():
+    with keep_working_directory():
         points = _points(workload, options.sweep)
-    options = dataclasses.replace(options, sweep=(), seconds=options.timing_seconds)
-    kind = find_device(options.device).kind
-    asked = _asked(workload, options, kind, points)
-    if out is None:
-        first = default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
-        folder = next(folder for folder in numbered(first) if _made(folder, asked))
-    else:
-        folder = _claim(out, asked)
-    _saved(folder, points)  # reports an unreadable point before others are run
+    point_options = dataclasses.replace(
+        options, sweep=(), seconds=options.timing_seconds
+    )
+    device_kind = find_device(options.device).kind
+    identity = _identity(workload, point_options, points)
+    folder = _sweep_folder(workload, device_kind, out, identity)
+    _saved_runs(folder, points)  # reports an unreadable point before others are run
     progress = Progress()
     try:
         for number, point in enumerate(points, 1):
-            _run_point(
-                workload, options, point, folder, progress, f"{number} of {len(points)}"
-            )
+            position = f"{number} of {len(points)}"
+            _run_point(workload, point_options, point, folder, progress, position)
     except KeyboardInterrupt:
-        tell(f"Stopped. To continue, run the same command with --out {folder}")
+        print_message(f"Stopped. To continue, run the same command with --out {folder}")
         raise
     finally:
-        runs = _saved(folder, points)
+        runs = _saved_runs(folder, points)
         rows = list(_rows(runs))
-        _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": rows}))
+        _replace(folder / SWEEP_NAME, as_json({"asked": identity, "rows": rows}))
         _replace(folder / CSV_NAME, sweep_csv(rows).encode())
-    if not runs:  # what we wrote goes, and the folder if it is empty then
-        with suppress(OSError):
-            for name in (CSV_NAME, SWEEP_NAME):
-                (folder / name).unlink()
-            folder.rmdir()
+    if not runs:
+        _remove_empty_sweep(folder)
         raise CaptureError("Nothing was captured at any point of the sweep.")
-    failed = tuple(_failed(runs, points))
+    wrong_guesses = _wrong_guesses(runs)
     if prints_json:
         emit((folder / SWEEP_NAME).read_text(encoding="utf-8").rstrip("\n"))
-        return RunOutcome(folder, not _wrong_guesses(runs), failed)
-    _show(folder, runs)
-    return RunOutcome(folder, _show_guesses(runs), failed)
+    else:
+        _print_sweep(folder, runs)
+        if wrong_guesses:
+            emit("\n".join(["", *map(printable, wrong_guesses)]))
+    return RunOutcome(
+        folder=folder,
+        right=not wrong_guesses,
+        failed=tuple(_failed(runs, points)),
+    )
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
+    """The points of a sweep. Raises CaptureError as `parse_sweep`, and if the user's
+    code cannot be imported."""
     if workload in kernels.names():
         outline = kernels.outline(workload)
         return parse_sweep(sweep, list(outline.gpu_shapes), outline.sweeps)
     load_torch()
     from . import job
 
-    return parse_sweep(sweep, list(job.axes(job.load(workload))), {})
+    build = job.load_build(workload)
+    return parse_sweep(sweep, list(job.default_shapes(build)), presets={})
 
 
-def _asked(
-    workload: str, options: Options, kind: str, points: Sequence[Point]
+def _identity(
+    workload: str, options: Options, points: Sequence[Point]
 ) -> dict[str, Any]:
-    """What identifies a sweep: sweeps that agree in it can share a folder."""
-    shown = texts().scrub(workload) if options.scrub else workload
-    asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
-    found: dict[str, Any] = orjson.loads(orjson.dumps(asked | {"points": list(points)}))
-    return found
+    """What identifies a sweep, as sweep.json has it: a sweep continues one that agrees
+    in all of it."""
+    identity = {
+        "workload": new_scrubber().scrub(workload) if options.scrub else workload,
+        "device": options.device,  # in sweep.json it comes before the other options
+        **dataclasses.asdict(options),
+        "points": list(points),
+    }
+    as_saved: dict[str, Any] = orjson.loads(orjson.dumps(identity))
+    return as_saved
 
 
-def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
-    """Creates the sweep's folder, or checks that it holds a part of this very sweep."""
-    if _made(folder, asked):
-        return folder
+def _sweep_folder(
+    workload: str, device_kind: str, out: Path | None, identity: Mapping[str, Any]
+) -> Path:
+    """The folder of the sweep: a new one, or `out` if it holds a part of this very
+    sweep. Raises CaptureError if `out` holds anything else."""
+    if out is None:
+        name = f"{folder_name(workload)}-sweep"
+        first = default_folder(name, device_kind, datetime.now())
+        return next(
+            folder for folder in numbered_paths(first) if _make_folder(folder, identity)
+        )
+    if _make_folder(out, identity):
+        return out
     try:
-        there = read_json(folder / SWEEP_NAME)["asked"]
+        saved_identity = read_json(out / SWEEP_NAME)["asked"]
     except (CaptureError, KeyError, TypeError) as error:
         raise CaptureError(
-            f"{folder} exists and is not a sweep: give another --out."
+            f"{out} exists and is not a sweep: give another --out."
         ) from error
-    if there != asked:
-        differs = _difference(there, asked)
+    if saved_identity != identity:
+        difference = _difference(saved_identity, identity)
         raise CaptureError(
-            f"{folder} holds another sweep, with {differs}: give another --out."
+            f"{out} holds another sweep, with {difference}: give another --out."
         )
-    return folder
+    return out
 
 
-def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """Where two sweeps first differ: `--dtype float32 instead of float16`."""
-    names = {**asked, **there}
-    name = next(name for name in names if there.get(name) != asked.get(name))
+def _difference(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """The first difference between two identities: `--dtype float32 instead of
+    float16`."""
+    names = {**wanted, **saved}
+    name = next(name for name in names if saved.get(name) != wanted.get(name))
     if name == "points":
         return "other sizes"
-    known = declared()
-    option = (known[name].flag if name in known else "") or name
-    old = orjson.dumps(there.get(name)).decode().strip('"')
-    new = orjson.dumps(asked.get(name)).decode().strip('"')
-    return printable(f"{option} {old} instead of {new}")
+    options = declared_options()
+    flag = (options[name].flag if name in options else "") or name
+    saved_value = orjson.dumps(saved.get(name)).decode().strip('"')
+    wanted_value = orjson.dumps(wanted.get(name)).decode().strip('"')
+    return printable(f"{flag} {saved_value} instead of {wanted_value}")
 
 
-def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
-    """Creates the sweep's folder unless it exists; returns whether it did. Raises
-    CaptureError."""
+def _make_folder(folder: Path, identity: Mapping[str, Any]) -> bool:
+    """Makes the folder of a sweep, with a sweep.json without rows. Returns False if the
+    folder exists. Raises CaptureError if it cannot be written."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -305,11 +354,19 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
     except OSError as error:
         raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
     try:
-        _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": []}))
+        _replace(folder / SWEEP_NAME, as_json({"asked": identity, "rows": []}))
     except CaptureError:
         folder.rmdir()
         raise
     return True
+
+
+def _remove_empty_sweep(folder: Path) -> None:
+    """Removes the files that belong to no point, and the folder if it is empty then."""
+    with suppress(OSError):
+        (folder / CSV_NAME).unlink()
+        (folder / SWEEP_NAME).unlink()
+        folder.rmdir()
 
 
 def _run_point(
@@ -318,101 +375,110 @@ def _run_point(
     point: Point,
     folder: Path,
     progress: Progress,
-    number: str,
+    position: str,
 ) -> None:
+    """Runs a point unless its folder exists; `position` is `2 of 5`. An error is
+    reported, and the sweep goes on."""
     name = describe_point(point)
-    place = folder / name
-    if os.path.lexists(place):
-        progress.say(f"{name} ({number}): there already")
+    point_folder = folder / name
+    if os.path.lexists(point_folder):
+        progress.say(f"{name} ({position}): there already")
         return
-    progress.say(f"{name} ({number})")
-    shapes = [
-        *options.shapes,
-        *(f"{option_of(axis)}={size}" for axis, size in point.items()),
-    ]
+    progress.say(f"{name} ({position})")
+    sizes = [f"{option_of(axis)}={size}" for axis, size in point.items()]
+    point_options = dataclasses.replace(options, shapes=[*options.shapes, *sizes])
     try:
-        measure(
-            workload,
-            dataclasses.replace(options, shapes=shapes),
-            out=place,
-            progress=progress,
-        )
+        measure(workload, point_options, out=point_folder, progress=progress)
     except CaptureError as error:
         progress.say(f"{name}: {error}")
 
 
-def _saved(folder: Path, points: Sequence[Point]) -> Runs:
-    places = [(point, folder / describe_point(point)) for point in points]
-    try:
-        return [
-            (point, read_run(place))
-            for point, place in places
-            if os.path.lexists(place)
-        ]
-    except CaptureError as error:
-        raise CaptureError(
-            f"{error} Move its folder away to run the point again."
-        ) from error
+def _saved_runs(folder: Path, points: Sequence[Point]) -> list[SweptRun]:
+    """The runs that there are in the folder of a sweep, in the order of the points.
+    Raises CaptureError if one cannot be read."""
+    runs = []
+    for point in points:
+        point_folder = folder / describe_point(point)
+        if not os.path.lexists(point_folder):
+            continue
+        try:
+            runs.append(SweptRun(point=point, run=read_run(point_folder)))
+        except CaptureError as error:
+            raise CaptureError(
+                f"{error} Move its folder away to run the point again."
+            ) from error
+    return runs
 
 
-SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
-"""The fields of a variant that a row of a sweep has."""
-TIMES = {"median_ns": "median", "p10_ns": "p10", "p90_ns": "p90", "n_samples": "n"}
+ROW_FIELDS = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
+"""The fields of a variant that a row of a sweep has under the same names."""
 
 
-def _rows(runs: Runs) -> Iterator[dict[str, Any]]:
-    """A row for every point and variant that ran: sizes, times in ns, or the
-    failure."""
+def _rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
+    """A row for every point and variant: sizes, times in ns, and what ROW_FIELDS names.
+    What was not measured is None."""
     for point, variant in _variants(runs):
-        times = {
-            name: getattr(variant.step_ns, field, None) for name, field in TIMES.items()
+        step_ns = variant.step_ns
+        row: dict[str, Any] = {
+            **point,
+            "variant": variant.name,
+            "median_ns": step_ns.median if step_ns else None,
+            "p10_ns": step_ns.p10 if step_ns else None,
+            "p90_ns": step_ns.p90 if step_ns else None,
+            "n_samples": step_ns.n if step_ns else None,
         }
-        others = {name: getattr(variant, name) for name in SHOWN}
-        yield {**point, "variant": variant.name, **times, **others}
+        for name in ROW_FIELDS:
+            row[name] = getattr(variant, name)
+        yield row
 
 
-def _variants(runs: Runs) -> Iterator[tuple[Point, SavedVariant]]:
-    return ((point, variant) for point, run in runs for variant in run.variants)
+def _variants(runs: Sequence[SweptRun]) -> Iterator[tuple[Point, SavedVariant]]:
+    """Each variant of each run, with the point of the run."""
+    for swept in runs:
+        for variant in swept.run.variants:
+            yield swept.point, variant
 
 
-def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
-    there = [point for point, _ in runs]
-    yield from (describe_point(point) for point in points if point not in there)
+def _failed(runs: Sequence[SweptRun], points: Sequence[Point]) -> Iterator[str]:
+    """The points at which nothing was measured, `batch=64`, then the variants that
+    failed elsewhere, `batch=128 eager`."""
+    measured_points = [swept.point for swept in runs]
+    for point in points:
+        if point not in measured_points:
+            yield describe_point(point)
     for point, variant in _variants(runs):
         if variant.failed and not variant.skipped:
             yield f"{describe_point(point)} {variant.name}"
 
 
-def _show(folder: Path, runs: Runs) -> None:
-    point, run = runs[0]
+def _print_sweep(folder: Path, runs: Sequence[SweptRun]) -> None:
+    """Prints the title, the table and the chart of a sweep, and where its files are."""
+    first = runs[0]
     rows = list(_rows(runs))
-    axes = list(point)
-    constant = {axis: size for axis, size in run.shapes.items() if axis not in axes}
-    chart = sweep_chart(rows, axes, ascii_only=not speaks_unicode())
-    figures = (
-        f"The figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}."
+    axes = list(first.point)
+    constant_sizes = {
+        axis: size for axis, size in first.run.shapes.items() if axis not in axes
+    }
+    csv_path = printable(str(folder / CSV_NAME))
+    example = printable(shlex.quote(str(folder / describe_point(first.point))))
+    sections = (
+        title(first.run, constant_sizes),
+        sweep_table(rows, axes),
+        sweep_chart(rows, axes, ascii_only=not speaks_unicode()),
+        f"The figures are in {csv_path} and {SWEEP_NAME}.\n"
+        f"Each point is a run: fusetui open {example}",
     )
-    place = printable(shlex.quote(str(folder / describe_point(point))))
-    each = f"Each point is a run: fusetui open {place}"
-    parts = (title(run, constant), sweep_table(rows, axes), chart, f"{figures}\n{each}")
-    emit("\n\n".join(parts))
+    emit("\n\n".join(sections))
 
 
-def _show_guesses(runs: Runs) -> bool:
-    """Prints the wrong guesses, point by point; returns whether there are none."""
-    wrong = _wrong_guesses(runs)
-    if wrong:
-        emit("\n".join(["", *map(printable, wrong)]))
-    return not wrong
-
-
-def _wrong_guesses(runs: Runs) -> list[str]:
-    return [
-        f"{describe_point(point)}: {line}"
-        for point, variant in _variants(runs)
-        for line in guess_lines(variant.name, variant.guesses)
-        if line.startswith("!")
-    ]
+def _wrong_guesses(runs: Sequence[SweptRun]) -> list[str]:
+    """`batch=64: ! eager gemm: guess 3, found 2` for each wrong guess."""
+    lines = []
+    for point, variant in _variants(runs):
+        for line in guess_lines(variant.name, variant.guesses):
+            if line.startswith("!"):
+                lines.append(f"{describe_point(point)}: {line}")
+    return lines
 
 
 def _replace(path: Path, content: bytes) -> None:

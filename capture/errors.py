@@ -1,5 +1,9 @@
-"""What a capture says: its error, any other error as one sentence, and while it runs
-messages and progress on stderr, escaped."""
+"""What a capture prints on stderr, and the sentences of its errors.
+
+`CaptureError` is an error of the user's request, and `failure_reason` describes any
+other error in one line. `print_message` prints a message, and `Progress` the phases of
+a capture. Whatever is printed is escaped, so that no text controls the terminal.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +20,53 @@ from fusetui import Error
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 
-_LONGEST = 300
-_HERE = Path(__file__).resolve().parent
-_COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
+_MAX_SENTENCE_CHARS = 300
+_CAPTURE_FOLDER = Path(__file__).resolve().parent
+_KERNELS_FOLDER = _CAPTURE_FOLDER.parent / "kernels"
+_COMPILER_PACKAGES = ("torch._dynamo", "torch._inductor", "triton")
 
 
 class CaptureError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-def sentence(error: BaseException) -> str:
-    """Why a variant failed, in one line: memory, compiler, or the innermost error
-    itself."""
+def failure_reason(error: BaseException) -> str:
+    """One line that says why a variant failed.
+
+    Missing memory, a missing C++ compiler and a `CaptureError` anywhere in the chain of
+    causes have sentences of their own. Otherwise it is the innermost cause, with the
+    line of the user's code that raised it, or with the note that the variant could not
+    be compiled. That text is cut to 300 characters.
+    """
     import torch
 
-    chain = list(_causes(error))
-    if any(isinstance(cause, torch.cuda.OutOfMemoryError) for cause in chain):
+    causes = list(_causes(error))
+    if any(isinstance(cause, torch.cuda.OutOfMemoryError) for cause in causes):
         return "it ran out of GPU memory: use smaller shapes."
-    # Python's own error, or the plain RuntimeError that torch raises on a CPU.
-    if any(
-        isinstance(c, MemoryError) or "can't allocate memory" in str(c) for c in chain
-    ):
+    if any(_is_out_of_cpu_memory(cause) for cause in causes):
         return "it ran out of memory: use smaller shapes."
-    if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in chain):
+    if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in causes):
         return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
-    if ours := next(
-        (cause for cause in chain if isinstance(cause, CaptureError)), None
-    ):
-        return str(ours)
-    cause = chain[-1]
-    if any(type(link).__module__.startswith(_COMPILERS) for link in chain):
-        return clip(f"it could not be compiled: {_one_line(cause)}", _LONGEST, "...")
-    return clip(_one_line(cause) + _place(cause), _LONGEST, "...")
+    for cause in causes:
+        if isinstance(cause, CaptureError):
+            return str(cause)
+    innermost = causes[-1]
+    text = _one_line(innermost)
+    if any(type(cause).__module__.startswith(_COMPILER_PACKAGES) for cause in causes):
+        text = f"it could not be compiled: {text}"
+    else:
+        text += _user_line(innermost)
+    return clip(text, _MAX_SENTENCE_CHARS, "...")
+
+
+def _is_out_of_cpu_memory(error: BaseException) -> bool:
+    """Python raises MemoryError, torch a plain RuntimeError."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it wraps: torch.compile hides the real one in
-    `inner_exception`."""
+    """The error, its cause, the cause of that, and so on. torch.compile keeps the cause
+    in `inner_exception`."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -62,25 +76,30 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _one_line(error: BaseException) -> str:
+    """`ValueError: dim must be even`: the type and the first line of the message."""
+    name = type(error).__name__
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"{name}: {lines[0]}" if lines else name
 
 
-def _place(error: BaseException) -> str:
-    """` (train.py, line 12)`: the innermost line of the user's own code, if there is
-    one."""
+def _user_line(error: BaseException) -> str:
+    """` (train.py, line 12)`: the innermost line of the traceback that is neither
+    torch's nor ours; "" if there is none."""
     import torch
 
-    others = (_HERE, _HERE.parent / "kernels", Path(torch.__file__).resolve().parent)
+    torch_folder = Path(torch.__file__).resolve().parent
+    not_the_users = (_CAPTURE_FOLDER, _KERNELS_FOLDER, torch_folder)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename).resolve()
-        if path.is_file() and not any(map(path.is_relative_to, others)):
+        if not path.is_file():
+            continue
+        if not any(path.is_relative_to(folder) for folder in not_the_users):
             return f" ({path.name}, line {frame.lineno})"
     return ""
 
 
-def tell(line: str) -> None:
-    """Prints one message; it is not an error if that fails."""
+def print_message(line: str) -> None:
+    """Prints a message on stderr. A stderr that cannot be written is ignored."""
     with suppress(OSError):
         print(printable(line), file=sys.stderr, flush=True)
 
@@ -89,9 +108,11 @@ _REDRAW_SECONDS = 0.5
 
 
 class Progress:
-    """One line per phase with its time. On a terminal the elapsed time is updated."""
+    """Prints a line for each phase, with the seconds that it took; on a terminal, also
+    those that have passed so far."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
+        """`stream` is stderr unless it is given."""
         self._stream = stream if stream is not None else sys.stderr
 
     def say(self, line: str) -> None:
@@ -99,31 +120,33 @@ class Progress:
 
     @contextmanager
     def phase(self, title: str) -> Iterator[None]:
-        """Shows `title ...` while the block runs, then its duration in seconds. On a
-        terminal a thread writes the line twice a second."""
+        """Prints `title ... ` when the block begins, and `1.3 s` behind it when it
+        ends, or `stopped` if it raises. On a terminal, a thread updates the seconds
+        twice a second."""
         begin = perf_counter()
         title = printable(title)
-        is_live = self._stream.isatty()
-        done = threading.Event()
-        end = "stopped"
+        is_terminal = self._stream.isatty()
+        has_ended = threading.Event()
 
         def redraw() -> None:
-            while not done.wait(_REDRAW_SECONDS):
+            while not has_ended.wait(_REDRAW_SECONDS):
                 self._write(f"\r{title} ... {perf_counter() - begin:.0f} s ")
 
         thread = threading.Thread(target=redraw, name="fusetui progress", daemon=True)
         self._write(f"{title} ... ")
-        if is_live:
+        if is_terminal:
             thread.start()
+        outcome = "stopped"
         try:
             yield
-            again = f"\r{title} ... " if is_live else ""
-            end = f"{again}{perf_counter() - begin:.1f} s"
+            outcome = f"{perf_counter() - begin:.1f} s"
+            if is_terminal:  # over what the thread wrote
+                outcome = f"\r{title} ... {outcome}"
         finally:
-            done.set()
-            if is_live:
+            has_ended.set()
+            if is_terminal:
                 thread.join()
-            self._write(f"{end}\n")
+            self._write(f"{outcome}\n")
 
     def _write(self, text: str) -> None:
         with suppress(OSError):

@@ -1,9 +1,10 @@
-"""Run folders: reserved before measuring, so that two captures never use the same one,
-and written under a temporary name, until they are complete.
+"""Run folders. Does not need torch.
 
-Until a run is complete, it is in `.NAME.part` next to its folder. A file in it, locked
-as long as the capture is alive, shows the next capture that the folder is ours, and
-whether it is still being written. Does not need torch.
+The name of a folder is reserved before anything is measured, so that two captures never
+use the same one. Until a run is complete, its files are in `.NAME.part` beside its
+folder. There a marker file says which machine runs the capture. It is locked as long as
+the capture is alive, so the next capture can tell a folder that is being written from
+one that a killed capture left behind, which it removes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import orjson
 
 from .errors import CaptureError
-from .guard import tidied
+from .guard import cleaned_up_on_signal
 
 try:
     import fcntl
@@ -31,15 +32,17 @@ except ImportError:  # Windows: a folder cannot be proven to be abandoned
 
 MARKER = ".fusetui-capture"
 """The file that marks a folder as ours; it names the machine that holds the lock."""
-_PART = re.compile(r"\..+\.part", re.DOTALL)
-_OPEN = (
+_PART_NAME = re.compile(r"\..+\.part", re.DOTALL)
+_SAFE_OPEN_FLAGS = (
     getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
 )
+"""Whatever another program put into the place of a file: no link is followed, and no
+pipe is waited for. Windows has none of these flags."""
 
-# what this process has claimed and neither kept nor released
-_held: set[FolderClaim] = set()
+_open_claims: set[FolderClaim] = set()
+"""What this process has claimed and neither kept nor released."""
 
 
 class TakenError(CaptureError):
@@ -47,9 +50,13 @@ class TakenError(CaptureError):
 
 
 class FolderClaim:
-    """A folder to fill, `part`, which becomes `out` or is removed. A child process
-    forked by the user's code can do neither. Raises CaptureError; TakenError if `out`
-    is already taken."""
+    """A reserved name, `out`, and the folder to fill, `part`.
+
+    `keep` renames `part` to `out`, and `release` removes it; in a child process that
+    the user's code forked, neither does anything. The constructor makes `part`. It
+    raises TakenError if `out` exists or another capture is writing it, and CaptureError
+    if the folder cannot be made.
+    """
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -58,57 +65,67 @@ class FolderClaim:
                 f"{out} is not a valid name for a new folder: give another --out."
             )
         try:  # the same folder whatever the working directory becomes
-            self._place = out.absolute()
+            self._absolute_out = out.absolute()
         except OSError as error:
             raise CaptureError(
                 f"The working directory is gone: {error.strerror}."
             ) from error
-        self.part = self._place.with_name(f".{self._place.name}.part")
-        self._pid = os.getpid()
-        if os.path.lexists(self._place):
-            raise TakenError(
-                f"{out} exists already: give another --out, or move it away."
-            )
-        remove_abandoned(self._place.parent)
-        self._made = [parent for parent in self._place.parents if not parent.exists()]
-        self._marker = self._make()
-        _held.add(self)
-        if os.path.lexists(self._place):  # another capture was faster
+        self.part = self._absolute_out.with_name(f".{self._absolute_out.name}.part")
+        self._owner = os.getpid()
+        self._raise_if_taken()
+        remove_abandoned(self._absolute_out.parent)
+        self._new_parents = [
+            parent for parent in self._absolute_out.parents if not parent.exists()
+        ]
+        self._marker = self._make_part()
+        _open_claims.add(self)
+        try:  # another capture may have finished since
+            self._raise_if_taken()
+        except TakenError:
             self.release()
-            raise TakenError(
-                f"{out} exists already: give another --out, or move it away."
-            )
+            raise
 
     def keep(self) -> None:
-        """Renames the folder. Raises CaptureError if the run had to get another
-        name."""
-        if os.getpid() != self._pid:
+        """Renames the folder to `out`. Raises CaptureError if that is not possible, and
+        also if another program has made `out` meanwhile, after renaming the folder to
+        `out-2`, `out-3` ..."""
+        if os.getpid() != self._owner:
             return
-        named = next(
-            path for path in numbered(self._place) if not os.path.lexists(path)
+        final = next(
+            path
+            for path in numbered_paths(self._absolute_out)
+            if not os.path.lexists(path)
         )
         try:
-            self.part.rename(named)
-            (named / MARKER).unlink()
+            self.part.rename(final)
+            (final / MARKER).unlink()
         except OSError as error:
-            raise CaptureError(f"Cannot write to {named}: {error.strerror}.") from error
-        self._let_go()
-        if named != self._place:
+            raise CaptureError(f"Cannot write to {final}: {error.strerror}.") from error
+        self._unlock()
+        if final != self._absolute_out:
             raise CaptureError(
-                f"{self.out} was made by another program: the run is in {named}."
+                f"{self.out} was made by another program: the run is in {final}."
             )
 
     def release(self) -> None:
-        """Removes the folder, and any parent folders that were created for it."""
-        if os.getpid() != self._pid or self not in _held:
+        """Removes the folder, and those of its parents that were made for it, unless
+        they hold something else."""
+        if os.getpid() != self._owner or self not in _open_claims:
             return
         shutil.rmtree(self.part, ignore_errors=True)
         with suppress(OSError):
-            for parent in self._made:
+            for parent in self._new_parents:
                 parent.rmdir()
-        self._let_go()
+        self._unlock()
 
-    def _make(self) -> int:
+    def _raise_if_taken(self) -> None:
+        if os.path.lexists(self._absolute_out):
+            raise TakenError(
+                f"{self.out} exists already: give another --out, or move it away."
+            )
+
+    def _make_part(self) -> int:
+        """Makes the folder and its marker, whose descriptor it returns."""
         try:
             self.part.mkdir(parents=True)
         except FileExistsError:
@@ -121,153 +138,172 @@ class FolderClaim:
                 f"Cannot write to {self.out.parent}: {error.strerror}."
             ) from error
         try:
-            return _marked(self.part)
+            return _make_marker(self.part)
         except OSError as error:
             shutil.rmtree(self.part, ignore_errors=True)
             raise CaptureError(
                 f"Cannot write to {self.part}: {error.strerror}."
             ) from error
 
-    def _let_go(self) -> None:
-        _held.discard(self)
+    def _unlock(self) -> None:
+        _open_claims.discard(self)
         os.close(self._marker)
 
 
 def claim_free(first: Path) -> FolderClaim:
-    """A folder to fill, with a number appended to its name if it is taken. Raises
-    CaptureError."""
-    for path in numbered(first):
+    """Claims `first`, or if it is taken the first free one of `first-2`, `first-3` ...
+    Raises CaptureError if a folder cannot be made."""
+    for path in numbered_paths(first):
         with suppress(TakenError):
             return FolderClaim(path)
-    raise AssertionError("there is always a higher number")
+    raise AssertionError("numbered_paths() never ends")
 
 
-def numbered(first: Path) -> Iterator[Path]:
-    """`mlp`, `mlp-2`, `mlp-3` ..."""
+def numbered_paths(first: Path) -> Iterator[Path]:
+    """`mlp`, `mlp-2`, `mlp-3` ... without end."""
     yield first
-    yield from (first.with_name(f"{first.name}-{number}") for number in count(2))
+    for number in count(2):
+        yield first.with_name(f"{first.name}-{number}")
 
 
 def release_all() -> None:
-    """Removes everything that this process has claimed."""
-    for claim in list(_held):
+    """Removes every folder that this process has claimed and not kept."""
+    for claim in list(_open_claims):
         claim.release()
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Removes what captures of this user left in a folder when they were killed. Only
-    runs that are certainly ours and no longer being written: see `_is_abandoned`."""
-    with suppress(OSError), os.scandir(parent) as found:
-        for item in found:
-            if _PART.fullmatch(item.name) and item.is_dir(follow_symlinks=False):
+    """Removes from `parent` the folders of this user's captures that were killed. Those
+    that are being written stay, and all that may be something else: see
+    `_is_abandoned`. Errors are ignored."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if not _PART_NAME.fullmatch(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
                 with suppress(OSError):
-                    _remove_if_abandoned(parent / item.name)
+                    _remove_if_abandoned(parent / entry.name)
 
 
 def _remove_if_abandoned(part: Path) -> None:
-    directory = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+    """Raises OSError if the folder cannot be opened or removed."""
+    folder_flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
     with (
-        _opened(part, directory) as folder,
+        _opened(part, folder_flags) as folder,
         _opened(MARKER, os.O_RDWR, folder) as marker,
     ):
-        if _is_abandoned(part, folder, marker):
-            # the marker goes last
-            for name in sorted(os.listdir(folder), key=MARKER.__eq__):
+        if not _is_abandoned(part, folder, marker):
+            return
+        for name in os.listdir(folder):
+            if name != MARKER:
                 os.unlink(name, dir_fd=folder)
-            part.rmdir()
+        # last: without it, nobody could tell that what is left is ours
+        os.unlink(MARKER, dir_fd=folder)
+        part.rmdir()
 
 
 def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
-    """Whether a folder belongs to a capture on this machine whose lock is free. Once we
-    hold the lock, the marker must still be in place; otherwise the capture has
-    finished, and this is a run that was kept. Raises OSError."""
-    if not _is_users(folder) or not _is_users(marker) or not _locked(marker):
+    """Whether a folder was left behind by a capture of this user on this machine, and
+    holds nothing but files. `folder` and `marker` are descriptors; on success the
+    marker stays locked until its descriptor is closed. Raises OSError."""
+    if not _belongs_to_user(folder) or not _belongs_to_user(marker):
         return False
-    if os.pread(marker, len(_mark()) + 1, 0) != _mark():
+    if not _lock(marker):  # its capture is alive
         return False
+    text = _marker_text()
+    if os.pread(marker, len(text) + 1, 0) != text:
+        return False
+    # A capture that finished before we had the lock has renamed the folder.
     if not os.path.samestat(os.stat(part / MARKER), os.fstat(marker)):
         return False
-    found = [
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-        for name in os.listdir(folder)
-    ]
-    return all(stat.S_ISREG(state.st_mode) for state in found)
+    for name in os.listdir(folder):
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(state.st_mode):
+            return False
+    return True
 
 
 @contextmanager
 def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
-    number = os.open(path, flags | _OPEN, dir_fd=folder)
+    """The descriptor of a file, relative to that of a folder. Raises OSError."""
+    descriptor = os.open(path, flags | _SAFE_OPEN_FLAGS, dir_fd=folder)
     try:
-        yield number
+        yield descriptor
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def _marked(part: Path) -> int:
-    """Puts the marker into a new folder; its lock lasts as long as the descriptor.
-    Raises OSError. The marker is empty until it is locked, and stays empty if files
-    cannot be locked: an empty marker proves nothing."""
-    marker = os.open(part / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
+def _make_marker(part: Path) -> int:
+    """Makes the marker of a new folder and locks it; returns its descriptor, which
+    holds the lock until it is closed. The text is written once the file is locked; if
+    files cannot be locked here, the marker stays empty, which `_is_abandoned` does not
+    accept. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE_OPEN_FLAGS
+    marker = os.open(part / MARKER, flags, 0o600)
     try:
-        if _locked(marker):
-            os.write(marker, _mark())
+        if _lock(marker):
+            os.write(marker, _marker_text())
     except BaseException:
         os.close(marker)
         raise
     return marker
 
 
-def _mark() -> bytes:
-    """What the marker says. Locks of other machines may be invisible: their folders
-    stay."""
+def _marker_text() -> bytes:
+    """It names this machine, because locks that another one holds may be invisible
+    here: folders of other machines are never removed."""
     return f"fusetui capture on {platform.node()}\n".encode(errors="replace")
 
 
-def _locked(marker: int) -> bool:
+def _lock(descriptor: int) -> bool:
+    """Locks a file without waiting; returns whether it could be locked."""
     if fcntl is None:
         return False
     try:
-        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
 
 
-def _is_users(number: int) -> bool:
-    state = os.fstat(number)
-    regular = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
-    return regular and (not hasattr(os, "geteuid") or state.st_uid == os.geteuid())
+def _belongs_to_user(descriptor: int) -> bool:
+    """Whether it is a regular file or a folder of this user; on Windows, of any."""
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
+        return False
+    return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
 
 
 def default_folder(workload: str, device_kind: str, now: datetime) -> Path:
-    """`runs/mlp-cpu-20260131-174500`; the name may be taken."""
+    """`runs/mlp-cpu-20260131-174500`, which may exist."""
     return Path("runs") / f"{workload}-{device_kind}-{now:%Y%m%d-%H%M%S}"
 
 
-def file_name(workload: str) -> str:
-    """A folder's name for a workload: `my_file-build` for `src/my_file.py:build`."""
-    source, _, name = workload.rpartition(":")
-    return re.sub(
-        r"[^\w.-]", "-", f"{Path(source).stem}-{name}" if source else workload
-    )
+def folder_name(workload: str) -> str:
+    """The workload as part of a folder's name: `mlp` as it is, and
+    `src/my_file.py:build` as `my_file-build`. Other characters than letters, digits,
+    `_`, `.` and `-` become `-`."""
+    source, _, function = workload.rpartition(":")
+    name = f"{Path(source).stem}-{function}" if source else workload
+    return re.sub(r"[^\w.-]", "-", name)
 
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `out` if the block succeeds and is removed if it
-    does not. It is also removed if a signal ends the process; if it is killed, see
-    `remove_abandoned`. Raises CaptureError if `out` already exists or cannot be
-    created."""
-    with filled(lambda: FolderClaim(out)) as claim:
+    """A folder to fill. It becomes `out` if the block succeeds; it is removed if the
+    block raises, or if a signal ends the process. If the process is killed, the next
+    capture removes it. Raises TakenError if `out` exists, and CaptureError if it cannot
+    be made."""
+    with folder_to_fill(lambda: FolderClaim(out)) as claim:
         yield claim.part
 
 
 @contextmanager
-def filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
-    """The same for a folder that `take` claims: `part` is to be filled, `out` its final
-    name."""
-    with tidied(release_all):
-        claim = take()
+def folder_to_fill(make_claim: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
+    """The same for a folder that `make_claim` reserves: the block fills `part`, and
+    `out` is its final name."""
+    with cleaned_up_on_signal(release_all):
+        claim = make_claim()
         try:
             yield claim
             claim.keep()
@@ -277,12 +313,12 @@ def filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
 
 
 def as_json(content: object) -> bytes:
-    """As our files have it: indented, with a newline at the end."""
+    """The JSON of run.json and sweep.json: indented, with a newline at the end."""
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def store(path: Path, content: bytes) -> None:
-    """Writes a file. Raises CaptureError."""
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a file. Raises CaptureError if that fails."""
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -1,6 +1,9 @@
-"""Guards a capture against what the user's code may do to this process, such as fork or
-change its folder, and against signals that end it, which are obeyed once it has cleaned
-up."""
+"""Guards a capture against what the user's code may do to this process, and cleans up
+when a signal ends it.
+
+The user's code may change the working directory (`keep_working_directory`) or fork
+(`end_forked_children`). Signals that end the process end it still, after a clean-up
+(`cleaned_up_on_signal`)."""
 
 from __future__ import annotations
 
@@ -15,47 +18,50 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NoReturn
 
-from fusetui.signals import ENDING, numbers_of
+from fusetui.signals import ENDED, ENDING, numbers_of
 
 
 @contextmanager
-def same_folder() -> Iterator[None]:
-    """Restores the working directory after the block."""
+def keep_working_directory() -> Iterator[None]:
+    """Restores the working directory after the block, unless it was removed before or
+    is removed in the block."""
     try:
-        before = os.getcwd()
+        folder: str | None = os.getcwd()
     except OSError:  # it was removed
-        before = None
+        folder = None
     try:
         yield
     finally:
-        if before is not None:
+        if folder is not None:
             with suppress(OSError):
-                os.chdir(before)
+                os.chdir(folder)
 
 
 @contextmanager
-def parent_only() -> Iterator[None]:
-    """A child process that was forked in the block ends here, as if its program had
-    ended."""
+def end_forked_children() -> Iterator[None]:
+    """A child process that the block forks ends at the end of the block, or where the
+    block raises in it, with the exit code of a program that ends there. Only the parent
+    goes on after the block."""
     parent = os.getpid()
     try:
         yield
     except BaseException as error:
         if os.getpid() != parent:
-            _leave(error)
+            _exit_child(error)
         raise
-    leave_if_forked(parent)
+    exit_if_forked(parent)
 
 
-def leave_if_forked(parent: int) -> None:
-    """Ends the process, unless it is the one with this number."""
+def exit_if_forked(parent: int) -> None:
+    """Ends this process with exit code 0 unless its number is `parent`."""
     if os.getpid() != parent:
-        _leave(None)
+        _exit_child(None)
 
 
-def _leave(error: BaseException | None) -> NoReturn:
-    """Exits with the code that Python would have used, but without the parent's
-    clean-up."""
+def _exit_child(error: BaseException | None) -> NoReturn:
+    """Ends this process with the code that Python would use for `error`, after printing
+    its traceback, but without the clean-up: what would be cleaned up is the
+    parent's."""
     code: object = 0
     if isinstance(error, SystemExit):
         code = error.code or 0
@@ -68,116 +74,131 @@ def _leave(error: BaseException | None) -> NoReturn:
     os._exit(code if isinstance(code, int) else 1)
 
 
-_NUMBERS = numbers_of(ENDING)
-# seconds after which a thread ends the process if the main thread does not respond
-GRACE = 2.0
-
-_forking = threading.local()
+_ENDING_SIGNALS = numbers_of(ENDING)
+GRACE_SECONDS = 2.0
+"""How long the main thread may take to handle a signal before a thread ends the
+process."""
 
 
 @contextmanager
-def tidied(tidy: Callable[[], None]) -> Iterator[None]:
-    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block.
-    An existing handler is called instead; the block may clean up after what it raises.
-    Ignored signals stay ignored. Does nothing outside the main thread, where Python has
-    no handlers."""
+def cleaned_up_on_signal(tidy: Callable[[], None]) -> Iterator[None]:
+    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process in the block.
+
+    A handler that is already installed is called instead; if it raises, the block can
+    clean up. Ignored signals stay ignored. Does nothing outside the main thread, where
+    Python cannot handle signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ending = _Ending(tidy)
+    handlers = _EndingHandlers(tidy)
     try:
         yield
     finally:
-        ending.stop()
+        handlers.stop()
 
 
-class _Ending:
-    """The handlers of one block, and a thread. The thread ends the process when the
-    main thread waits for a GPU and runs no Python, so that no handler is called: the
-    system also writes the number of each signal into a pipe, which the thread reads."""
+class _EndingHandlers:
+    """The signal handlers of one block, and a thread that acts if they are not called.
+
+    Python calls a handler only between two of its instructions, so none is called while
+    the main thread waits for a GPU. Therefore the system also writes the number of each
+    signal into a pipe (`signal.set_wakeup_fd`). The thread reads it, and ends the
+    process if the handler has not run after `GRACE_SECONDS`.
+    """
 
     def __init__(self, tidy: Callable[[], None]) -> None:
         self._tidy = tidy
-        self._before: dict[int, Any] = {}
-        self._heard: set[int] = set()
-        self._told, self._tell = os.pipe()
-        self._thread = threading.Thread(target=self._wait, daemon=True)
-        _know_forks()
+        self._previous_handlers: dict[int, Any] = {}
+        self._handled_signals: set[int] = set()
+        self._pipe_output, self._pipe_input = os.pipe()
+        self._thread = threading.Thread(target=self._watch_pipe, daemon=True)
+        _register_fork_hooks()
         _active.add(self)
         if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on
-            os.set_blocking(self._tell, False)
-            listening = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-            if listening != -1:  # an event loop already does
-                signal.set_wakeup_fd(listening)
-        for number in _NUMBERS:
-            before = signal.getsignal(number)
-            if before is signal.SIG_DFL or callable(before):
-                self._before[number] = before
+            os.set_blocking(self._pipe_input, False)
+            previous = signal.set_wakeup_fd(self._pipe_input, warn_on_full_buffer=False)
+            if previous != -1:  # an event loop uses it: give it back
+                signal.set_wakeup_fd(previous)
+        for number in _ENDING_SIGNALS:
+            handler = signal.getsignal(number)
+            if handler is signal.SIG_DFL or callable(handler):
+                self._previous_handlers[number] = handler
                 signal.signal(number, self._handle)
         self._thread.start()
 
     def stop(self) -> None:
-        self.forget()
-        os.close(self._tell)
+        """Restores the handlers and ends the thread."""
+        self.restore()
+        os.close(self._pipe_input)
         self._thread.join()
-        os.close(self._told)
+        os.close(self._pipe_output)
 
-    def forget(self) -> None:
-        """Restores everything, unless other code has changed it since."""
+    def restore(self) -> None:
+        """Restores the handlers and the wakeup descriptor, except those that other code
+        has replaced since."""
         _active.discard(self)
-        for number, before in self._before.items():
-            if self._handles(number):
-                signal.signal(number, before)
-        listening = signal.set_wakeup_fd(-1)
-        if listening != self._tell:
-            signal.set_wakeup_fd(listening)
+        for number, handler in self._previous_handlers.items():
+            if self._is_installed(number):
+                signal.signal(number, handler)
+        current = signal.set_wakeup_fd(-1)
+        if current != self._pipe_input:
+            signal.set_wakeup_fd(current)
 
-    def _handles(self, number: int) -> bool:
+    def _is_installed(self, number: int) -> bool:
         return signal.getsignal(number) == self._handle
 
     def _handle(self, number: int, frame: Any) -> None:
-        self._heard.add(number)
-        before = self._before[number]
-        if before is not signal.SIG_DFL:
-            before(number, frame)
+        self._handled_signals.add(number)
+        previous = self._previous_handlers[number]
+        if previous is not signal.SIG_DFL:
+            previous(number, frame)
             return
         self._tidy()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _wait(self) -> None:
-        while told := os.read(self._told, 1):
-            number = told[0]
-            if self._handles(number):
-                time.sleep(GRACE)
-                if number not in self._heard:
-                    self._tidy()
-                    os._exit(128 + number)
+    def _watch_pipe(self) -> None:
+        """Runs in the thread until `stop` closes the pipe."""
+        while data := os.read(self._pipe_output, 1):
+            number = data[0]
+            if not self._is_installed(number):
+                continue
+            time.sleep(GRACE_SECONDS)
+            if number not in self._handled_signals:
+                self._tidy()
+                os._exit(ENDED + number)
 
 
-_active: set[_Ending] = set()
+_active: set[_EndingHandlers] = set()
+_thread_state = threading.local()
+"""`mask`: the signal mask of a thread before it began to fork."""
 
 
 @cache
-def _know_forks() -> None:
-    """A signal to a forked child does not end this process, even right after a fork."""
-    os.register_at_fork(before=_hold, after_in_parent=_resume, after_in_child=_forget)
+def _register_fork_hooks() -> None:
+    """A signal to a forked child must not run the parent's clean-up, not even right
+    after the fork: signals are blocked until the child has removed our handlers."""
+    os.register_at_fork(
+        before=_block_signals,
+        after_in_parent=_unblock_signals,
+        after_in_child=_restore_in_child,
+    )
 
 
-def _hold() -> None:
-    """Blocks signals while the child still has our handlers."""
+def _block_signals() -> None:
     if _active:
-        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)
+        _thread_state.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
 
 
-def _resume() -> None:
-    mask = _forking.__dict__.pop("mask", None)
+def _unblock_signals() -> None:
+    mask = _thread_state.__dict__.pop("mask", None)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _forget() -> None:
+def _restore_in_child() -> None:
     with suppress(ValueError):  # not in the main thread
-        for ending in list(_active):
-            ending.forget()
-    _resume()
+        for handlers in list(_active):
+            handlers.restore()
+    _unblock_signals()

@@ -1,10 +1,10 @@
-"""What is run: the variants of a workload, or the user's own code, `my_file.py:build`
-or `my_module:build`.
+"""What a capture runs: the variants of a workload, or functions of the user's own code,
+`my_file.py:build` or `my_module:build`.
 
 `build` returns a function or a dict of functions; each is a function without arguments,
-or a pair of a function and a tuple of arguments. Parameters of `build` with an integer
-default are its shapes, so `--batch 64` and `--sweep batch=...` work; `device` and
-`dtype` are passed if there are parameters of these names.
+or a pair of a function and a tuple of arguments. The parameters of `build` with an
+integer default are the shapes, so `--batch 64` and `--sweep batch=...` work. `device`
+and `dtype` are passed if it has parameters of these names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,17 +27,17 @@ from torch import Tensor, nn
 from fusetui.kernels import Shapes, Variant, Workload
 from fusetui.kernels.model import prepare
 
-from .errors import CaptureError, sentence
-from .guard import parent_only
-from .options import Options, choose, dtype_name, parse_shapes
+from .errors import CaptureError, failure_reason
+from .guard import end_forked_children
+from .options import Options, choose_variants, dtype_name, parse_shapes
 from .provenance import CaptureDevice
 from .step import (
     TOLERANCE,
     Answer,
     Step,
-    answer,
+    copy_answer,
     forward_step,
-    rotation,
+    input_copies,
     run_step,
     training_step,
 )
@@ -48,8 +48,12 @@ NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
 
 @dataclass(frozen=True)
 class Trial:
-    """One variant. `build` makes the callable; `unable` says why it cannot run here, if
-    so. `compiles`: its first call compiles something, with torch.compile or Triton."""
+    """One variant.
+
+    `build` makes the callable. `copies` are equal arguments for it, to be taken in
+    turn. `compiles`: its first call compiles something, with torch.compile or Triton.
+    `unable` says why it cannot run here, or is None.
+    """
 
     name: str
     build: Callable[[], Callable[..., Any]]
@@ -62,10 +66,11 @@ class Trial:
 class Job:
     """The trials of one run and what they have in common.
 
-    `reference` is the right answer, in float32, which every trial must give; without
-    one, the others are compared with the first trial's answer, for information only.
-    `gradient` is that of the result in a backward pass. `keeps_gradients`: the user's
-    functions decide about autograd themselves.
+    `label` is the name of a step in the trace. `reference` is the right answer, in
+    float32, which every trial must give. Without one, the others are compared with the
+    first trial's answer, for information only. `gradient` is that of the result in a
+    backward pass; None means ones. `keeps_gradients`: the user's functions decide about
+    autograd themselves.
     """
 
     workload: str
@@ -82,30 +87,36 @@ class Job:
 
 
 def workload_job(workload: Workload, options: Options, device: CaptureDevice) -> Job:
-    """Random weights and inputs from a fixed seed, and the float32 reference computed
-    from them. The reference uses the weights as rounded to the run's dtype, so that
-    only the variant's own error is measured. Raises CaptureError for an option that
-    does not apply to the workload."""
-    names = choose(workload.name, workload.variants, options.variants)
+    """The job of a workload: random weights and inputs from a fixed seed, and a float32
+    reference computed from them.
+
+    The reference uses the weights as rounded to the dtype of the run, so that only the
+    error of the variant itself is measured. Raises CaptureError for an option that does
+    not apply to the workload.
+    """
+    names = choose_variants(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
     dtype = dtype_name(options.dtype or workload.dtype_on(device.kind))
+    torch_dtype = getattr(torch, dtype)
     torch.manual_seed(SEED)
-    to = {"device": device.kind, "dtype": getattr(torch, dtype)}
-    model = workload.model(shapes).eval().to(**to)
-    inputs = [tensor.to(**to) for tensor in workload.inputs(shapes)]
+    model = workload.model(shapes).eval().to(device=device.kind, dtype=torch_dtype)
+    inputs = [
+        tensor.to(device=device.kind, dtype=torch_dtype)
+        for tensor in workload.inputs(shapes)
+    ]
     gradient, reference = _reference(model, inputs, options.backward)
-    copies = rotation(inputs, device.cache_bytes, options.backward)
-
-    def trial(name: str) -> Trial:
+    copies = input_copies(inputs, device.cache_bytes, options.backward)
+    trials = []
+    for name in names:
         variant = workload.variants[name]
-        return Trial(
+        trial = Trial(
             name=name,
             build=partial(prepare, variant, model, options.mode),
             copies=copies,
             compiles=variant.compiled or variant.needs_gpu,
-            unable=unable(variant, device),
+            unable=why_unable(variant, device),
         )
-
+        trials.append(trial)
     return Job(
         workload=workload.name,
         summary=workload.summary,
@@ -113,28 +124,29 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
         shapes_shrunk=device.kind == "cpu" and is_shrunk(workload, shapes),
         dtype=dtype,
         label=workload.name.replace("-", "_"),
-        trials=[trial(name) for name in names],
+        trials=trials,
         backward=options.backward,
         keeps_gradients=False,
         reference=reference,
-        gradient=gradient.to(**to),
+        gradient=gradient.to(device=device.kind, dtype=torch_dtype),
     )
 
 
-def unable(variant: Variant, device: CaptureDevice) -> str | None:
-    """Why a variant cannot run on a device, in one sentence, or None."""
+def why_unable(variant: Variant, device: CaptureDevice) -> str | None:
+    """Why a variant cannot run on a device, in one sentence; None if it can."""
     if device.kind == "cpu":
         return NEEDS_GPU if variant.needs_gpu else None
     if device.capability is None or device.capability >= variant.capability:
         return None
-    needed = _version(variant.capability)
+    needed = _capability_text(variant.capability)
+    available = _capability_text(device.capability)
     return (
         f"it needs compute capability {needed}, and this GPU has "
-        f"{_version(device.capability)}: Triton does not use its tensor cores."
+        f"{available}: Triton does not use its tensor cores."
     )
 
 
-def _version(capability: tuple[int, int]) -> str:
+def _capability_text(capability: tuple[int, int]) -> str:
     """`8.0`."""
     major, minor = capability
     return f"{major}.{minor}"
@@ -143,40 +155,54 @@ def _version(capability: tuple[int, int]) -> str:
 def _reference(
     model: nn.Module, inputs: list[Tensor], backward: bool
 ) -> tuple[Tensor, Answer]:
-    """A random gradient for the result, and the answer in float32."""
+    """(a random gradient for the result, the answer of the model), both in float32."""
     exact = copy.deepcopy(model).float()
-    copies = rotation([tensor.float() for tensor in inputs], 0, backward)
+    exact_inputs = [tensor.float() for tensor in inputs]
+    copies = input_copies(exact_inputs, cache_bytes=0, backward=backward)
     dtype = next(model.parameters()).dtype
     with torch.no_grad():
         gradient = gradient_for(exact(*copies[0]), dtype)
-    step: Step = forward_step(exact, "reference", copies)
+    step: Step
     if backward:
         step = training_step(exact, "reference", copies, gradient)
+    else:
+        step = forward_step(exact, "reference", copies)
     with torch.set_grad_enabled(backward):
-        return gradient, answer(run_step(step), copies[0], exact)
+        result = run_step(step)
+        return gradient, copy_answer(result, copies[0], exact)
 
 
 def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
-    """Whether any axis has the default for a CPU where that for a GPU differs."""
-    on_cpu = workload.cpu_shapes
-    on_gpu = workload.gpu_shapes
-    return any(size == on_cpu[axis] != on_gpu[axis] for axis, size in shapes.items())
+    """Whether any axis has the default size for a CPU, and that for a GPU differs."""
+    for axis, size in shapes.items():
+        cpu_size = workload.cpu_shapes[axis]
+        if size == cpu_size and cpu_size != workload.gpu_shapes[axis]:
+            return True
+    return False
 
 
 def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
     """A random gradient of a result, in float32 but with values that the dtype can
-    represent. It is 0 where the result may be 0 within the precision of the dtype:
-    there the slope of a relu is undetermined, and so would be the right gradient."""
-    allowed = TOLERANCE[str(dtype).removeprefix("torch.")] * float(result.abs().max())
-    return (
-        torch.randn_like(result)
-        .masked_fill(result.abs() <= allowed, 0)
-        .to(dtype)
-        .float()
-    )
+    represent.
+
+    It is 0 where the result may be 0 within the precision of the dtype: there the slope
+    of a relu is undetermined, and so would be the right gradient.
+    """
+    tolerance = TOLERANCE[str(dtype).removeprefix("torch.")]
+    error = tolerance * float(result.abs().max())
+    gradient = torch.randn_like(result).masked_fill(result.abs() <= error, 0)
+    return gradient.to(dtype).float()
 
 
 Build = Callable[..., object]
+"""The user's function that returns the functions to run."""
+
+
+class BoundFunction(NamedTuple):
+    """A function of the user and the arguments to call it with."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
 
 
 def is_target(name: str) -> bool:
@@ -184,9 +210,9 @@ def is_target(name: str) -> bool:
     return ":" in name
 
 
-def folder_of(target: str) -> Path:
-    """The folder of the user's code, of a module the working directory. Raises
-    CaptureError."""
+def code_folder_of(target: str) -> Path:
+    """The folder of the user's code: that of the file, or for anything else the working
+    directory. Raises CaptureError if it cannot be determined."""
     source = target.rpartition(":")[0]
     try:
         return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
@@ -196,32 +222,23 @@ def folder_of(target: str) -> Path:
 
 def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
     """Builds the user's functions. Raises CaptureError with one sentence if that
-    fails."""
+    fails, or if an option does not apply."""
     if options.mode is not None:
         raise CaptureError(
             "--mode is for the built-in workloads: give the mode to torch.compile."
         )
-    build = load(target)
-    shapes = parse_shapes(options.shapes, axes(build))
+    build = load_build(target)
+    shapes = parse_shapes(options.shapes, default_shapes(build))
     dtype = dtype_name(options.dtype or "float32")
     context = _context(build, device, dtype, options)
     torch.manual_seed(SEED)
     try:
-        with parent_only():
+        with end_forked_children():
             built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{target} failed: {sentence(error)}") from error
+        raise CaptureError(f"{target} failed: {failure_reason(error)}") from error
     functions = functions_of(built, target)
-    names = choose(target, functions, options.variants)
-
-    def trial(name: str) -> Trial:
-        function, arguments = functions[name]
-        # torch.compile sets these attributes.
-        compiled = hasattr(function, "_torchdynamo_orig_callable") or hasattr(
-            function, "_orig_mod"
-        )
-        return Trial(name, lambda: function, (arguments,), compiled)
-
+    names = choose_variants(target, functions, options.variants)
     return Job(
         workload=target,
         summary=(inspect.getdoc(build) or target).splitlines()[0],
@@ -229,59 +246,82 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         shapes_shrunk=False,
         dtype=dtype if "dtype" in context else "",
         label=build.__name__,
-        trials=[trial(name) for name in names],
+        trials=[_user_trial(name, functions[name]) for name in names],
         backward=options.backward,
         keeps_gradients=True,
     )
 
 
-def load(target: str) -> Build:
-    """The build function named by `file.py:name` or `module:name`. Raises
-    CaptureError."""
+def _user_trial(name: str, bound: BoundFunction) -> Trial:
+    function, arguments = bound
+    # torch.compile sets these attributes, the first on functions, the other on modules.
+    compiles = hasattr(function, "_torchdynamo_orig_callable")
+    compiles = compiles or hasattr(function, "_orig_mod")
+    return Trial(
+        name=name,
+        build=lambda: function,
+        copies=(arguments,),
+        compiles=compiles,
+    )
+
+
+def load_build(target: str) -> Build:
+    """The build function that `file.py:name` or `module:name` names. Raises
+    CaptureError if it cannot be imported or there is no such function."""
     source, _, name = target.rpartition(":")
     try:
-        with parent_only():
+        with end_forked_children():
             if source.endswith(".py"):
-                module = _from_file(Path(source))
+                module = _module_of_file(Path(source))
             else:
-                _import_from(Path.cwd())
+                _add_to_import_path(Path.cwd())
                 module = importlib.import_module(source)
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{source} cannot be imported: {sentence(error)}") from error
-    build = getattr(module, name, None)
-    if not callable(build):
-        raise CaptureError(f"{source} has no function '{name}'.")
-    found: Build = build
-    return found
-
-
-def axes(build: Build) -> dict[str, int]:
-    """The shapes of a build function: its parameters with an integer default."""
-    parameters = inspect.signature(build).parameters.values()
-    return {p.name: p.default for p in parameters if type(p.default) is int}
-
-
-def functions_of(
-    built: object, target: str
-) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """(function, arguments) by name, from what `build` returned. Raises
-    CaptureError."""
-    function = built[0] if isinstance(built, tuple) and built else built
-    own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
-    named = built if isinstance(built, Mapping) else {own: built}
-    if not named:
         raise CaptureError(
-            f"{target} returned an empty dict: there is nothing to capture."
-        )
+            f"{source} cannot be imported: {failure_reason(error)}"
+        ) from error
+    build: Build | None = getattr(module, name, None)
+    if build is None or not callable(build):
+        raise CaptureError(f"{source} has no function '{name}'.")
+    return build
+
+
+def default_shapes(build: Build) -> dict[str, int]:
+    """The shapes of a build function with their default sizes: its parameters whose
+    default is an integer."""
+    parameters = inspect.signature(build).parameters.values()
     return {
-        _file_name(str(name), target): _pair(item, target)
+        parameter.name: parameter.default
+        for parameter in parameters
+        if type(parameter.default) is int  # not a bool
+    }
+
+
+def functions_of(built: object, target: str) -> dict[str, BoundFunction]:
+    """The functions to run by the name of their variant, from what `build` returned. A
+    single function has its own name. Raises CaptureError for an empty dict, for what is
+    not a function, and for a name that cannot be one of a file."""
+    if isinstance(built, Mapping):
+        named = built
+        if not named:
+            raise CaptureError(
+                f"{target} returned an empty dict: there is nothing to capture."
+            )
+    else:
+        function = built[0] if isinstance(built, tuple) and built else built
+        name = getattr(function, "__name__", type(function).__name__)
+        named = {str(name).strip("<>"): built}  # `lambda` for `<lambda>`
+    return {
+        _checked_name(str(name), target): _bound(item, target)
         for name, item in named.items()
     }
 
 
-def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _bound(item: object, target: str) -> BoundFunction:
+    """A function without arguments, or a pair of a function and its arguments. Raises
+    CaptureError for anything else."""
     function: object = item
     arguments: object = ()
     if isinstance(item, tuple) and len(item) == 2:
@@ -291,47 +331,52 @@ def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...
             f"{target} returned {type(item).__name__}: it must return a function, a pair of a "
             "function and the tuple of its arguments, or a dict of these."
         )
-    return function, tuple(arguments)
+    return BoundFunction(function=function, arguments=tuple(arguments))
 
 
 def _context(
     build: Build, device: CaptureDevice, dtype: str, options: Options
 ) -> dict[str, Any]:
-    """`device` and `dtype` for a build function that has parameters of these names."""
-    known = inspect.signature(build).parameters
-    if options.dtype and "dtype" not in known:
+    """`device` and `dtype` for a build function that has parameters of these names.
+    Raises CaptureError if a dtype was asked for and it has none."""
+    parameters = inspect.signature(build).parameters
+    if options.dtype and "dtype" not in parameters:
         raise CaptureError(
             "--dtype has no effect here: the build function has no such parameter."
         )
-    values = {"device": device.kind, "dtype": getattr(torch, dtype)}
-    return {name: value for name, value in values.items() if name in known}
+    context: dict[str, Any] = {}
+    if "device" in parameters:
+        context["device"] = device.kind
+    if "dtype" in parameters:
+        context["dtype"] = getattr(torch, dtype)
+    return context
 
 
-def _from_file(path: Path) -> ModuleType:
+def _module_of_file(path: Path) -> ModuleType:
+    """Runs a file as a module, which can import the modules beside it."""
     if not path.is_file():
         raise CaptureError(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise CaptureError(f"{path} is not a Python file.")
-    _import_from(path.resolve().parent)
+    _add_to_import_path(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
 
-def _import_from(folder: Path) -> None:
+def _add_to_import_path(folder: Path) -> None:
     """Appends the folder to sys.path, last so that it shadows no installed package."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
-def _file_name(name: str, target: str) -> str:
-    if (
-        not name
-        or name.startswith(".")
-        or not all(c.isalnum() or c in "-_.+" for c in name)
-    ):
+def _checked_name(name: str, target: str) -> str:
+    """The name of a variant, which is also that of its files. Raises CaptureError if it
+    is not fit for that."""
+    has_only_safe_chars = all(char.isalnum() or char in "-_.+" for char in name)
+    if not name or name.startswith(".") or not has_only_safe_chars:
         raise CaptureError(
             f"{target} names a function '{name}': use letters, digits, - _ . +."
         )

@@ -10,63 +10,81 @@ from pathlib import Path
 
 from fusetui.trace.new_file import new_file
 
-from .errors import tell
-from .folder import numbered
+from .errors import print_message
+from .folder import numbered_paths
 from .options import Options
 
-ENTRIES = 100_000  # the newest; torch would keep all of them in memory
-STACKS = "python"
-"""Frames of C++, which "all" adds, take torch minutes to name when a snapshot is
-written, and only Linux on x86-64 has them."""
+MAX_HISTORY_ENTRIES = 100_000
+"""Allocations and frees that torch remembers, the newest; without a limit it would keep
+all of them in memory."""
+STACK_FRAMES = "python"
+"""The frames that torch records of each allocation. Frames of C++, which "all" adds,
+take torch minutes to name when a snapshot is written, and only Linux on x86-64 has
+them."""
 
 
-def takes_snapshots(options: Options, kind: str) -> bool:
-    """Whether memory is asked for and there is a GPU; says why not if it is asked
-    for."""
-    if options.memory and (kind != "cuda" or options.scrub):
-        no_gpu = kind != "cuda"
-        why = (
-            ": torch takes one only of a GPU"
-            if no_gpu
-            else " with --scrub: it would hold paths"
-        )
-        tell(f"No memory snapshot{why}.")
+def takes_snapshots(options: Options, device_kind: str) -> bool:
+    """Whether the run writes memory snapshots: they were asked for, the device is a GPU
+    and nothing has to be scrubbed. Prints why not if they were asked for."""
+    if not options.memory:
         return False
-    return options.memory
+    if device_kind != "cuda":
+        print_message("No memory snapshot: torch takes one only of a GPU.")
+        return False
+    if options.scrub:
+        print_message("No memory snapshot with --scrub: it would hold paths.")
+        return False
+    return True
 
 
 @contextmanager
 def memory_history(
-    is_wanted: bool, path: Path, failed: Path | None = None
+    is_wanted: bool, at_end: Path, at_failure: Path | None = None
 ) -> Iterator[None]:
-    """Writes a snapshot of the block to `path` at its end, and one named `failed` with
-    `.pickle` at the first error of memory that ran out, whoever handles it. Raises what
-    torch does where the first cannot be written."""
+    """Records the GPU allocations of the block and writes snapshots of them.
+
+    `at_end` is written when the block ends without an exception. `at_failure.pickle`
+    (with a number in its name if that exists) is written the first time that memory
+    runs out, whether or not the program handles the error. Neither is written by a
+    process that was forked in the block. Does nothing unless `is_wanted`. Raises what
+    torch raises if `at_end` cannot be written.
+    """
     if not is_wanted:
         yield
         return
     import torch
 
     memory = torch.cuda.memory
-    parent = os.getpid()
-    wanted = [failed] if failed else []  # empty once it was written
+    owner = os.getpid()
+    awaits_failure = at_failure is not None
 
-    def ran_out(*_: int) -> None:
-        if os.getpid() != parent or not wanted:
+    def on_out_of_memory(*_: int) -> None:
+        nonlocal awaits_failure
+        if os.getpid() != owner or at_failure is None or not awaits_failure:
             return
-        places = (Path(f"{name}.pickle") for name in numbered(wanted.pop()))
-        with suppress(Exception):  # the error itself is told by torch
-            place = next(place for place in places if not os.path.lexists(place))
-            with new_file(str(place)) as file:
+        awaits_failure = False
+        with suppress(Exception):  # torch raises the error itself
+            path = _free_path(at_failure)
+            with new_file(str(path)) as file:
                 pickle.dump(memory._snapshot(), file)
-            tell(f"GPU memory ran out: fusetui memory {place} tells why.")
+            print_message(f"GPU memory ran out: fusetui memory {path} tells why.")
 
-    memory._record_memory_history(stacks=STACKS, max_entries=ENTRIES)
-    torch._C._cuda_attach_out_of_memory_observer(ran_out)
+    memory._record_memory_history(stacks=STACK_FRAMES, max_entries=MAX_HISTORY_ENTRIES)
+    torch._C._cuda_attach_out_of_memory_observer(on_out_of_memory)
     try:
         yield
-        if os.getpid() == parent:
-            memory._dump_snapshot(str(path))
+        if os.getpid() == owner:
+            memory._dump_snapshot(str(at_end))
     finally:
-        wanted.clear()  # an observer cannot be detached
+        awaits_failure = False  # an observer cannot be detached
         memory._record_memory_history(enabled=None)
+
+
+def _free_path(stem: Path) -> Path:
+    """`NAME.pickle`, or the first of `NAME-2.pickle`, `NAME-3.pickle` ... that does not
+    exist."""
+    for path in numbered_paths(stem):
+        snapshot = Path(f"{path}.pickle")
+        if not os.path.lexists(snapshot):
+            return snapshot
+    raise AssertionError("numbered_paths() never ends")

@@ -1,9 +1,8 @@
-"""The options of a capture, sizes and sweeps of sizes among them. Importing this needs
-no torch.
+"""The options of a capture, and the sizes of its shapes and sweeps. Does not need torch.
 
-Each option is declared once, as a field of `Options`: the command line, its help, the
-table in the documentation and the checks are derived from the declarations. run.json
-records the given values.
+Each option is declared once, as a field of `Options` made by `option_field`. The parser
+of the command line, its help, the table in the documentation and the checks follow from
+these declarations. run.json records the options as they were given.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SHORT_NAMES = {
     "fp16": "float16",
     "half": "float16",
 }
-AMONG = {
+ALLOWED_VALUES = {
     "dtype": DTYPES,
     "mode": (
         "default",
@@ -33,25 +32,39 @@ AMONG = {
         "max-autotune-no-cudagraphs",
     ),
 }
-"""The values of options that take no others."""
+"""All values of an option that has few, by the name of the option."""
 DEVICES = ("auto", "cuda", "cpu")
-LONG_AXES = {"in": "in_features", "out": "out_features"}
-"""What an axis was called before; `--out` is the folder."""
-IN_LOOP = ("device", "steps", "stack", "record_shapes", "memory", "expect", "scrub")
+RENAMED_AXES = {"in": "in_features", "out": "out_features"}
+"""New names by old ones, which are still accepted: `--out` had two meanings."""
+LOOP_OPTIONS = (
+    "device",
+    "steps",
+    "stack",
+    "record_shapes",
+    "memory",
+    "expect",
+    "scrub",
+)
 """The options that also apply to a training loop of the user."""
-STEPS = 7  # a verdict of the diff needs five; two more leave room for outliers
+DEFAULT_STEPS = 7
+"""Profiled steps by default: a verdict of the diff needs five, and two more leave room
+for outliers."""
 ROUNDS = 30
-"""Steps of each variant where they take turns: enough for a tenth to show on a busy
-machine."""
-SECONDS = 1.0
-# less than for a single capture, because a sweep has many points
-SECONDS_OF_A_POINT = 0.3
+"""Profiled steps of each variant by default where variants take turns: enough to show a
+difference of 10 % on a busy machine."""
+TIMING_SECONDS = 1.0
+SWEEP_TIMING_SECONDS = 0.3
+"""Seconds to time a variant at one point of a sweep: fewer, as a sweep has many
+points."""
 
 
-class Declared(NamedTuple):
-    """An option: a field of `Options`. `flag` is its name on the command line, or "" if
-    it is given in another way; `kind` is the type of one value, `many` whether it may
-    be repeated."""
+class DeclaredOption(NamedTuple):
+    """An option: a field of `Options`.
+
+    `flag` is its name on the command line, `--dtype`, or "" if it has none; `metavar`
+    stands for its value in the help. `kind` is the type of one value; `many`: the
+    option may be repeated, and the field holds a sequence of values.
+    """
 
     name: str
     kind: type
@@ -62,68 +75,69 @@ class Declared(NamedTuple):
     help: str
 
 
-def asked(usage: str, text: str, default: Any = None) -> Any:
-    """A field of `Options`; `usage` is its flag and what stands for its value, `text`
-    its help."""
+def option_field(usage: str, text: str, default: Any = None) -> Any:
+    """Declares a field of `Options`; `usage` is `--flag METAVAR`, or "" for a field
+    without a flag, and `text` its help."""
     flag, _, metavar = usage.partition(" ")
-    return field(
-        default=default, metadata={"flag": flag, "metavar": metavar, "help": text}
-    )
+    metadata = {"flag": flag, "metavar": metavar, "help": text}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of one capture, as the user gave them."""
 
-    variants: Sequence[str] = asked(
+    variants: Sequence[str] = option_field(
         "--variant V", "Only this variant; may be repeated.", ()
     )
-    device: str = asked(
+    device: str = option_field(
         "--device WHERE",
         "cuda, cuda:1 or cpu; auto, the default, uses a GPU if there is one.",
         "auto",
     )
-    dtype: str | None = asked("--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
-    shapes: Sequence[str] = asked("", "Sizes by name, such as --batch 32.", ())
-    backward: bool = asked(
+    dtype: str | None = option_field(
+        "--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
+    )
+    shapes: Sequence[str] = option_field("", "Sizes by name, such as --batch 32.", ())
+    backward: bool = option_field(
         "--backward", "Measure forward and backward pass, without an optimizer.", False
     )
-    mode: str | None = asked(
+    mode: str | None = option_field(
         "--mode M", "The mode of torch.compile, such as reduce-overhead."
     )
-    steps: int | None = asked(
+    steps: int | None = option_field(
         "--steps N",
-        f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
+        f"Number of profiled steps: {DEFAULT_STEPS} by default, {ROUNDS} with --compare; a verdict of "
         "diff needs five, with --compare six.",
     )
-    compare: bool = asked(
+    compare: bool = option_field(
         "--compare",
         "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
         False,
     )
-    stack: bool = asked("--stack", "Record Python frames.", False)
-    record_shapes: bool = asked(
+    stack: bool = option_field("--stack", "Record Python frames.", False)
+    record_shapes: bool = option_field(
         "--shapes", "Record the shapes of inputs; on by default.", True
     )
-    memory: bool = asked(
+    memory: bool = option_field(
         "--memory",
         "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
         False,
     )
-    seconds: float | None = asked(
+    seconds: float | None = option_field(
         "--seconds S",
-        f"Seconds to time each variant for: {SECONDS:g} by default, {SECONDS_OF_A_POINT:g} in a "
+        f"Seconds to time each variant for: {TIMING_SECONDS:g} by default, {SWEEP_TIMING_SECONDS:g} in a "
         "sweep.",
     )
-    expect: Sequence[str] = asked(
+    expect: Sequence[str] = option_field(
         "--expect GUESS",
         'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
         (),
     )
-    sweep: Sequence[str] = asked(
+    sweep: Sequence[str] = option_field(
         "--sweep SIZES", "Run once for each size, as in batch=1,2,4.", ()
     )
-    scrub: bool = asked(
+    scrub: bool = option_field(
         "--scrub",
         "Remove private data from the traces and run.json, as fusetui scrub does.",
         False,
@@ -131,32 +145,47 @@ class Options:
 
     @property
     def profiled_steps(self) -> int:
-        return self.steps or (ROUNDS if self.compare else STEPS)
+        """Steps to record of each variant."""
+        if self.steps:
+            return self.steps
+        return ROUNDS if self.compare else DEFAULT_STEPS
 
     @property
     def timing_seconds(self) -> float:
-        return self.seconds or (SECONDS_OF_A_POINT if self.sweep else SECONDS)
+        """Seconds to time each variant for, with the profiler off."""
+        if self.seconds:
+            return self.seconds
+        return SWEEP_TIMING_SECONDS if self.sweep else TIMING_SECONDS
 
 
 @cache
-def declared() -> Mapping[str, Declared]:
+def declared_options() -> Mapping[str, DeclaredOption]:
     """The options by name, in the order of declaration."""
     hints = get_type_hints(Options)
-    found = {}
-    for one in fields(Options):
-        hint = hints[one.name]
-        kind = next(kind for kind in get_args(hint) or (hint,) if kind is not NoneType)
-        many = get_origin(hint) is Sequence
-        found[one.name] = Declared(one.name, kind, many, one.default, **one.metadata)
-    return found
+    options = {}
+    for option in fields(Options):
+        hint = hints[option.name]
+        # `str | None` and `Sequence[str]` have the type of a value as an argument
+        types = get_args(hint) or (hint,)
+        options[option.name] = DeclaredOption(
+            name=option.name,
+            kind=next(kind for kind in types if kind is not NoneType),
+            many=get_origin(hint) is Sequence,
+            default=option.default,
+            flag=option.metadata["flag"],
+            metavar=option.metadata["metavar"],
+            help=option.metadata["help"],
+        )
+    return options
 
 
 def validate(options: Options) -> None:
     """Raises CaptureError if any option has a value that is not allowed."""
     check_device(options.device)
-    for name in AMONG:
-        if (value := getattr(options, name)) is not None:
-            check(name, value)
+    for name in ALLOWED_VALUES:
+        value = getattr(options, name)
+        if value is not None:
+            check_value(name, value)
     if options.steps is not None and options.steps < 1:
         raise CaptureError(f"--steps must be at least 1, not {options.steps}.")
     if options.seconds is not None and not options.seconds > 0:
@@ -164,91 +193,99 @@ def validate(options: Options) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raises CaptureError unless it is `auto`, `cpu`, `cuda` or a GPU by its number:
-    `cuda:1`."""
-    kind, colon, number = device.partition(":")
-    is_numbered_gpu = kind == "cuda" and number.isascii() and number.isdecimal()
-    if device not in DEVICES and not (colon and is_numbered_gpu):
-        raise CaptureError(
-            f"Unknown device '{device}': use one of {', '.join(DEVICES)}, cuda:1."
-        )
+    """Raises CaptureError unless it is `auto`, `cpu`, `cuda`, or a GPU by its number,
+    such as `cuda:1`."""
+    if device in DEVICES:
+        return
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and number.isascii() and number.isdecimal():
+        return
+    raise CaptureError(
+        f"Unknown device '{device}': use one of {', '.join(DEVICES)}, cuda:1."
+    )
 
 
-def check(name: str, value: str) -> None:
-    """Raises CaptureError if the value is not allowed for the option of this name."""
-    if SHORT_NAMES.get(value, value) not in AMONG[name]:
+def check_value(name: str, value: str) -> None:
+    """Raises CaptureError if the value is not allowed for the option of this name, a
+    key of ALLOWED_VALUES."""
+    allowed = ALLOWED_VALUES[name]
+    if SHORT_NAMES.get(value, value) not in allowed:
         raise CaptureError(
-            f"Unknown {name} '{value}': use one of {', '.join(AMONG[name])}."
+            f"Unknown {name} '{value}': use one of {', '.join(allowed)}."
         )
 
 
 def dtype_name(dtype: str) -> str:
-    """torch's name of a dtype; `bf16`, `fp16` and `fp32` are accepted. Raises
-    CaptureError."""
-    check("dtype", dtype)
+    """torch's name of a dtype: `bfloat16` for `bf16` and for `bfloat16`. Raises
+    CaptureError for a dtype that captures do not use."""
+    check_value("dtype", dtype)
     return SHORT_NAMES.get(dtype, dtype)
 
 
-def public(options: Options, scrub: Callable[[str], str]) -> Options:
-    free = [name for name, one in declared().items() if one.many]
-    texts: dict[str, Any] = {
-        name: tuple(map(scrub, getattr(options, name))) for name in free
-    }
-    return replace(options, **texts)
+def scrubbed_options(options: Options, scrub: Callable[[str], str]) -> Options:
+    """The options with `scrub` applied to those that hold free text, which are the ones
+    that may be repeated."""
+    scrubbed: dict[str, Any] = {}
+    for name, option in declared_options().items():
+        if option.many:
+            scrubbed[name] = tuple(scrub(text) for text in getattr(options, name))
+    return replace(options, **scrubbed)
 
 
-def choose(
+def choose_variants(
     owner: str,
     known: Collection[str],
     wanted: Sequence[str],
     missing: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """The requested variants without duplicates, or all. `missing` says what to install
-    for those whose package is missing. Raises CaptureError for an unknown or a missing
-    one."""
-    unknown = [name for name in wanted if name not in known]
-    if unknown and missing and unknown[0] in missing:
-        package = missing[unknown[0]]
-        raise CaptureError(
-            f"The variant '{unknown[0]}' of {owner} needs the package {package}: "
-            f"install it with pip install {package}."
-        )
-    if unknown:
-        raise CaptureError(
-            f"{owner} has no variant '{unknown[0]}', only {', '.join(known)}."
-        )
+    """The variants to run: the wanted ones without duplicates, or all that are known if
+    none is wanted. `owner` is the workload. `missing` are variants that need another
+    package: its name by that of the variant. Raises CaptureError for the first variant
+    that is unknown or missing."""
+    for name in wanted:
+        if name in known:
+            continue
+        if missing and name in missing:
+            package = missing[name]
+            raise CaptureError(
+                f"The variant '{name}' of {owner} needs the package {package}: "
+                f"install it with pip install {package}."
+            )
+        raise CaptureError(f"{owner} has no variant '{name}', only {', '.join(known)}.")
     return tuple(dict.fromkeys(wanted or known))
 
 
-SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
-
-
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The defaults, updated with the sizes that are given. Raises CaptureError for a
-    wrong one."""
+    """The size of each axis: `defaults` with those replaced that `args` give, as
+    `--batch 32` or `--batch=32`. Raises CaptureError for an unknown axis, and for a
+    size that is not a positive whole number."""
     shapes = dict(defaults)
-    for typed, size in _pairs(args):
+    for typed, size in _axis_and_size(args):
         axis = axis_named(typed, defaults)
         if axis not in defaults:
-            known = ", ".join(map(option_of, defaults))
+            known = ", ".join(option_of(axis) for axis in defaults)
             raise CaptureError(f"Unknown option --{typed}: this workload has {known}.")
-        shapes[axis] = _size(typed, size)
+        if not _is_size(size):
+            raise CaptureError(
+                f"--{typed} needs a positive whole number, not '{size}'."
+            )
+        shapes[axis] = int(size)
     return shapes
 
 
 def axis_named(typed: str, axes: Collection[str]) -> str:
-    """The axis that is typed: `in-features` as an option is spelled, `in` as it was
-    called before. What is none of the axes is returned as it is."""
-    if typed in axes:
-        return typed
-    for axis in (typed.replace("-", "_"), LONG_AXES.get(typed, typed)):
+    """The axis that a user means: `in_features` for `in-features`, as options are
+    spelled, and for `in`, its former name. What means none of the axes is returned as
+    it is."""
+    spellings = (typed, typed.replace("-", "_"), RENAMED_AXES.get(typed, typed))
+    for axis in spellings:
         if axis in axes:
             return axis
     return typed
 
 
 def option_of(axis: str) -> str:
-    """`--in-features`."""
+    """`--in-features` for the axis `in_features`."""
     return f"--{axis.replace('_', '-')}"
 
 
@@ -257,75 +294,116 @@ def describe_shapes(shapes: Mapping[str, int]) -> str:
     return " ".join(f"{axis}={size}" for axis, size in shapes.items())
 
 
-def _pairs(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    rest = iter(args)
-    for arg in rest:
+def _axis_and_size(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(axis, size) of each `--axis SIZE` or `--axis=SIZE`, as they are written; the
+    size is "" where it is missing at the end. Raises CaptureError for other
+    arguments."""
+    remaining = iter(args)
+    for arg in remaining:
         if not arg.startswith("--"):
             raise CaptureError(
                 f"Unexpected argument '{arg}': shapes are given as --axis SIZE."
             )
-        axis, equals, size = arg[2:].partition("=")
-        yield axis, size if equals else next(rest, "")
+        axis, equals, size = arg.removeprefix("--").partition("=")
+        if not equals:
+            size = next(remaining, "")
+        yield axis, size
 
 
-def _size(axis: str, text: str, option: str = "") -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        what = "positive whole numbers" if option else "a positive whole number"
-        raise CaptureError(f"--{option}{axis} needs {what}, not '{text}'.")
-    return int(text)
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
 
 
 Point = Mapping[str, int]
-MOST_POINTS = 1000
+"""The sizes of one point of a sweep, by axis."""
+MAX_SWEEP_POINTS = 1000
+
+
+class _Share(NamedTuple):
+    """The size of an axis that is a total divided by the size of another axis."""
+
+    total: int
+    divided_by: str
 
 
 def parse_sweep(
     texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
 ) -> tuple[Point, ...]:
-    """Every combination of the sizes of all named axes, the last one changing fastest.
+    """The points of a sweep: every combination of the sizes of all named axes, the last
+    one changing fastest.
 
     A text is `batch=64,128 n=2,4`, or the name of a preset; `in=1024/n` gives each n a
     size of its own. Raises CaptureError for an unknown axis or preset, an axis that is
-    named twice, or invalid sizes.
+    named twice, invalid sizes, no point, or more than 1000.
     """
     ranges: dict[str, tuple[int, ...]] = {}
-    shares: dict[str, tuple[int, str]] = {}
-    for word in " ".join(texts).split():
-        for term in presets.get(word, word).split():
-            axis, text = _parse_term(term, axes, presets)
-            if axis in ranges or axis in shares:
-                raise CaptureError(f"--sweep names {axis} twice.")
-            if "/" in text:  # `1024/n`: a total and the axis that it is divided by
-                total, _, by = text.partition("/")
-                shares[axis] = _size(axis, total, SWEEP), axis_named(by, axes)
-            else:
-                ranges[axis] = parse_sizes(axis, text)
-    points = [
-        _with_shares(dict(zip(ranges, sizes, strict=True)), shares)
-        for sizes in itertools.product(*ranges.values())
-    ]
-    if not ranges or len(points) > MOST_POINTS:
+    shares: dict[str, _Share] = {}
+    for axis, sizes in _sweep_terms(texts, axes, presets):
+        if axis in ranges or axis in shares:
+            raise CaptureError(f"--sweep names {axis} twice.")
+        total, slash, divided_by = sizes.partition("/")
+        if slash:
+            shares[axis] = _Share(
+                total=_swept_size(axis, total),
+                divided_by=axis_named(divided_by, axes),
+            )
+        else:
+            ranges[axis] = parse_sizes(axis, sizes)
+    points = []
+    for combination in itertools.product(*ranges.values()):
+        point = dict(zip(ranges, combination, strict=True))
+        points.append(_with_shares(point, shares))
+    if not ranges or len(points) > MAX_SWEEP_POINTS:
         raise CaptureError(
-            f"--sweep needs between 1 and {MOST_POINTS} points, not {len(points)}."
+            f"--sweep needs between 1 and {MAX_SWEEP_POINTS} points, not {len(points)}."
         )
     return tuple(points)
 
 
+def _sweep_terms(
+    texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """(axis, sizes) of each `axis=sizes`, those of presets included. Raises
+    CaptureError for what is neither a preset nor such a term with a known axis."""
+    for word in " ".join(texts).split():
+        for term in presets.get(word, word).split():
+            typed, equals, sizes = term.partition("=")
+            if not equals:
+                known = "it has no presets"
+                if presets:
+                    known = f"its presets are {', '.join(presets)}"
+                raise CaptureError(
+                    f"--sweep '{term}' is neither axis=sizes nor a preset: {known}."
+                )
+            axis = axis_named(typed, axes)
+            if axis not in axes:
+                raise CaptureError(
+                    f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}."
+                )
+            yield axis, sizes
+
+
 def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
-    """`64,128,...,2048`: sizes, where `...` continues the progression of the two before
-    it. The factor is kept if that reaches the last size exactly, otherwise the
-    difference. Raises CaptureError."""
+    """The sizes of `64,128,192`, or of `64,128,...,2048`, where `...` continues the
+    progression of the two sizes before it.
+
+    The progression is geometric if that reaches the last size exactly, otherwise
+    arithmetic: 64, 128, 256, ... here, and `32,64,...,96` is 32, 64, 96. Raises
+    CaptureError for what is no size, and if neither reaches the last one.
+    """
     words = text.split(",")
     sizes: list[int] = []
     for index, word in enumerate(words):
         if word != "...":
-            sizes.append(_size(axis, word, SWEEP))
+            sizes.append(_swept_size(axis, word))
             continue
-        if len(sizes) < 2 or index + 2 != len(words):
+        is_second_to_last = index == len(words) - 2
+        if len(sizes) < 2 or not is_second_to_last:
             raise CaptureError(
                 f"--sweep {axis}: two sizes come before ... and one behind it."
             )
-        sizes += _between(axis, sizes[-2], sizes[-1], _size(axis, words[-1], SWEEP))
+        last = _swept_size(axis, words[-1])
+        sizes += _sizes_between(axis, sizes[-2], sizes[-1], last)
     return tuple(dict.fromkeys(sizes))
 
 
@@ -334,53 +412,45 @@ def describe_point(point: Point) -> str:
     return ",".join(f"{axis}={size}" for axis, size in point.items())
 
 
-def _with_shares(point: Point, shares: Mapping[str, tuple[int, str]]) -> Point:
-    """The point with the sizes that follow from others."""
-    found = dict(point)
-    for axis, (total, by) in shares.items():
-        if by not in point:
-            raise CaptureError(
-                f"--sweep {axis}={total}/{by} needs {by} in the sweep as well."
-            )
-        if total % point[by]:
-            raise CaptureError(
-                f"--sweep {axis}: {total} is no multiple of {by}={point[by]}."
-            )
-        found[axis] = total // point[by]
-    return found
-
-
-def _parse_term(
-    term: str, axes: Sequence[str], presets: Mapping[str, str]
-) -> tuple[str, str]:
-    axis, equals, sizes = term.partition("=")
-    if not equals:
-        known = (
-            f"its presets are {', '.join(presets)}" if presets else "it has no presets"
-        )
+def _swept_size(axis: str, text: str) -> int:
+    if not _is_size(text):
         raise CaptureError(
-            f"--sweep '{term}' is neither axis=sizes nor a preset: {known}."
+            f"--sweep {axis} needs positive whole numbers, not '{text}'."
         )
-    axis = axis_named(axis, axes)
-    if axis not in axes:
-        raise CaptureError(
-            f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}."
-        )
-    return axis, sizes
+    return int(text)
 
 
-def _between(axis: str, before: int, first: int, last: int) -> list[int]:
-    """The sizes between `first` and `last`, excluding both."""
-    factor, rest = divmod(first, before)
-    if rest == 0 and factor > 1:
+def _with_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
+    """The point with the sizes that are a share of a total. Raises CaptureError if the
+    axis to divide by is not in the point, or its size does not divide the total."""
+    sizes = dict(point)
+    for axis, share in shares.items():
+        total, divided_by = share
+        if divided_by not in point:
+            raise CaptureError(
+                f"--sweep {axis}={total}/{divided_by} needs {divided_by} in the sweep as well."
+            )
+        if total % point[divided_by]:
+            raise CaptureError(
+                f"--sweep {axis}: {total} is no multiple of {divided_by}={point[divided_by]}."
+            )
+        sizes[axis] = total // point[divided_by]
+    return sizes
+
+
+def _sizes_between(axis: str, first: int, second: int, last: int) -> list[int]:
+    """The sizes after `second` and before `last` of the progression that begins with
+    `first` and `second`: see `parse_sizes`."""
+    factor, remainder = divmod(second, first)
+    if remainder == 0 and factor > 1:
         sizes = []
-        size = first * factor
+        size = second * factor
         while size < last:
             sizes.append(size)
             size *= factor
-        if last in (first, size):
+        if last in (second, size):
             return sizes
-    difference = first - before
-    if difference > 0 and last > first and (last - first) % difference == 0:
-        return list(range(first + difference, last, difference))
-    raise CaptureError(f"--sweep {axis}: {before},{first},... never comes to {last}.")
+    difference = second - first
+    if difference > 0 and last > second and (last - second) % difference == 0:
+        return list(range(second + difference, last, difference))
+    raise CaptureError(f"--sweep {axis}: {first},{second},... never comes to {last}.")

@@ -1,6 +1,9 @@
-"""Where and how a run was made: the device, its clocks and driver, the user's commit,
-the command; and what is private in the record and the trace, removed by means of
-`fusetui.trace.scrub`."""
+"""Where and how a run was made: the device with its clocks and driver, the user's
+commit, the command.
+
+What is private in the record or the trace of a run is removed here too, by means of
+`fusetui.trace.scrub`.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +29,30 @@ from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
 from fusetui.trace.scrub.texts import Texts
 
 from .errors import CaptureError
-from .options import Options, check_device, public
+from .options import Options, check_device, scrubbed_options
 from .record import FORMAT, RunRecord
 
-_NOISE = (
+_IRRELEVANT_WARNINGS = (
     r".*TensorFloat32 tensor cores.*",
     r".*torch\.jit\.script.*is deprecated.*",
     r".*Profiler clears events at the end of each cycle.*",
     r".*pkg_resources is deprecated.*",
 )
-"""Warnings of torch that are irrelevant to the user of a capture."""
-
+"""Patterns of the warnings that do not concern the user of a capture."""
 
 LARGE_CACHE_BYTES = 64 * 2**20
-"""More than the L2 cache of most GPUs: what is assumed where torch does not say."""
+"""More than the L2 cache of most GPUs: assumed where torch does not report it."""
 
 
 @dataclass(frozen=True)
 class CaptureDevice:
-    """`kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the
-    size of a GPU's L2 cache, which inputs must exceed; 0 on a CPU. `capability` is the
-    compute capability of an NVIDIA GPU, None of anything else. `index` is the number of
-    a GPU that was asked for, None where it is torch's current one."""
+    """The device of a run.
+
+    `kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the size
+    of a GPU's L2 cache, 0 for a CPU. `capability` is the compute capability of an
+    NVIDIA GPU, None for anything else. `index` is the number of the GPU if the user
+    gave one, otherwise None: it is torch's current GPU.
+    """
 
     kind: str
     name: str
@@ -57,9 +62,9 @@ class CaptureDevice:
 
 
 def load_torch() -> Any:
-    """torch, with its own log and the profiler's switched off unless the user set their
-    levels. Raises CaptureError if torch is not installed."""
-    # Both levels are read once, when torch is loaded; the log lines would end up among
+    """The module torch. Its log and that of the profiler are off unless the user has
+    set their levels. Raises CaptureError if torch cannot be imported."""
+    # Both levels are read once, when torch is loaded. The log lines would end up among
     # ours.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -75,9 +80,9 @@ def load_torch() -> Any:
 
 @contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Suppresses known irrelevant warnings of torch; all others are shown."""
+    """Suppresses known irrelevant warnings in the block; all others are shown."""
     with catch_warnings():
-        for message in _NOISE:
+        for message in _IRRELEVANT_WARNINGS:
             filterwarnings("ignore", message=message)
         yield
 
@@ -87,50 +92,56 @@ def find_device(wanted: str) -> CaptureDevice:
     CaptureError for another word, or for a GPU that torch does not see."""
     check_device(wanted)
     torch = load_torch()
-    if wanted != "cpu" and torch.cuda.is_available():
-        return _gpu(torch, int(wanted.partition(":")[2]) if ":" in wanted else None)
-    if wanted.startswith("cuda"):
-        raise CaptureError(
-            "torch sees no GPU here: use --device cpu, or install a CUDA build."
-        )
+    if wanted == "cpu":
+        return _cpu(torch)
+    if torch.cuda.is_available():
+        _, _, number = wanted.partition(":")
+        return _gpu(torch, int(number) if number else None)
+    if wanted == "auto":
+        return _cpu(torch)
+    raise CaptureError(
+        "torch sees no GPU here: use --device cpu, or install a CUDA build."
+    )
+
+
+def _cpu(torch: Any) -> CaptureDevice:
+    """Named after its model and torch's threads: `AMD EPYC 7763, 4 threads`."""
+    model = platform.processor() or platform.machine()
+    if sys.platform == "linux":  # Python does not know the model there
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
     threads = torch.get_num_threads()
-    name = platform.processor() or platform.machine()
-    if sys.platform == "linux":  # which gives it only in a file
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        models = (
-            line.partition(":")[2].strip()
-            for line in lines
-            if line.startswith("model name")
-        )
-        name = next(models, name)
-    return CaptureDevice("cpu", f"{name}, {threads} thread{'s' if threads > 1 else ''}")
+    plural_s = "s" if threads > 1 else ""
+    return CaptureDevice(kind="cpu", name=f"{model}, {threads} thread{plural_s}")
 
 
-def _gpu(torch: Any, asked: int | None) -> CaptureDevice:
+def _gpu(torch: Any, index: int | None) -> CaptureDevice:
     """The GPU of that number, or torch's current one. Raises CaptureError if there is
-    none."""
-    if asked is not None and asked >= torch.cuda.device_count():
-        names = ", ".join(
-            f"cuda:{number}" for number in range(torch.cuda.device_count())
-        )
-        raise CaptureError(f"torch does not see cuda:{asked} here, only {names}.")
-    number = torch.cuda.current_device() if asked is None else asked
+    no such GPU."""
+    count = torch.cuda.device_count()
+    if index is not None and index >= count:
+        names = ", ".join(f"cuda:{number}" for number in range(count))
+        raise CaptureError(f"torch does not see cuda:{index} here, only {names}.")
+    number = torch.cuda.current_device() if index is None else index
     properties = torch.cuda.get_device_properties(number)
+    capability = None
+    if not torch.version.hip:
+        capability = torch.cuda.get_device_capability(number)
     return CaptureDevice(
         kind="cuda",
         name=torch.cuda.get_device_name(number),
         cache_bytes=int(getattr(properties, "L2_cache_size", LARGE_CACHE_BYTES)),
-        capability=None
-        if torch.version.hip
-        else torch.cuda.get_device_capability(number),
-        index=asked,
+        capability=capability,
+        index=index,
     )
 
 
 @contextmanager
-def selected(device: CaptureDevice) -> Iterator[None]:
-    """Within the block, the GPU that was asked for is torch's current one: `cuda` means
-    it."""
+def gpu_selected(device: CaptureDevice) -> Iterator[None]:
+    """In the block, a GPU that the user gave by its number is torch's current one, so
+    that `cuda` means it."""
     if device.index is None:
         yield
         return
@@ -139,8 +150,10 @@ def selected(device: CaptureDevice) -> Iterator[None]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of the software that a measurement depends on; null if not installed."""
-    torch, triton = load_torch(), None
+    """The versions of the software that a measurement depends on; None for what is not
+    installed or not used by this torch."""
+    torch = load_torch()
+    triton = None
     with suppress(metadata.PackageNotFoundError):
         triton = metadata.version("triton")
     return {
@@ -153,8 +166,16 @@ def versions() -> dict[str, str | None]:
     }
 
 
-_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
-_SECONDS = 5
+_SMI_FIELDS = (
+    "driver_version",
+    "clocks.sm",
+    "clocks.max.sm",
+    "clocks.mem",
+    "power.limit",
+)
+"""What nvidia-smi is asked for, in its words."""
+_PROGRAM_SECONDS = 5
+"""How long git or nvidia-smi may take."""
 
 
 def new_record(
@@ -164,56 +185,61 @@ def new_record(
     public_text: Callable[[str], str],
     **measured: Any,
 ) -> RunRecord:
-    """The record of a run that has just ended; `where` is a folder of the user's
-    code."""
+    """The record of a run that has just ended.
+
+    `where` is the folder of the user's code; `public_text` is applied to the free text
+    among the options; `measured` are the remaining fields of RunRecord.
+    """
     return RunRecord(
         format=FORMAT,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         device=device.name,
         device_kind=device.kind,
         versions=versions(),
-        options=public(options, public_text),
+        options=scrubbed_options(options, public_text),
         provenance=provenance(device.kind, where, options.scrub),
         **measured,
     )
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
-    """Provenance for run.json; null for what cannot be read. `where` is a folder of the
-    user's code. With `scrubbed` the command line contains nothing private; that of the
-    user's own program is left out."""
+    """The provenance of run.json: the command, the commit of the folder `where`, and the
+    state of the GPU; None for what cannot be read. With `scrubbed` the command has
+    nothing private; that of the user's own program is None."""
     return {
-        "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
+        "command": scrubbed_command(sys.argv) if scrubbed else command_line(sys.argv),
         "git": git_state(where),
         "gpu": gpu_state() if device_kind == "cuda" else None,
     }
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """The command as it can be typed again; the program without its folder."""
+    """A command as it can be typed again, with the program's name without its
+    folder."""
     return shlex.join([Path(argv[0]).name, *argv[1:]])
 
 
-def public_command(argv: Sequence[str]) -> str | None:
+def scrubbed_command(argv: Sequence[str]) -> str | None:
     """The fusetui command without folders and names; None for any other program."""
     program = Path(argv[0])
-    if program.stem != "fusetui" and program.parts[-2:] != ("fusetui", "__main__.py"):
+    is_module = program.parts[-2:] == ("fusetui", "__main__.py")  # python -m fusetui
+    if program.stem != "fusetui" and not is_module:
         return None
-    public = texts()
+    scrubber = new_scrubber()
     words = ["fusetui"]
-    for before, word in pairwise(argv):
+    for previous, word in pairwise(argv):
         option, equals, value = word.partition("=")
-        if before == "--out":
-            word = public.path(word)
+        if previous == "--out":
+            word = scrubber.path(word)
         elif option == "--out" and equals:
-            word = f"--out={public.path(value)}"
-        words.append(public.scrub(word))
+            word = f"--out={scrubber.path(value)}"
+        words.append(scrubber.scrub(word))
     return shlex.join(words)
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """The commit of the repository around a folder, and whether files differ from it;
-    or None."""
+    """`commit`, that of the repository around a folder, and `changed`, whether files
+    differ from it; None without a repository or without git."""
     commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
     if commit is None:
         return None
@@ -224,8 +250,8 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def gpu_state() -> dict[str, Any]:
-    """Name, multiprocessors, memory, L2 cache, and clocks and driver according to
-    nvidia-smi."""
+    """Properties of the current GPU, and its driver, clocks and power limit from
+    nvidia-smi; None for what is not known."""
     cuda = load_torch().cuda
     properties = cuda.get_device_properties(cuda.current_device())
     state = {
@@ -235,44 +261,51 @@ def gpu_state() -> dict[str, Any]:
         "l2_cache_bytes": getattr(properties, "L2_cache_size", None),
         "capability": f"{properties.major}.{properties.minor}",
     }
-    # Selected by UUID, because nvidia-smi ignores CUDA_VISIBLE_DEVICES in its numbers.
+    fields = ",".join(_SMI_FIELDS)
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
     uuid = getattr(properties, "uuid", None)
-    query = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
-    lines = _output([*query, f"--id=GPU-{uuid}"] if uuid else query)
+    if uuid:  # the numbers of nvidia-smi ignore CUDA_VISIBLE_DEVICES
+        command.append(f"--id=GPU-{uuid}")
+    lines = _output(command)
     return state | parse_smi(lines.splitlines()[0] if lines else "")
 
 
 def parse_smi(line: str) -> dict[str, str | None]:
-    """One line of nvidia-smi's CSV as a dict; null for what the GPU does not report."""
+    """The fields of a line of nvidia-smi's CSV by name; None for those that the GPU does
+    not report, `[N/A]`, and for all if the line has another number of fields."""
     values = [value.strip() for value in line.split(",")]
-    if len(values) != len(_FIELDS):
-        return dict.fromkeys(_FIELDS)
-    known = [None if value.startswith("[") else value for value in values]
-    return dict(zip(_FIELDS, known, strict=True))
+    if len(values) != len(_SMI_FIELDS):
+        return dict.fromkeys(_SMI_FIELDS)
+    state: dict[str, str | None] = {}
+    for field, value in zip(_SMI_FIELDS, values, strict=True):
+        state[field] = None if value.startswith("[") else value
+    return state
 
 
 def _output(command: Sequence[str]) -> str | None:
-    """The output of a program, or None if it is missing, fails or takes too long."""
+    """What a program prints on stdout, without white space around it; None if it is
+    missing, fails or takes too long."""
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             command,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=_PROGRAM_SECONDS,
             check=True,
             errors="replace",
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return finished.stdout.strip()
 
 
 _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
-def scrubbed(trace: Path, trace_name: str) -> str:
-    """The JSON text of a trace without private data; `trace_name` replaces the path in
-    it. Raises CaptureError if part of the trace could not be read, and TraceError."""
+def scrubbed_trace(trace: Path, trace_name: str) -> str:
+    """The JSON text of a trace without private data; `trace_name` replaces the path that
+    the trace has of itself. Raises CaptureError if part of the trace could not be read,
+    and TraceError if it is none."""
     document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
     document.learn()
     text = b"".join(document.text()).decode()
@@ -284,14 +317,14 @@ def scrubbed(trace: Path, trace_name: str) -> str:
 
 
 def set_trace_name(text: str, trace_name: str) -> str:
-    """The trace's JSON with another `traceName`, where the profiler wrote its output's
-    path."""
+    """The JSON text of a trace with another `traceName`: there the profiler writes the
+    path of the trace."""
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 
-def texts() -> Texts:
-    """A scrubber for the texts of one record: names of this machine are private in
-    them."""
-    found = Texts()
-    found.expect(this_machine())
-    return found
+def new_scrubber() -> Texts:
+    """A scrubber for the texts of one record. It also removes the names of this machine
+    and its user, and the secrets of its environment."""
+    scrubber = Texts()
+    scrubber.expect(this_machine())
+    return scrubber

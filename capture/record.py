@@ -1,9 +1,9 @@
-"""The measurements of a run: the content of run.json, as frozen data. Durations are
-integer ns.
+"""The record of a run: the content of run.json, as frozen data, and how it is read.
 
-What is read may come from anybody, so nothing in it is trusted. Among it are guesses
-such as `kernels=5 gemm=3`, compared with what a step really ran: the kinds are defined
-in `gpu.kinds`, the counting in `analysis.questions.computing`.
+Durations are integer ns. Whatever is read may come from anybody, so nothing in it is
+trusted. A record holds the user's guesses too, such as `kernels=5 gemm=3`, with what a
+step really ran: `gpu.kinds` defines the kinds, and `analysis.questions.computing`
+counts them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from fusetui.text.cutting import clip
 from .errors import CaptureError
 from .options import Options
 
-_TERM = re.compile(r"([a-z_]+)=(\d+)\Z")
-_FOR_VARIANT = re.compile(r"\s*([\w.-]+)\s*:")
+_GUESS_TERM = re.compile(r"([a-z_]+)=(\d+)\Z")
+_VARIANT_PREFIX = re.compile(r"\s*([\w.-]+)\s*:")
 
 
 @dataclass(frozen=True)
 class Guess:
-    """One term of a guess and what was found: a number per step, or one for a whole
-    trace."""
+    """One term of a guess, and what was counted: `found` has a number for each step, or
+    one for a whole trace without steps."""
 
     kind: str
     expected: int
@@ -41,79 +41,91 @@ class Guess:
 
     @property
     def right(self) -> bool:
-        """Whether the guess is right, for every step."""
+        """Whether the guess is right for every step."""
         return all(count == self.expected for count in self.found)
 
     @property
-    def said(self) -> str:
-        """What was found: one number, or all of them if steps differ."""
-        return ", ".join(
-            map(str, self.found if len(set(self.found)) > 1 else self.found[:1])
-        )
+    def found_text(self) -> str:
+        """What was counted: `5`, or `5, 5, 6` if steps differ."""
+        steps_differ = len(set(self.found)) > 1
+        counts = self.found if steps_differ else self.found[:1]
+        return ", ".join(str(count) for count in counts)
 
 
-def parse(guess: str) -> dict[str, int]:
-    """`kernels=5 gemm=3` -> counts by kind. Raises CaptureError for an invalid
-    guess."""
-    found: dict[str, int] = {}
+def parse_guess(guess: str) -> dict[str, int]:
+    """The expected count of each kind: `kernels=5 gemm=3`, also with commas, gives
+    `{"kernels": 5, "gemm": 3}`. Raises CaptureError for an unknown kind, for what is
+    not a whole number, and for an empty guess."""
+    expected: dict[str, int] = {}
     for term in guess.replace(",", " ").split():
-        match = _TERM.match(term)
-        if term.partition("=")[0] not in KINDS:
+        kind = term.partition("=")[0]
+        if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise CaptureError(
                 f"'{term}' is not a guess such as gemm=3: use one of {known}."
             )
+        match = _GUESS_TERM.match(term)
         if not match:
             raise CaptureError(
                 f"'{term}' is not a guess: give a whole number, as in gemm=3."
             )
-        found[match[1]] = int(match[2])
-    if not found:
+        expected[kind] = int(match[2])
+    if not expected:
         raise CaptureError('The guess is empty: try --expect "kernels=5 gemm=3".')
-    return found
+    return expected
 
 
-def parse_for(
+def guesses_by_variant(
     guesses: Iterable[str], variants: Sequence[str]
 ) -> dict[str, dict[str, int]]:
-    """The guesses of each variant: `gemm=3` applies to all of them, `eager: gemm=3` to
-    one. Raises CaptureError for an unknown variant or an invalid guess."""
-    found: dict[str, dict[str, int]] = {name: {} for name in variants}
+    """The expected counts of each variant: `gemm=3` applies to all of them, `eager:
+    gemm=3` to one; a later guess replaces an earlier one about the same kind. Raises
+    CaptureError for a variant that is not run or an invalid guess."""
+    expected: dict[str, dict[str, int]] = {variant: {} for variant in variants}
     for guess in guesses:
-        match = _FOR_VARIANT.match(guess)
-        if match and match[1] not in found:
+        prefix = _VARIANT_PREFIX.match(guess)
+        if prefix is None:
+            counts = parse_guess(guess)
+            for variant in variants:
+                expected[variant] |= counts
+            continue
+        variant = prefix[1]
+        if variant not in expected:
             raise CaptureError(
-                f"--expect names '{match[1]}', which is not among the variants run."
+                f"--expect names '{variant}', which is not among the variants run."
             )
-        terms = parse(guess[match.end() :] if match else guess)
-        for name in [match[1]] if match else variants:
-            found[name] |= terms
-    return found
+        expected[variant] |= parse_guess(guess[prefix.end() :])
+    return expected
 
 
-def compare(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
+def compare_guess(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
     """Every term of a guess, with what was counted."""
     return tuple(
-        Guess(kind, count, counted.found(kind)) for kind, count in expected.items()
+        Guess(kind=kind, expected=count, found=counted.found(kind))
+        for kind, count in expected.items()
     )
 
 
 def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
-    """`= eager kernels: guess 5, found 5`, with a `!` in front of a wrong guess."""
-    return [
-        f"{'=' if g.right else '!'} {variant} {g.kind}: guess {g.expected}, found {g.said}"
-        for g in guesses
-    ]
+    """`= eager kernels: guess 5, found 5` for each guess, with `!` instead of `=` in
+    front of a wrong one."""
+    lines = []
+    for guess in guesses:
+        mark = "=" if guess.right else "!"
+        lines.append(
+            f"{mark} {variant} {guess.kind}: guess {guess.expected}, found {guess.found_text}"
+        )
+    return lines
 
 
 RECORD_NAME = "run.json"
-LARGEST = 16 << 20
-"""The most bytes of one of our JSON files; a run of a hundred variants takes 100 kB."""
-NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+MAX_JSON_BYTES = 16 << 20
+"""Of run.json and sweep.json; a run of a hundred variants takes 100 kB."""
 
 T = TypeVar("T")
 
-FORMAT = 2  # version of run.json; incremented when a key changes its meaning
+FORMAT = 2
+"""The version of run.json, incremented when a key changes its meaning."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +142,18 @@ class StepTime:
 class Measured:
     """A variant that ran.
 
-    `step_ns` is null if no step ran with the profiler off. `compile_ns` is the time of
-    the first call of a variant that compiles something, or null; `compile_cached` says
-    whether the compiler's cache on disk was used, `recompilations` how many graphs were
-    compiled after the first call. `peak_memory_bytes` is the most that was allocated on
-    the GPU during timing, including weights, or null on a CPU; `weight_bytes` are the
-    parameters and buffers of this variant. `max_error` is the largest absolute error of
-    the result, `max_gradient_error` that of any gradient as a share of its largest
-    value. `settled`: step times were stable when timing began. `files` are names inside
-    the run folder.
+    - `step_ns`: None if no step ran with the profiler off.
+    - `compile_ns`: the time of the first call, None if the variant compiles nothing.
+    - `compile_cached`: whether the compiler's cache on disk was used.
+    - `peak_memory_bytes`: the most that was allocated on the GPU during timing,
+      including weights; None on a CPU.
+    - `max_error`: the largest absolute error of the result.
+    - `files`: names inside the run folder.
+    - `max_gradient_error`: the largest error of any gradient, as a share of the largest
+      value of that gradient.
+    - `recompilations`: graphs that were compiled after the first call.
+    - `weight_bytes`: the parameters and buffers of this variant.
+    - `settled`: step times were stable when timing began.
     """
 
     name: str
@@ -159,8 +174,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Failed:
-    """A variant that did not run or gave a wrong result: why, in one sentence.
-    `skipped`: it cannot run on this machine, and was not selected by name."""
+    """A variant that did not run or gave a wrong result. `failed` says why in one
+    sentence; `skipped`: it cannot run on this machine, and was not selected by
+    name."""
 
     name: str
     failed: str
@@ -169,12 +185,12 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run of a workload. `shapes_shrunk`: the CPU's defaults were used for some
-    axis.
+    """One run of a workload.
 
-    `options` are the given options. `backward`: a step is a forward and a backward
-    pass. `mode` is that of torch.compile. `provenance` says where and how the run was
-    made, null for what could not be read.
+    `shapes_shrunk`: some axis has the default size for a CPU, which is smaller than
+    that for a GPU. `options` are those that the user gave. `backward`: a step is a
+    forward and a backward pass. `mode` is that of torch.compile. `provenance` says
+    where and how the run was made, with None for what could not be read.
     """
 
     format: int
@@ -198,20 +214,25 @@ class RunRecord:
     @property
     def measured(self) -> tuple[Measured, ...]:
         """The variants that ran, in the requested order."""
-        return tuple(v for v in self.variants if isinstance(v, Measured))
+        return tuple(
+            variant for variant in self.variants if isinstance(variant, Measured)
+        )
 
     @property
     def failed(self) -> tuple[Failed, ...]:
         """The variants that failed, without those that were skipped."""
         return tuple(
-            v for v in self.variants if isinstance(v, Failed) and not v.skipped
+            variant
+            for variant in self.variants
+            if isinstance(variant, Failed) and not variant.skipped
         )
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The folder that was written, whether every guess was right, and what failed.
-    `failed` names variants, and in a sweep the point before each."""
+    """What a capture did: the folder that it wrote, and whether every guess was right.
+    `failed` names the variants that failed, `eager`, in a sweep behind their point:
+    `batch=64 eager`; and points at which nothing was measured: `batch=64`."""
 
     folder: Path
     right: bool
@@ -226,16 +247,16 @@ class ListedVariant(msgspec.Struct, frozen=True):
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """The traces listed in run.json: (variant, file); and a sentence for each that is
-    ignored."""
+    """The traces that run.json lists. `found` has (name of the variant, path), `ignored`
+    a sentence for each file that must not be opened."""
 
     found: tuple[tuple[str, Path], ...]
     ignored: tuple[str, ...]
 
 
 class SavedVariant(msgspec.Struct, frozen=True):
-    """A variant of a run, with the fields that are shown again. See `Measured` and
-    `Failed`."""
+    """A variant as read from run.json, with the fields that are shown again: those of
+    `Measured`, or of `Failed`."""
 
     name: str
     step_ns: StepTime | None = None
@@ -249,7 +270,8 @@ class SavedVariant(msgspec.Struct, frozen=True):
 
 
 class SavedRun(msgspec.Struct, frozen=True):
-    """A run, with the fields that are shown again. See `RunRecord`."""
+    """A run as read from run.json, with the fields of `RunRecord` that are shown
+    again."""
 
     workload: str
     shapes: dict[str, int]
@@ -261,61 +283,62 @@ class SavedRun(msgspec.Struct, frozen=True):
     mode: str | None = None
 
 
-class _Listing(msgspec.Struct, frozen=True):
+class _ListedRun(msgspec.Struct, frozen=True):
     variants: tuple[ListedVariant, ...]
 
 
 def read_run(folder: Path) -> SavedRun:
-    """Reads run.json. Raises CaptureError if it is missing or does not have our
-    form."""
-    return _read(folder, SavedRun)
+    """The run of a folder. Raises CaptureError if run.json is missing or does not have
+    our form."""
+    return _read_record(folder, SavedRun)
 
 
 def trace_files(folder: Path) -> Traces:
-    """The trace files of a run that lie in its folder, in the order of the run. Raises
-    CaptureError if the folder has no run.json that lists variants."""
-    listed = [
-        (variant.name, name)
-        for variant in _read(folder, _Listing).variants
-        for name in variant.files or ()
-    ]
-    wrong = {name: reason for _, name in listed if (reason := why_not(folder, name))}
-    ignored = [
-        f"{folder / RECORD_NAME} lists '{clip(name, 60, '...')}', which {reason}: it is ignored."
-        for name, reason in wrong.items()
-    ]
-    found = [(variant, folder / name) for variant, name in listed if name not in wrong]
-    return Traces(tuple(found), tuple(ignored))
+    """The traces that run.json lists, in its order, without those that must not be
+    opened. Raises CaptureError if the folder has no run.json that lists variants."""
+    traces = []
+    ignored: dict[str, str] = {}  # a sentence by the name of the file
+    for variant in _read_record(folder, _ListedRun).variants:
+        for name in variant.files or ():
+            reason = why_not_opened(folder, name)
+            if reason is None:
+                traces.append((variant.name, folder / name))
+            else:
+                ignored[name] = (
+                    f"{folder / RECORD_NAME} lists '{clip(name, 60, '...')}', "
+                    f"which {reason}: it is ignored."
+                )
+    return Traces(found=tuple(traces), ignored=tuple(ignored.values()))
 
 
-def why_not(folder: Path, name: str) -> str | None:
-    """Why a file must not be opened: it must be a regular one inside the folder, links
-    followed."""
+def why_not_opened(folder: Path, name: str) -> str | None:
+    """Why a file of a run must not be opened, such as `leads out of the folder`; None
+    if it may be: it is a regular file inside the folder, also behind a link."""
+    path = folder / name
     try:
-        # ValueError for an impossible name
-        real = Path(os.path.realpath(folder / name))
-        if not real.is_relative_to(os.path.realpath(folder)):
+        target = Path(os.path.realpath(path))
+        if not target.is_relative_to(os.path.realpath(folder)):
             return "leads out of the folder"
-        regular = stat.S_ISREG(os.stat(folder / name).st_mode)
+        is_regular = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
         return f"cannot be opened ({(error.strerror or str(error)).lower()})"
-    except ValueError:
+    except ValueError:  # a NUL in the name
         return "is not a file name"
-    return None if regular else "is no regular file"
+    return None if is_regular else "is no regular file"
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CaptureError, also for what is no file or too
-    large."""
+    """The content of a JSON file. Raises CaptureError if it cannot be read, is no
+    regular file, is larger than 16 MiB or is not JSON."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
+        # Not even opened, because that could wait for a pipe; and if it becomes one
+        # after this check, `_open_without_waiting` does not wait.
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError("it is no regular file")
-        with open(
-            path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)
-        ) as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise OSError(f"it is larger than {LARGEST >> 20} MiB")
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            content = file.read(MAX_JSON_BYTES + 1)
+        if len(content) > MAX_JSON_BYTES:
+            raise OSError(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
     except OSError as error:
         raise CaptureError(f"Cannot read {path}: {error.strerror or error}.") from error
     try:
@@ -324,7 +347,11 @@ def read_json(path: Path) -> Any:
         raise CaptureError(f"{path} is not JSON: {error}.") from error
 
 
-def _read(folder: Path, kind: type[T]) -> T:
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _read_record(folder: Path, kind: type[T]) -> T:
     path = folder / RECORD_NAME
     try:
         return msgspec.convert(read_json(path), kind)

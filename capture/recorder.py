@@ -7,9 +7,9 @@ import gzip
 import os
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
@@ -18,22 +18,26 @@ from fusetui.analysis.questions.computing import Tallies, tallies
 from fusetui.trace import open_trace
 
 from .errors import CaptureError
-from .folder import store
-from .guard import leave_if_forked
+from .folder import write_file
+from .guard import exit_if_forked
 from .options import Options
-from .provenance import scrubbed, set_trace_name
+from .provenance import scrubbed_trace, set_trace_name
 from .step import Step, synchronizer
 
-TAIL = 64  # bytes in which the last bracket of a trace stands
-WAIT, WARM_UP = 1, 1
-"""Steps before the recorded ones: one with the profiler off, one that it discards."""
-SEED = 0
-STEP = "ProfilerStep#"
-_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+END_BYTES = 64
+"""The last bracket of a whole trace is among its last bytes, before white space."""
+WAIT_STEPS = 1
+"""Steps with the profiler off before it starts."""
+WARM_UP_STEPS = 1
+"""Steps that the profiler records and discards, before those that it keeps."""
+TURNS_SEED = 0
+STEP_PREFIX = "ProfilerStep#"
+_GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-class _Event(msgspec.Struct):
-    """What tells where an event of a trace belongs."""
+class _TraceEvent(msgspec.Struct):
+    """The fields of an event of a Chrome trace from which its step follows; times in
+    us."""
 
     name: str = ""
     ph: str = ""
@@ -46,68 +50,109 @@ class _Event(msgspec.Struct):
     def correlation(self) -> Any:
         return self.args.get("correlation") if isinstance(self.args, dict) else None
 
+    @property
+    def is_metadata(self) -> bool:
+        return self.ph == "M"
+
+    @property
+    def is_gpu_work(self) -> bool:
+        return self.cat in _GPU_CATEGORIES
+
+    @property
+    def is_step_on_cpu(self) -> bool:
+        """Whether it is the annotation of a step; a GPU has one of its own."""
+        is_step = self.ph == "X" and self.name.startswith(STEP_PREFIX)
+        return is_step and "gpu" not in self.cat
+
 
 def record_one(step: Step, options: Options, device_kind: str, path: Path) -> None:
-    """Profiles steps into `path` (.json.gz)."""
+    """Profiles `options.profiled_steps` steps of a variant into `path` (.json.gz)."""
     plain = path.with_suffix("")
-    _profile([step], [step] * options.profiled_steps, options, device_kind, plain)
-    compress(plain, path, options.scrub)
+    steps = [step] * options.profiled_steps
+    _profile(
+        unrecorded=[step],
+        recorded=steps,
+        options=options,
+        device_kind=device_kind,
+        plain=plain,
+    )
+    compress_trace(plain, path, options.scrub)
 
 
 def record(
     steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path
 ) -> None:
-    """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its
-    own steps; so whatever the machine does hits all alike. In each round every variant
-    runs one step. The steps of a variant are numbered by rounds."""
+    """Profiles variants in turns and writes a trace `NAME.json.gz` for each.
+
+    In each of `options.profiled_steps` rounds every variant runs one step, so that
+    whatever the machine does meanwhile affects all of them. The profiler writes one
+    trace, which is then divided. The steps of a variant are numbered by rounds.
+    """
+    rounds = turn_order(list(steps), options.profiled_steps)
     all_turns = folder / "turns.json"
-    rounds = turns(list(steps), options.profiled_steps)
-    order = [steps[name] for names in rounds for name in names]
-    _profile([*steps.values()], order, options, device_kind, all_turns)
-    check_written(all_turns)
-    for name, document in divided(all_turns.read_bytes(), rounds).items():
+    _profile(
+        unrecorded=list(steps.values()),
+        recorded=[steps[name] for names in rounds for name in names],
+        options=options,
+        device_kind=device_kind,
+        plain=all_turns,
+    )
+    check_complete(all_turns)
+    for name, document in divide_by_variant(all_turns.read_bytes(), rounds).items():
         plain = folder / f"{name}.json"
-        store(plain, document)
-        compress(plain, folder / f"{name}.json.gz", options.scrub)
+        write_file(plain, document)
+        compress_trace(plain, folder / f"{name}.json.gz", options.scrub)
     all_turns.unlink()
 
 
 def _profile(
-    before: Sequence[Step],
-    steps: Sequence[Step],
+    unrecorded: Sequence[Step],
+    recorded: Sequence[Step],
     options: Options,
     device_kind: str,
     plain: Path,
 ) -> None:
-    """Profiles steps, after all those that come before together in each step of the
-    plan. Every step is one `ProfilerStep#N` around the labels of its parts, and waits
-    for the device, so that the kernels of a step run within it."""
+    """Profiles steps into `plain`.
+
+    Each step of the profiler before the recorded ones runs all of `unrecorded`, so that
+    every variant is warm; each recorded one runs one of `recorded`. A step of the
+    profiler is a `ProfilerStep#N` around the labels of its pieces. It waits for the
+    device at its end, so that its kernels run within it.
+    """
     parent = os.getpid()
     synchronize = synchronizer(device_kind)
-    unrecorded: list[Sequence[Step]] = [before] * (WAIT + WARM_UP)
-    recorded: list[Sequence[Step]] = [[step] for step in steps]
-    with profiler(options, device_kind, plain, WAIT, len(steps)) as recording:
-        for together in unrecorded + recorded:
-            for step in together:
-                value = None
-                for part in step:
-                    with record_function(part.label):
-                        value = part.run(value)
+    profiler_steps: list[Sequence[Step]] = [unrecorded] * (WAIT_STEPS + WARM_UP_STEPS)
+    profiler_steps += [[step] for step in recorded]
+    with profiler(
+        options, device_kind, plain, wait=WAIT_STEPS, active=len(recorded)
+    ) as recording:
+        for steps in profiler_steps:
+            for step in steps:
+                _run_labeled(step)
             synchronize()
             recording.step()
-    leave_if_forked(parent)
+    exit_if_forked(parent)
+
+
+def _run_labeled(step: Step) -> None:
+    """Runs the pieces of a step, each in an annotation with its label."""
+    value = None
+    for piece in step:
+        with record_function(piece.label):
+            value = piece.run(value)
 
 
 def profiler(
     options: Options, device_kind: str, plain: Path, wait: int, active: int
 ) -> profile:
-    """Leaves out `wait` steps and one that it discards, and writes the next `active`
-    ones to `plain`; a child process that was forked meanwhile writes nothing."""
+    """A profiler that leaves out `wait` steps, discards one, and writes the next
+    `active` ones to `plain`. A child process that was forked meanwhile writes
+    nothing."""
     parent = os.getpid()
 
-    def export(done: profile) -> None:
+    def export(finished: profile) -> None:
         if os.getpid() == parent:
-            done.export_chrome_trace(str(plain))
+            finished.export_chrome_trace(str(plain))
 
     activities = [ProfilerActivity.CPU]
     if device_kind == "cuda":
@@ -117,130 +162,153 @@ def profiler(
         record_shapes=options.record_shapes,
         profile_memory=options.memory,
         with_stack=options.stack,
-        schedule=schedule(wait=wait, warmup=WARM_UP, active=active, repeat=1),
+        schedule=schedule(wait=wait, warmup=WARM_UP_STEPS, active=active, repeat=1),
         on_trace_ready=export,
     )
 
 
-def compress(plain: Path, path: Path, scrub: bool) -> None:
-    """Moves a trace into its gzip file, replacing the path in it by the file's name.
-    With `scrub` all other private data is removed as well. Raises CaptureError if the
-    profiler did not write all of it, or there is no room."""
-    check_written(plain)
+def compress_trace(plain: Path, path: Path, scrub: bool) -> None:
+    """Writes the trace `plain` to `path` (.json.gz) and removes it.
+
+    The trace names the path that it was written to; the file's name replaces that. With
+    `scrub`, all other private data is removed too. Raises CaptureError if the profiler
+    did not write all of the trace, or if it cannot be written here.
+    """
+    check_complete(plain)
     if scrub:
-        text = scrubbed(plain, plain.name)
+        text = scrubbed_trace(plain, plain.name)
     else:
         text = plain.read_text(encoding="utf-8", errors="surrogateescape")
         text = set_trace_name(text, plain.name)
-    store(path, gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
+    document = text.encode(errors="surrogateescape")
+    write_file(path, gzip.compress(document, mtime=0))  # equal traces give equal files
     plain.unlink()
 
 
-def check_written(plain: Path) -> None:
+def check_complete(plain: Path) -> None:
     """Raises CaptureError unless the profiler wrote a trace up to its end."""
     if not plain.exists():
         raise CaptureError("The profiler could not write its trace: is the disk full?")
     with plain.open("rb") as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - END_BYTES, 0))
         if not file.read().rstrip().endswith(b"}"):
             raise CaptureError(
                 "The profiler did not write its whole trace: is the disk full?"
             )
 
 
-def counted(path: Path) -> Tallies:
-    """What ran in a trace just written. Raises CaptureError if only part of it was."""
+def count_work(path: Path) -> Tallies:
+    """How often each kind of work ran in the steps of a trace that was just written.
+    Raises CaptureError if only part of the trace was written."""
     trace = open_trace(str(path), cached=False)
     if missing := trace.report.missing:
         raise CaptureError(f"The profiler did not write its whole trace ({missing}).")
     return tallies(trace)
 
 
-def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
-    """Who runs when: in each round all of them, in an order by chance that is the same
-    every time; every other round is the one before turned round, so that none comes
-    first more often."""
-    chance = random.Random(SEED)
-    found: list[list[str]] = []
-    while len(found) < rounds:
-        one = chance.sample(list(names), len(names))
-        found += [one, one[::-1]]
-    return found[:rounds]
+def turn_order(names: Sequence[str], rounds: int) -> list[list[str]]:
+    """The names in the order in which they run, for each round.
+
+    Rounds come in pairs: one in random order, the next in the reverse order, so that no
+    name comes first more often than another. The order is the same every time.
+    """
+    generator = random.Random(TURNS_SEED)
+    order: list[list[str]] = []
+    while len(order) < rounds:
+        names_of_round = generator.sample(list(names), len(names))
+        order.append(names_of_round)
+        order.append(names_of_round[::-1])
+    return order[:rounds]
 
 
-def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes]:
-    """A trace of steps that took turns -> a trace for each variant, its events as they
-    were. An event belongs to the step in which it begins, GPU work to that in which it
-    was launched; what lies in no step is left out, but for metadata. Raises ValueError
-    if the steps are not these."""
+class _Turn(NamedTuple):
+    """Whose step it is, and in which round."""
+
+    variant: str
+    round_number: int
+
+
+def divide_by_variant(
+    document: bytes, rounds: Sequence[Sequence[str]]
+) -> dict[str, bytes]:
+    """Divides the trace of steps that took turns: the trace of each variant, by its
+    name.
+
+    `rounds` are those of `turn_order`. A trace has the events of its variant's steps as
+    they were, except that the name of a step has the number of its round, and all
+    metadata.
+    An event belongs to the step in which it begins, GPU work to the step that launched
+    it; other events outside of steps are left out. Raises ValueError if the document
+    does not have as many steps as the rounds.
+    """
     keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
-    events = [msgspec.json.decode(text, type=_Event) for text in texts]
-    owners = [
-        (name, round_number)
+    events = [msgspec.json.decode(text, type=_TraceEvent) for text in texts]
+    turn_of_step = [
+        _Turn(variant=name, round_number=round_number)
         for round_number, names in enumerate(rounds)
         for name in names
     ]
-    step_of = _steps(events, len(owners))
-    variants = rounds[0] if rounds else ()
-    kept: dict[str, list[bytes]] = {name: [] for name in variants}
+    steps = _Steps(events, len(turn_of_step))
+    texts_of: dict[str, list[bytes]] = {}
+    for name in rounds[0] if rounds else ():
+        texts_of[name] = []
     for event, text in zip(events, texts, strict=True):
-        step = step_of(event)
+        if event.is_metadata:
+            for variant_texts in texts_of.values():
+                variant_texts.append(bytes(text))
+            continue
+        step = steps.of(event)
         if step is not None:
-            name, round_number = owners[step]
-            kept[name].append(_of_round(bytes(text), event, round_number))
-        elif event.ph == "M":
-            for own_texts in kept.values():
-                own_texts.append(bytes(text))
+            turn = turn_of_step[step]
+            renumbered = _renumbered(bytes(text), event, turn.round_number)
+            texts_of[turn.variant].append(renumbered)
     documents = {}
-    for name, own_texts in kept.items():
-        listed = msgspec.Raw(b"[\n" + b",\n".join(own_texts) + b"\n]")
-        documents[name] = msgspec.json.encode({**keys, "traceEvents": listed})
+    for name, variant_texts in texts_of.items():
+        trace_events = msgspec.Raw(b"[\n" + b",\n".join(variant_texts) + b"\n]")
+        documents[name] = msgspec.json.encode({**keys, "traceEvents": trace_events})
     return documents
 
 
-def _of_round(text: bytes, event: _Event, round_number: int) -> bytes:
-    """The text of an event; the name of a step gets the number of its round."""
-    if not event.name.startswith(STEP):
+def _renumbered(text: bytes, event: _TraceEvent, round_number: int) -> bytes:
+    """The JSON text of an event; if it is a step, with the number of its round."""
+    if not event.name.startswith(STEP_PREFIX):
         return text
-    old = f'"{event.name}"'.encode()
-    new = f'"{STEP}{round_number}"'.encode()
-    return text.replace(old, new, 1)
+    old_name = f'"{event.name}"'.encode()
+    new_name = f'"{STEP_PREFIX}{round_number}"'.encode()
+    return text.replace(old_name, new_name, 1)
 
 
-def _steps(events: Sequence[_Event], count: int) -> Callable[[_Event], int | None]:
-    """A function from an event to the number of its step in order of time, None for
-    none."""
-    spans = [event for event in events if _is_step(event)]
-    spans.sort(key=lambda event: event.ts)
-    if len(spans) != count:
-        raise ValueError(f"the profiler recorded {len(spans)} steps, not {count}")
-    begins = [span.ts for span in spans]
-    numbers = {span.name: number for number, span in enumerate(spans)}
+class _Steps:
+    """The steps of a trace in the order of time, numbered from 0, and the step that an
+    event belongs to."""
 
-    def at(ts: float) -> int | None:
-        step = bisect_right(begins, ts) - 1
-        if step < 0 or ts >= spans[step].ts + spans[step].dur:
+    def __init__(self, events: Sequence[_TraceEvent], count: int) -> None:
+        """Raises ValueError unless there are `count` steps."""
+        steps = [event for event in events if event.is_step_on_cpu]
+        if len(steps) != count:
+            raise ValueError(f"the profiler recorded {len(steps)} steps, not {count}")
+        steps.sort(key=lambda step: step.ts)
+        self._begins = [step.ts for step in steps]
+        self._ends = [step.ts + step.dur for step in steps]
+        self._by_name = {step.name: number for number, step in enumerate(steps)}
+        self._by_correlation: dict[Any, int | None] = {}
+        for event in events:
+            if event.ph == "X" and not event.is_gpu_work and event.correlation:
+                self._by_correlation[event.correlation] = self._at(event.ts)
+
+    def of(self, event: _TraceEvent) -> int | None:
+        """The number of the step that an event belongs to; None outside of steps."""
+        if event.is_gpu_work and event.correlation in self._by_correlation:
+            return self._by_correlation[event.correlation]
+        if event.name in self._by_name:  # the step itself, on the CPU or on a GPU
+            return self._by_name[event.name]
+        return self._at(event.ts)
+
+    def _at(self, ts: float) -> int | None:
+        """The number of the step that contains a time."""
+        step = bisect_right(self._begins, ts) - 1
+        if step < 0 or ts >= self._ends[step]:
             return None
         return step
-
-    launched = {}
-    for event in events:
-        if event.ph == "X" and event.cat not in _GPU and event.correlation:
-            launched[event.correlation] = at(event.ts)
-
-    def step_of(event: _Event) -> int | None:
-        if event.ph == "M":
-            return None
-        if event.cat in _GPU and event.correlation in launched:
-            return launched[event.correlation]
-        if event.name in numbers:
-            return numbers[event.name]
-        return at(event.ts)
-
-    return step_of
-
-
-def _is_step(event: _Event) -> bool:
-    """Whether it is the annotation of a step on the CPU."""
-    return event.ph == "X" and event.name.startswith(STEP) and "gpu" not in event.cat

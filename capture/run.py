@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from . import recorder, step
-from .errors import CaptureError, Progress, sentence
-from .guard import parent_only
+from .errors import CaptureError, Progress, failure_reason
+from .guard import end_forked_children
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import CaptureDevice, new_record, texts
-from .record import Failed, Measured, RunRecord, compare, parse_for
-from .step import Answer, Step
+from .provenance import CaptureDevice, new_record, new_scrubber
+from .record import Failed, Measured, RunRecord, compare_guess, guesses_by_variant
+from .step import Answer, Errors, Step
 
 NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
 
@@ -30,50 +30,54 @@ class EmptyTraceError(Exception):
     counters."""
 
 
-T = TypeVar("T")
+class ReadyTrial(NamedTuple):
+    """A trial that was checked and timed; `measured` lacks what its trace shows."""
+
+    step: Step
+    measured: Measured
 
 
-Ready = tuple[Step, Measured]
-"""A trial that was checked and timed, without what its trace tells."""
+Outcome = TypeVar("Outcome", Measured, ReadyTrial)
 
 
 class Runner:
-    """Runs the trials of a job one after another, into one folder. Its only state is
-    the answer that later trials are compared with if the job has none."""
+    """Runs the trials of a job, one after another or in turns, into one folder.
+
+    Its only state is the answer of the first trial, with which later ones are compared
+    if the job has no reference.
+    """
 
     def __init__(
         self, job: Job, options: Options, device: CaptureDevice, progress: Progress
     ) -> None:
+        """Raises CaptureError for a wrong guess of the options."""
         self._job = job
         self._options = options
         self._device = device
         self._progress = progress
         self._first_answer: Answer | None = None
-        self._public = texts().scrub if options.scrub else str
-        self._guesses = parse_for(options.expect, [trial.name for trial in job.trials])
+        self._public = new_scrubber().scrub if options.scrub else str
+        self._guesses = guesses_by_variant(
+            options.expect, [trial.name for trial in job.trials]
+        )
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns the measurements. If a trial
-        fails, the others still run. `where` is the folder of the user's code."""
+        """Writes the traces into the folder and returns the record. If a trial fails,
+        the others still run. `where` is the folder of the user's code."""
         import torch._inductor.config
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
         torch._inductor.config.cpp.enable_kernel_profile = True
-        job = self._job
-        options = self._options
-        with (
-            nullcontext()
-            if job.keeps_gradients
-            else torch.set_grad_enabled(job.backward)
-        ):
-            if options.compare:
-                outcomes = self._in_turns(folder)
+        with self._autograd():
+            if self._options.compare:
+                variants = self._in_turns(folder)
             else:
-                outcomes = self._one_by_one(folder)
+                variants = self._one_by_one(folder)
+        job = self._job
         return new_record(
             self._device,
-            options,
+            self._options,
             where,
             self._public,
             workload=self._public(job.workload),
@@ -82,160 +86,195 @@ class Runner:
             shapes_shrunk=job.shapes_shrunk,
             dtype=job.dtype,
             seed=SEED,
-            profiled_steps=options.profiled_steps,
-            variants=outcomes,
+            profiled_steps=self._options.profiled_steps,
+            variants=variants,
             backward=job.backward,
-            mode=options.mode,
+            mode=self._options.mode,
         )
 
+    def _autograd(self) -> AbstractContextManager[None]:
+        """Autograd is on for steps with a backward pass, otherwise off, unless the
+        user's functions decide about it."""
+        if self._job.keeps_gradients:
+            return nullcontext()
+        switch: AbstractContextManager[None] = torch.set_grad_enabled(
+            self._job.backward
+        )
+        return switch
+
     def _one_by_one(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        def whole(trial: Trial) -> Measured:
+        """Each trial is compiled, timed and profiled before the next one."""
+
+        def measure(trial: Trial) -> Measured:
             forget_compiled()
             return self._profiled(self._ready(trial), folder)
 
         return tuple(
-            self._attempt(trial, folder, partial(whole, trial))
-            for trial in self._job.trials
+            self._attempt(trial, folder, measure) for trial in self._job.trials
         )
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled is kept. Raises CaptureError
-        without two."""
+        """All trials are made ready first, and keep what they compiled; then their
+        steps are profiled in turns. Raises CaptureError unless two trials run."""
         forget_compiled()
-        made = [
-            self._attempt(trial, folder, partial(self._ready, trial))
-            for trial in self._job.trials
+        attempts = [
+            self._attempt(trial, folder, self._ready) for trial in self._job.trials
         ]
-        steps = {one[1].name: one[0] for one in made if not isinstance(one, Failed)}
+        steps: dict[str, Step] = {}
+        failures: list[str] = []
+        for attempt in attempts:
+            if isinstance(attempt, Failed):
+                failures.append(f"{attempt.name}: {attempt.failed}")
+            else:
+                steps[attempt.measured.name] = attempt.step
         if len(steps) < 2:
-            failed = [
-                f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)
-            ]
             raise CaptureError(
-                " ".join(["--compare needs two variants that run.", *failed])
+                " ".join(["--compare needs two variants that run.", *failures])
             )
         with (
             self._progress.phase(f"profiling {' and '.join(steps)} in turns"),
-            parent_only(),
+            end_forked_children(),
         ):
             forget_counts()
             with memory_history(self._snapshots, folder / "turns.pickle"):
                 recorder.record(steps, self._options, self._device.kind, folder)
-        return tuple(
-            one if isinstance(one, Failed) else self._read(one[1], folder)
-            for one in made
-        )
+        variants: list[Measured | Failed] = []
+        for attempt in attempts:
+            if isinstance(attempt, Failed):
+                variants.append(attempt)
+            else:
+                variants.append(self._with_trace(attempt.measured, folder))
+        return tuple(variants)
 
-    def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
+    def _attempt(
+        self, trial: Trial, folder: Path, act: Callable[[Trial], Outcome]
+    ) -> Outcome | Failed:
+        """What `act` returns, or if it raises why, after removing the trial's
+        traces."""
         if trial.unable:
-            return Failed(
-                trial.name, trial.unable, trial.name not in self._options.variants
-            )
+            was_selected = trial.name in self._options.variants
+            return Failed(trial.name, trial.unable, skipped=not was_selected)
         try:
-            return act()
+            return act(trial)
         except (Exception, SystemExit) as error:
             for path in folder.glob(f"{trial.name}.json*"):
                 path.unlink()
-            return Failed(trial.name, self._public(sentence(error)))
+            return Failed(trial.name, self._public(failure_reason(error)))
         finally:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
 
-    def _ready(self, trial: Trial) -> Ready:
-        kind = self._device.kind
+    def _ready(self, trial: Trial) -> ReadyTrial:
+        """Builds a trial, checks the result of its first step, and times it. Raises
+        whatever the user's code raises, and WrongResultError."""
+        device_kind = self._device.kind
         name = trial.name
         forget_counts()
-        first = f"{'compiling' if trial.compiles else 'checking'} {name}"
-        with self._progress.phase(first), parent_only():
+        title = f"{'compiling' if trial.compiles else 'checking'} {name}"
+        with self._progress.phase(title), end_forked_children():
             call = trial.build()
-            parts = step.forward_step(call, self._job.label, trial.copies)
-            if self._job.backward:
-                parts = step.training_step(
-                    call, self._job.label, trial.copies, self._job.gradient
-                )
+            labeled_step = self._step(trial, call)
             begin = perf_counter_ns()
-            result = step.run_step(parts)
-            step.synchronizer(kind)()
-            first_ns = perf_counter_ns() - begin  # including any compilation
-            error, of_gradients = self._check(
-                step.answer(result, trial.copies[0], call)
-            )
-            graphs = graph_count()
-        del result
-        with self._progress.phase(f"timing {name}"), parent_only():
-            timed, peak_bytes = self._timed(parts)
-        compiled = trial.compiles or graphs > 0
+            result = step.run_step(labeled_step)
+            step.synchronizer(device_kind)()
+            first_step_ns = perf_counter_ns() - begin  # including any compilation
+            errors = self._check(step.copy_answer(result, trial.copies[0], call))
+            first_graphs = graph_count()
+        del result  # it would count as memory of the timed steps
+        with self._progress.phase(f"timing {name}"), end_forked_children():
+            timing, peak_bytes = self._timed(labeled_step)
+        compiles = trial.compiles or first_graphs > 0
         measured = Measured(
             name=name,
-            step_ns=timed.step_ns,
-            compile_ns=first_ns if compiled else None,
+            step_ns=timing.step_ns,
+            compile_ns=first_step_ns if compiles else None,
             compile_cached=was_cached(),
             peak_memory_bytes=peak_bytes,
-            max_error=error,
+            max_error=errors.result,
             kernels_per_step=0,
             files=(f"{name}.json.gz",),
-            max_gradient_error=of_gradients,
-            recompilations=graph_count() - graphs if compiled else None,
+            max_gradient_error=errors.gradient,
+            recompilations=graph_count() - first_graphs if compiles else None,
             weight_bytes=step.weight_bytes(call),
-            warm_up_steps=timed.warm_up_steps,
-            settled=timed.settled,
+            warm_up_steps=timing.warm_up_steps,
+            settled=timing.settled,
         )
-        return parts, measured
+        return ReadyTrial(step=labeled_step, measured=measured)
 
-    def _profiled(self, ready: Ready, folder: Path) -> Measured:
-        parts, measured = ready
-        path = folder / f"{measured.name}.json.gz"
-        with self._progress.phase(f"profiling {measured.name}"), parent_only():
+    def _step(self, trial: Trial, call: Callable[..., Any]) -> Step:
+        job = self._job
+        if job.backward:
+            return step.training_step(call, job.label, trial.copies, job.gradient)
+        return step.forward_step(call, job.label, trial.copies)
+
+    def _profiled(self, ready: ReadyTrial, folder: Path) -> Measured:
+        """Records the trace of a trial and returns its measurements."""
+        measured = ready.measured
+        trace_path = folder / f"{measured.name}.json.gz"
+        snapshot_path = folder / f"{measured.name}.pickle"
+        with self._progress.phase(f"profiling {measured.name}"), end_forked_children():
             forget_counts()
-            with memory_history(self._snapshots, folder / f"{measured.name}.pickle"):
-                recorder.record_one(parts, self._options, self._device.kind, path)
-            return self._read(measured, folder)
+            with memory_history(self._snapshots, snapshot_path):
+                recorder.record_one(
+                    ready.step, self._options, self._device.kind, trace_path
+                )
+            return self._with_trace(measured, folder)
 
-    def _read(self, measured: Measured, folder: Path) -> Measured:
-        """With what its trace tells, and the graphs that were compiled meanwhile."""
-        counted = recorder.counted(folder / f"{measured.name}.json.gz")
-        if not any(counted.found("kernels")) or counted.on_gpu != (
-            self._device.kind == "cuda"
-        ):
+    def _with_trace(self, measured: Measured, folder: Path) -> Measured:
+        """The measurements with what the trace shows, and with the graphs that were
+        compiled while it was recorded. Raises EmptyTraceError for a trace without
+        kernels of the device."""
+        counted = recorder.count_work(folder / f"{measured.name}.json.gz")
+        is_of_device = counted.on_gpu == (self._device.kind == "cuda")
+        if not is_of_device or not any(counted.found("kernels")):
             raise EmptyTraceError(NO_KERNELS)
-        before = measured.recompilations
+        recompilations = measured.recompilations
+        if recompilations is not None:
+            recompilations += graph_count()
         return replace(
             measured,
             kernels_per_step=counted.per_step("kernels"),
-            recompilations=None if before is None else before + graph_count(),
-            guesses=compare(self._guesses[measured.name], counted),
+            recompilations=recompilations,
+            guesses=compare_guess(self._guesses[measured.name], counted),
         )
 
-    def _check(self, answer: Answer) -> tuple[float | None, float | None]:
-        """The errors of the result and the gradients against the reference, or if there
-        is none, that of the result against the first trial's."""
+    def _check(self, answer: Answer) -> Errors:
+        """The errors against the reference of the job. Without one, that of the result
+        against the first trial's, which has none itself. Raises WrongResultError if the
+        answer differs too much from the reference."""
         if self._job.reference is not None:
             return step.check_answer(answer, self._job.reference, self._job.dtype)
         if self._first_answer is None:
             self._first_answer = answer
-            return None, None
-        return step.compare_answer(answer, self._first_answer), None
+            return Errors(result=None, gradient=None)
+        error = step.compare_answer(answer, self._first_answer)
+        return Errors(result=error, gradient=None)
 
-    def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
-        """Time per step, and on a GPU the most memory that was allocated meanwhile, in
-        bytes."""
-        call = partial(step.run_step, parts)
-        kind = self._device.kind
-        if kind == "cuda":
+    def _timed(self, labeled_step: Step) -> tuple[step.Timing, int | None]:
+        """(the time per step, on a GPU the most memory that was allocated meanwhile, in
+        bytes)."""
+        device_kind = self._device.kind
+        if device_kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        timed = step.time_steps(call, kind, self._options.timing_seconds)
-        peak_bytes = torch.cuda.max_memory_allocated() if kind == "cuda" else None
-        return timed, peak_bytes
+        timing = step.time_steps(
+            partial(step.run_step, labeled_step),
+            device_kind,
+            self._options.timing_seconds,
+        )
+        if device_kind == "cuda":
+            return timing, torch.cuda.max_memory_allocated()
+        return timing, None
 
 
 def forget_compiled() -> None:
-    """Makes each variant compile anew, whatever was compiled before in this process."""
+    """What was compiled before in this process is compiled again; the counters begin at
+    0."""
     torch._dynamo.reset()
     forget_counts()
 
 
 def forget_counts() -> None:
-    """Makes the counters start anew; what was compiled stays."""
+    """The counters of compiled graphs begin at 0; what was compiled stays."""
     torch._dynamo.utils.counters.clear()
 
 

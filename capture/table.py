@@ -17,47 +17,71 @@ from .options import describe_shapes
 from .record import Failed, Measured, RunRecord, SavedRun, guess_lines
 
 DISTURBED = "something else was running"
-_LARGEST_SPREAD = 2
-"""The ratio of the 90th to the 10th percentile of step times above which a note is
-shown."""
+_MAX_STEADY_SPREAD = 2
+"""The ratio of the 90th to the 10th percentile of step times up to which nothing is
+noted about them."""
 
 
 def closing_table(record: RunRecord) -> str:
-    """A row per variant, with its speed-up against the first, and a line for each that
-    failed."""
-    ran = [v for v in record.measured if v.step_ns]
-    baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
+    """What a capture prints of a run: its title, a table with a row per variant, notes,
+    and a line for each variant that failed. Speed-ups are against the first variant
+    that was timed."""
+    baseline_ns = None
+    for variant in record.measured:
+        if variant.step_ns:
+            baseline_ns = variant.step_ns.median
+            break
 
-    times = _of_run(lambda v: known(v.step_ns, lambda step: duration(step.median)))
-    faster = _of_run(
-        lambda v: known(v.step_ns, lambda step: speed_up(baseline, step.median))
-    )
+    def time_per_step(variant: Measured) -> str:
+        return known(variant.step_ns, lambda step_ns: duration(step_ns.median))
+
+    def faster(variant: Measured) -> str:
+        return known(
+            variant.step_ns, lambda step_ns: speed_up(baseline_ns, step_ns.median)
+        )
 
     columns = [
-        Column("variant", left=True, cell=lambda v: printable(v.name)),
-        Column("time per step", cell=times),
-        Column("speed-up", cell=faster),
-        Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
-        Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
+        Column("variant", left=True, cell=lambda variant: printable(variant.name)),
+        Column("time per step", cell=_if_measured(time_per_step)),
+        Column("speed-up", cell=_if_measured(faster)),
         Column(
-            "largest error", cell=_of_run(lambda v: known(v.max_error, "{:.2g}".format))
+            "kernels per step",
+            cell=_if_measured(lambda variant: f"{variant.kernels_per_step:g}"),
+        ),
+        Column(
+            "weights",
+            cell=_if_measured(lambda variant: known(variant.weight_bytes, size)),
+        ),
+        Column(
+            "largest error",
+            cell=_if_measured(
+                lambda variant: known(variant.max_error, "{:.2g}".format)
+            ),
         ),
     ]
-    if record.backward:  # as a share of the largest value of that gradient
-        share = _of_run(lambda v: known(v.max_gradient_error, "{:.2%}".format))
-        columns.append(Column("largest gradient error", cell=share))
-    failed = (v for v in record.variants if isinstance(v, Failed))
-    failures = [printable(f"{v.name}: {v.failed}") for v in failed]
-    rows = table_of(columns, record.variants)
-    return "\n".join(
-        [title(record, record.shapes), "", rows, *_notes(record), *failures]
-    )
+    if record.backward:
+        columns.append(
+            Column(
+                "largest gradient error",
+                cell=_if_measured(
+                    lambda variant: known(variant.max_gradient_error, "{:.2%}".format)
+                ),
+            )
+        )
+    lines = [title(record, record.shapes), "", table_of(columns, record.variants)]
+    lines += _notes(record)
+    for outcome in record.variants:
+        if isinstance(outcome, Failed):
+            lines.append(printable(f"{outcome.name}: {outcome.failed}"))
+    return "\n".join(lines)
 
 
-def guesses(record: RunRecord) -> list[str]:
-    """A blank line, then a line for every guess and variant; nothing without
+def guess_report(record: RunRecord) -> list[str]:
+    """A line for every guess of every variant, behind a blank line; [] without
     guesses."""
-    lines = [line for v in record.measured for line in guess_lines(v.name, v.guesses)]
+    lines = []
+    for variant in record.measured:
+        lines += guess_lines(variant.name, variant.guesses)
     return ["", *lines] if lines else []
 
 
@@ -75,17 +99,23 @@ def title(record: RunRecord | SavedRun, shapes: Mapping[str, int]) -> str:
 
 
 def speed_up(baseline_ns: int | None, median_ns: int) -> str:
-    """`1.31x`; a dash without a baseline."""
-    return f"{baseline_ns / max(median_ns, 1):.2f}x" if baseline_ns is not None else "-"
+    """`1.31x`; `-` without a baseline."""
+    if baseline_ns is None:
+        return "-"
+    return f"{baseline_ns / max(median_ns, 1):.2f}x"
 
 
-def _of_run(text: Callable[[Measured], str]) -> Callable[[Measured | Failed], str]:
-    """The cell of a variant that ran, a dash for one that failed."""
+def _if_measured(text: Callable[[Measured], str]) -> Callable[[Measured | Failed], str]:
+    """The text of a table cell: that of a variant which ran, `-` for one that failed."""
     return lambda variant: "-" if isinstance(variant, Failed) else text(variant)
 
 
 def _notes(record: RunRecord) -> list[str]:
-    notes = [f"{v.name}: {note}" for v in record.measured for note in _remarks(v)]
+    """Lines about the variants and the device behind a blank line; [] if there is
+    nothing to note."""
+    notes = []
+    for variant in record.measured:
+        notes += [f"{variant.name}: {note}" for note in _variant_notes(variant)]
     if record.device_kind == "cpu":
         notes.append(
             "On a CPU a kernel is a compute op: views and allocations are not counted."
@@ -97,74 +127,84 @@ def _notes(record: RunRecord) -> list[str]:
     return ["", *notes] if notes else []
 
 
-def _remarks(variant: Measured) -> list[str]:
+def _variant_notes(variant: Measured) -> list[str]:
     """What the columns do not show: compilation, and what makes a time less
     reliable."""
-    remarks = []
+    notes = []
     if variant.compile_ns is not None:
-        cached = (
-            ", with kernels from the cache on disk" if variant.compile_cached else ""
-        )
-        remarks.append(
+        cached = ""
+        if variant.compile_cached:
+            cached = ", with kernels from the cache on disk"
+        notes.append(
             f"its first call, which compiles, took {duration(variant.compile_ns)}{cached}."
         )
-    if not variant.settled and variant.step_ns:
-        remarks.append("its step time had not settled when timing began.")
-    if variant.step_ns and variant.step_ns.p90 > _LARGEST_SPREAD * variant.step_ns.p10:
-        low, high = duration(variant.step_ns.p10), duration(variant.step_ns.p90)
-        remarks.append(f"its steps took from {low} to {high}: {DISTURBED}.")
+    step_ns = variant.step_ns
+    if step_ns and not variant.settled:
+        notes.append("its step time had not settled when timing began.")
+    if step_ns and step_ns.p90 > _MAX_STEADY_SPREAD * step_ns.p10:
+        fast = duration(step_ns.p10)
+        slow = duration(step_ns.p90)
+        notes.append(f"its steps took from {fast} to {slow}: {DISTURBED}.")
     if variant.recompilations:
-        remarks.append(
+        notes.append(
             f"compiled {variant.recompilations} more graphs after the first step."
         )
-    return remarks
+    return notes
 
 
 Row = Mapping[str, Any]
-WIDTH = 40  # cells of the longest bar
+"""A variant at a point of a sweep, as sweep.json has it: the size of each axis by its
+name, `variant`, `median_ns`, `p10_ns`, `p90_ns` and `n_samples`, and what
+`command.ROW_FIELDS` names. What was not measured is None."""
+MAX_BAR_CELLS = 40
 
 
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
-    """A line per point: the time per step of each variant, and its speed-up against the
-    first; then why variants failed, and at which points something else was running."""
-    names = list(dict.fromkeys(row["variant"] for row in rows))
+    """A line per point with the time per step of each variant and its speed-up against
+    the first one; then why variants failed, and at which points something else was
+    running."""
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
     columns = [Column(" ".join(axes), left=True)]
-    columns += [Column(printable(name)) for name in names]
+    columns += [Column(printable(variant)) for variant in variants]
     lines = []
-    for sizes, point in by_point(rows, axes):
-        row_of = {row["variant"]: row for row in point}
-        first_ns = _first(point)
-        cells = [_entry(row_of.get(name), first_ns) for name in names]
-        lines.append([sizes, *cells])
-    failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
-    remarks = [*dict.fromkeys(failed), *_disturbed_points(rows, axes, names)]
-    return "\n".join([table(columns, lines), *map(printable, remarks)])
+    for sizes, point_rows in by_point(rows, axes):
+        row_of = {row["variant"]: row for row in point_rows}
+        baseline_ns = _first_median_ns(point_rows)
+        times = [
+            _time_and_speed_up(row_of.get(variant), baseline_ns) for variant in variants
+        ]
+        lines.append([sizes, *times])
+    failures = dict.fromkeys(
+        f"{row['variant']}: {row['failed']}" for row in rows if row["failed"]
+    )
+    notes = [*failures, *_disturbed_points(rows, axes, variants)]
+    return "\n".join([table(columns, lines), *map(printable, notes)])
 
 
 def _disturbed_points(
-    rows: Sequence[Row], axes: Sequence[str], names: Sequence[str]
+    rows: Sequence[Row], axes: Sequence[str], variants: Sequence[str]
 ) -> list[str]:
     """`loop: at batch = 64, 128: something else was running.` for each variant whose
     steps took very different times at some points."""
-    remarks = []
-    for name in names:
-        sizes = [
-            sizes
-            for sizes, point in by_point(rows, axes)
-            for row in point
-            if row["variant"] == name and _is_disturbed(row)
-        ]
-        if sizes:
-            where = f"{' '.join(axes)} = {', '.join(sizes)}"
-            remarks.append(f"{name}: at {where}: {DISTURBED}.")
-    return remarks
+    notes = []
+    for variant in variants:
+        disturbed = []
+        for sizes, point_rows in by_point(rows, axes):
+            for row in point_rows:
+                if row["variant"] == variant and _is_disturbed(row):
+                    disturbed.append(sizes)
+        if disturbed:
+            where = f"{' '.join(axes)} = {', '.join(disturbed)}"
+            notes.append(f"{variant}: at {where}: {DISTURBED}.")
+    return notes
 
 
 def _is_disturbed(row: Row) -> bool:
-    slow_ns, fast_ns = row["p90_ns"], row["p10_ns"]
-    if slow_ns is None or fast_ns is None:
+    p10_ns = row["p10_ns"]
+    p90_ns = row["p90_ns"]
+    if p10_ns is None or p90_ns is None:
         return False
-    return bool(slow_ns > _LARGEST_SPREAD * fast_ns)
+    return bool(p90_ns > _MAX_STEADY_SPREAD * p10_ns)
 
 
 def sweep_chart(
@@ -172,17 +212,19 @@ def sweep_chart(
 ) -> str:
     """Bars of the time per step, a group per point, each group on its own scale."""
     block = "#" if ascii_only else "█"
-    wide = max(width(printable(row["variant"])) for row in rows)
+    name_cells = max(width(printable(row["variant"])) for row in rows)
     lines = ["Time per step; the longest bar of each group has the same length."]
-    for sizes, point in by_point(rows, axes):
+    for sizes, point_rows in by_point(rows, axes):
         lines += ["", f"{' '.join(axes)} = {sizes}"]
-        longest = max((row["median_ns"] or 0 for row in point), default=0)
-        for row in point:
-            if row["median_ns"] is None:
-                continue
-            bar = block * max(round(WIDTH * row["median_ns"] / max(longest, 1)), 1)
-            name = pad(printable(row["variant"]), wide)
-            lines.append(f"  {name} {bar:{WIDTH}} {_entry(row, _first(point))}")
+        baseline_ns = _first_median_ns(point_rows)
+        timed = [row for row in point_rows if row["median_ns"] is not None]
+        longest_ns = max((row["median_ns"] for row in timed), default=0)
+        for row in timed:
+            cells = round(MAX_BAR_CELLS * row["median_ns"] / max(longest_ns, 1))
+            bar = block * max(cells, 1)
+            name = pad(printable(row["variant"]), name_cells)
+            figures = _time_and_speed_up(row, baseline_ns)
+            lines.append(f"  {name} {bar:{MAX_BAR_CELLS}} {figures}")
     return "\n".join(lines)
 
 
@@ -200,18 +242,22 @@ def sweep_csv(rows: Sequence[Row]) -> str:
 def by_point(
     rows: Sequence[Row], axes: Sequence[str]
 ) -> Iterable[tuple[str, list[Row]]]:
-    """(the sizes as text, the point's rows), in the order of the rows."""
+    """The rows of each point, with its sizes as text, `64 4`; in the order of the
+    rows."""
     return by_key(rows, lambda row: " ".join(str(row[axis]) for axis in axes)).items()
 
 
-def _first(point: Sequence[Row]) -> int | None:
-    return next(
-        (row["median_ns"] for row in point if row["median_ns"] is not None), None
-    )
+def _first_median_ns(point_rows: Sequence[Row]) -> int | None:
+    """That of the first variant that was timed; None if none was."""
+    for row in point_rows:
+        if row["median_ns"] is not None:
+            return int(row["median_ns"])
+    return None
 
 
-def _entry(row: Row | None, first_ns: int | None) -> str:
-    """`1.31 ms 2.10x`, or a dash if it was not measured."""
+def _time_and_speed_up(row: Row | None, baseline_ns: int | None) -> str:
+    """`1.31 ms  2.10x`, or `-` if there is no row or it was not timed."""
     if row is None or row["median_ns"] is None:
         return "-"
-    return f"{duration(row['median_ns'])} {speed_up(first_ns, row['median_ns']):>6}"
+    median_ns = row["median_ns"]
+    return f"{duration(median_ns)} {speed_up(baseline_ns, median_ns):>6}"

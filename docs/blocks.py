@@ -1,9 +1,9 @@
-"""The code blocks of the pages: runs them, and updates the output that the pages show.
+"""Runs the code blocks of the pages, and updates the output that the pages show.
 
 python -P docs/blocks.py
 
 The blocks of a page run one after another in one folder: `sh` in bash, `python` in this
-Python. A `text` block after an `sh` block is its output. `console` blocks need a
+Python. A `text` block shows what the block before it printed. `console` blocks need a
 terminal or another machine and are not run.
 """
 
@@ -20,32 +20,29 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parent
 PAGES = (
-    *(
-        "reading-a-gpu-trace.md",
-        "recording.md",
-        "ssh.md",
-        "ci.md",
-        "tour.md",
-        "json.md",
-    ),
-    *(
-        "tables.md",
-        "sql.md",
-        "python.md",
-        "agents.md",
-        "guide.md",
-        "whatif.md",
-        "pictures.md",
-    ),
+    "reading-a-gpu-trace.md",
+    "recording.md",
+    "ssh.md",
+    "ci.md",
+    "tour.md",
+    "json.md",
+    "tables.md",
+    "sql.md",
+    "python.md",
+    "agents.md",
+    "guide.md",
+    "whatif.md",
+    "pictures.md",
     "../README.md",
 )
-WIDTH = 90
-PATIENCE = 300  # seconds that a block may take
+TERMINAL_COLUMNS = 90
+MAX_BLOCK_SECONDS = 300
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """Some lines in a fence; `start` and `end` are those of its text in the page."""
+    """A fenced block: `kind` is the word behind the fence, `text` the lines inside, and
+    `start` and `end` are where that text is in the page, in characters."""
 
     kind: str
     text: str
@@ -55,15 +52,15 @@ class Block(NamedTuple):
 
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page's text."""
-    return [Block(m[1], m[2], *m.span(2)) for m in _BLOCK.finditer(page)]
+    return [
+        Block(kind=match[1], text=match[2], start=match.start(2), end=match.end(2))
+        for match in _BLOCK.finditer(page)
+    ]
 
 
 def outputs(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
-    """Runs the blocks of a page; yields each block that shows output, and what was
-    printed.
-
-    Raises RuntimeError when a block fails.
-    """
+    """Runs the blocks of a page in a folder; yields each `text` block with what the
+    block before it printed. Raises RuntimeError when a block fails."""
     printed = ""
     for block in blocks(page):
         if block.kind == "text":
@@ -73,41 +70,41 @@ def outputs(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
 
 
 def _run(block: Block, folder: Path) -> str:
-    command = (
-        ["bash", "-euo", "pipefail"]
-        if block.kind == "sh"
-        else [sys.executable, "-P", "-"]
-    )
-    found = subprocess.run(
+    """What a block prints on stdout. Raises RuntimeError when it fails."""
+    if block.kind == "sh":
+        command = ["bash", "-euo", "pipefail"]
+    else:
+        command = [sys.executable, "-P", "-"]
+    run = subprocess.run(
         command,
         input=block.text,
         cwd=folder,
         env=_environment(folder),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=MAX_BLOCK_SECONDS,
         check=False,
     )
-    if found.returncode:
-        raise RuntimeError(
-            f"{block.text}\nexit code {found.returncode}\n{found.stderr}"
-        )
-    return found.stdout
+    if run.returncode:
+        raise RuntimeError(f"{block.text}\nexit code {run.returncode}\n{run.stderr}")
+    return run.stdout
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """`fusetui` is the one of this Python."""
-    place = folder / ".bin"
-    place.mkdir(exist_ok=True)
-    program = place / "fusetui"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m fusetui "$@"\n')
-    program.chmod(0o755)
-    own = {
-        "PATH": f"{place}:{os.environ['PATH']}",
-        "COLUMNS": str(WIDTH),
+    """The environment of a block. `fusetui` is a script that runs the package with this
+    Python, and `folder` is the home folder, without settings of the user."""
+    programs = folder / ".bin"
+    programs.mkdir(exist_ok=True)
+    fusetui = programs / "fusetui"
+    fusetui.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m fusetui "$@"\n')
+    fusetui.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "COLUMNS": str(TERMINAL_COLUMNS),
         "HOME": str(folder),
+        "FUSETUI_CACHE": "off",
     }
-    return {**os.environ, **own, "FUSETUI_CACHE": "off"}
 
 
 def main() -> None:
@@ -115,6 +112,7 @@ def main() -> None:
         path = DOCS / name
         page = path.read_text(encoding="utf-8")
         with TemporaryDirectory() as folder:
+            # From the end, so that the positions of the other blocks stay.
             for block, printed in reversed(list(outputs(page, Path(folder)))):
                 page = page[: block.start] + printed + page[block.end :]
         path.write_text(page, encoding="utf-8")

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +28,45 @@ SECTIONS = {
         "questions",
     ),
     "Answers": (
-        *(
-            "guide",
-            "why",
-            "whatif",
-            "modules",
-            "kernel-names",
-            "diff",
-            "memory",
-            "ranks",
-            "hang",
-        ),
-        *("serving", "glossary", "reference", "capture", "ssh", "ci"),
+        "guide",
+        "why",
+        "whatif",
+        "modules",
+        "kernel-names",
+        "diff",
+        "memory",
+        "ranks",
+        "hang",
+        "serving",
+        "glossary",
+        "reference",
+        "capture",
+        "ssh",
+        "ci",
     ),
     "Take it along": (
-        *("pictures", "python", "notebook", "api", "tables", "sql", "json", "agents"),
+        "pictures",
+        "python",
+        "notebook",
+        "api",
+        "tables",
+        "sql",
+        "json",
+        "agents",
         "skills/fusetui/SKILL",
     ),
     "How good it is": ("benchmarks", "experiments", "safety"),
 }
-"""The pages of docs/ in the order of the site; Sphinx warns of those that stand
-nowhere."""
+"""The pages of docs/ by the title of their section, in the order of the site. Sphinx
+warns about a page that is in no section."""
 PROJECT = (
-    *("CHANGELOG", "CONTRIBUTING", "SECURITY", "docs/ARCHITECTURE", "docs/files"),
-    *("sample_traces/README", "sample_traces/lessons/README"),
+    "CHANGELOG",
+    "CONTRIBUTING",
+    "SECURITY",
+    "docs/ARCHITECTURE",
+    "docs/files",
+    "sample_traces/README",
+    "sample_traces/lessons/README",
 )
 
 project = "fusetui"
@@ -70,47 +86,54 @@ html_title = f"fusetui {release}"
 html_copy_source = False
 
 
-def contents(app: Sphinx, name: str, source: list[str]) -> None:
-    """What stands in the sidebar, which README.md itself does not say."""
-    if name == root_doc:
-        sections = {
-            title: [f"docs/{one}" for one in pages] for title, pages in SECTIONS.items()
-        }
-        for title, pages in (*sections.items(), ("The project", PROJECT)):
-            lines = (
-                "```{toctree}",
-                ":hidden:",
-                f":caption: {title}",
-                "",
-                *pages,
-                "```",
-                "",
-            )
-            source[0] += "\n" + "\n".join(lines)
+def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:
+    """Adds the pages of the sidebar to the text of README.md, `source[0]`."""
+    if page != root_doc:
+        return
+    for title, pages in SECTIONS.items():
+        source[0] += _toctree(title, [f"docs/{name}" for name in pages])
+    source[0] += _toctree("The project", PROJECT)
 
 
-def index(app: Sphinx, error: Exception | None) -> None:
-    """A server asks for index.html."""
+def _toctree(title: str, pages: Sequence[str]) -> str:
+    lines = [
+        "",
+        "```{toctree}",
+        ":hidden:",
+        f":caption: {title}",
+        "",
+        *pages,
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def add_index(app: Sphinx, error: Exception | None) -> None:
+    """Copies README.html to index.html, which a web server opens."""
     if error is None and app.builder.format == "html":
-        shutil.copyfile(Path(app.outdir, "README.html"), Path(app.outdir, "index.html"))
+        out = Path(app.outdir)
+        shutil.copyfile(out / "README.html", out / "index.html")
 
 
-def comments(  # what the event gives
-    app: Sphinx, kind: str, name: str, found: object, options: Any, lines: list[str]
+def describe_field(
+    app: Sphinx, kind: str, name: str, value: object, options: Any, lines: list[str]
 ) -> None:
-    """The comment behind a field of a record describes it."""
-    parent, _, field = name.rpartition(".")
+    """Fills `lines`, the description of the field `module.Record.field`, with the
+    comment behind the field in the source, if it has no docstring."""
     if kind != "attribute" or any(lines):
         return
-    module, _, record = parent.rpartition(".")
-    owner = getattr(importlib.import_module(module), record)
-    said = re.search(
-        rf"^    {field}: [^\n#]*#:? *(.+)$", inspect.getsource(owner), re.MULTILINE
+    record_name, _, field = name.rpartition(".")
+    module_name, _, class_name = record_name.rpartition(".")
+    record = getattr(importlib.import_module(module_name), class_name)
+    comment = re.search(
+        rf"^    {field}: [^\n#]*#:? *(.+)$", inspect.getsource(record), re.MULTILINE
     )
-    lines[:] = [said[1], ""] if said else []
+    lines[:] = [comment[1], ""] if comment else []
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("autodoc-process-docstring", comments)
-    app.connect("source-read", contents)
-    app.connect("build-finished", index)
+    """What Sphinx calls; the parameters of each function are those of its event."""
+    app.connect("autodoc-process-docstring", describe_field)
+    app.connect("source-read", add_sidebar)
+    app.connect("build-finished", add_index)

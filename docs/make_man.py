@@ -13,109 +13,128 @@ from pathlib import Path
 from textwrap import wrap
 
 from fusetui import __version__
-from fusetui.command_line.parser import EXIT_CODES, OURS, Parser, command_parsers
+from fusetui.command_line.parser import OURS, Parser, command_parsers
+from fusetui.commands.errors import EXIT_CODES
 
 HERE = Path(__file__).parent
-TARGET, GUIDE = HERE / "fusetui.1", HERE / "guide.md"
-WIDTH = 100  # of a line in the source of the page
-ROFF = {"-": "\\-", '"': "\\(dq", "'": "\\(aq", "~": "\\(ti", "^": "\\(ha"}
-"""Characters that would be set in another form."""
+TARGET = HERE / "fusetui.1"
+GUIDE = HERE / "guide.md"
+MAX_LINE_CHARS = 100
+ROFF_ESCAPES = str.maketrans(
+    {
+        "-": "\\-",
+        '"': "\\(dq",
+        "'": "\\(aq",
+        "~": "\\(ti",
+        "^": "\\(ha",
+    }
+)
+"""How roff writes the characters that it would print in another form."""
 
 
 def man() -> str:
     """The whole page, in the macros of man(7)."""
-    parsers = command_parsers()
-    return "\n".join(
-        [
-            '.\\" This page is generated from the code by `make reference`.',
-            f'.TH FUSETUI 1 "" "fusetui {__version__}" "User Commands"',
-            *(
-                ".SH NAME",
-                f"fusetui \\- {_text(OURS[0].lower() + OURS[1:].rstrip('.'))}",
-            ),
-            *(".SH SYNOPSIS", ".B fusetui", "COMMAND [ARGUMENT ...]", ".br"),
-            *(".B fusetui", "TRACE"),
-            *(".SH DESCRIPTION", *_paragraph(OURS)[1:]),
-            *_paragraph(
-                "`fusetui help` lists the pages of the documentation, which it prints."
-            ),
-            ".SH COMMANDS",
-            *(
-                line
-                for name, one in parsers.items()
-                if name
-                for line in _command(name, one)
-            ),
-            ".SH EXIT STATUS",
-            *(
-                line
-                for code in EXIT_CODES
-                for line in _term(str(code), EXIT_CODES[code])
-            ),
-            *(".SH ENVIRONMENT", *_rows("variable")),
-            *(".SH FILES", *_rows("file")),
-            "",
-        ]
-    )
+    summary = OURS[0].lower() + OURS[1:].rstrip(".")
+    lines = [
+        '.\\" This page is generated from the code by `make reference`.',
+        f'.TH FUSETUI 1 "" "fusetui {__version__}" "User Commands"',
+        ".SH NAME",
+        f"fusetui \\- {_text(summary)}",
+        ".SH SYNOPSIS",
+        ".B fusetui",
+        "COMMAND [ARGUMENT ...]",
+        ".br",
+        ".B fusetui",
+        "TRACE",
+        ".SH DESCRIPTION",
+        *_wrapped(OURS),
+        *_paragraph(
+            "`fusetui help` lists the pages of the documentation, which it prints."
+        ),
+        ".SH COMMANDS",
+    ]
+    for name, parser in command_parsers().items():
+        if name:  # the parser without a command has no section
+            lines += _command(name, parser)
+    lines.append(".SH EXIT STATUS")
+    for code, meaning in EXIT_CODES.items():
+        lines += _term(str(code), meaning)
+    lines += [".SH ENVIRONMENT", *_guide_rows("variable")]
+    lines += [".SH FILES", *_guide_rows("file")]
+    return "\n".join([*lines, ""])
 
 
 def _command(name: str, parser: Parser) -> Iterator[str]:
-    actions = [one for one in parser._actions if one.dest != "help"]
-    names = " ".join(_shown(one) for one in actions if not one.option_strings)
-    yield f'.SS "{_text(f"fusetui {name} {names}".strip())}"'
-    for number, part in enumerate((parser.description or "").split("\n\n")):
-        yield from _paragraph(part)[number == 0 :]
-    for one in actions:
-        term = (
-            f"{', '.join(one.option_strings)} {_value(one)}"
-            if one.option_strings
-            else ""
-        )
-        yield from _term(
-            term.strip() or _shown(one), (one.help or "").replace("%%", "%")
-        )
+    """The section of a command: its description and its arguments."""
+    actions = [action for action in parser._actions if action.dest != "help"]
+    positionals = [
+        _positional(action) for action in actions if not action.option_strings
+    ]
+    usage = " ".join(["fusetui", name, *positionals])
+    yield f'.SS "{_text(usage)}"'
+    first, *others = (parser.description or "").split("\n\n")
+    yield from _wrapped(first)  # directly below the heading, without a macro
+    for paragraph in others:
+        yield from _paragraph(paragraph)
+    for action in actions:
+        term = _option(action) if action.option_strings else _positional(action)
+        yield from _term(term, (action.help or "").replace("%%", "%"))
 
 
-def _value(action: Action) -> str:
-    """What stands behind an option."""
+def _option(action: Action) -> str:
+    """`-s, --save FILE`; `--json` for a flag."""
+    names = ", ".join(action.option_strings)
     if action.nargs == 0:
-        return ""
-    return f"{action.metavar or action.dest.upper()}{' ...' if action.nargs == '+' else ''}"
+        return names
+    more = " ..." if action.nargs == "+" else ""
+    return f"{names} {action.metavar or action.dest.upper()}{more}"
 
 
-def _shown(action: Action) -> str:
-    """A positional argument, as a usage line has it."""
+def _positional(action: Action) -> str:
+    """A positional argument as a usage line has it: `TRACE`, `[TRACE]`, `TRACE ...`."""
     name = str(action.metavar or action.dest.upper())
-    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(
-        str(action.nargs), name
-    )
+    match action.nargs:
+        case "?":
+            return f"[{name}]"
+        case "*":
+            return f"[{name} ...]"
+        case "+":
+            return f"{name} ..."
+        case _:
+            return name
 
 
-def _rows(title: str) -> Iterator[str]:
-    """The rows of the table of the guide with this title."""
-    _, _, section = GUIDE.read_text(encoding="utf-8").partition(
-        "\n## Environment variables and"
-    )
-    _, _, table = section.partition(f"\n| {title} |")
-    for row in table.partition("\n\n")[0].splitlines()[2:]:
+def _guide_rows(title: str) -> Iterator[str]:
+    """The rows of the table of the guide whose first column has this title."""
+    page = GUIDE.read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## Environment variables and")
+    _, _, from_table = section.partition(f"\n| {title} |")
+    table, _, _ = from_table.partition("\n\n")
+    for row in table.splitlines()[2:]:  # below the title and the rule
         name, text = row.strip("| ").split(" | ", 1)
         yield from _term(name, text)
 
 
 def _term(name: str, text: str) -> list[str]:
-    return [".TP", f".B {_text(name)}", *_paragraph(text)[1:]]
+    """A name in bold, and its description indented below it."""
+    return [".TP", f".B {_text(name)}", *_wrapped(text)]
 
 
 def _paragraph(text: str) -> list[str]:
-    return [".PP", *(_text(line) for line in wrap(text, WIDTH, break_on_hyphens=False))]
+    return [".PP", *_wrapped(text)]
+
+
+def _wrapped(text: str) -> list[str]:
+    lines = wrap(text, MAX_LINE_CHARS, break_on_hyphens=False)
+    return [_text(line) for line in lines]
 
 
 def _text(text: str) -> str:
-    """No character of it is one of roff; of Markdown, the names that are meant."""
-    plain = re.sub(r"\[([^\]]*)\]\([^)]*\.md[^)]*\)", r"\1", text).replace("`", "")
-    escaped = plain.replace("\\", "\\e").translate(
-        {ord(one): ROFF[one] for one in ROFF}
-    )
+    """Markdown as text of roff: of a link to a page only its words, without backquotes,
+    and with every character escaped that roff would read as a command."""
+    without_links = re.sub(r"\[([^\]]*)\]\([^)]*\.md[^)]*\)", r"\1", text)
+    plain = without_links.replace("`", "")
+    escaped = plain.replace("\\", "\\e").translate(ROFF_ESCAPES)
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 

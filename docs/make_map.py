@@ -15,8 +15,10 @@ import grimp
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PACKAGE = ROOT / "src" / "fusetui"
-FILES, ARCHITECTURE = HERE / "files.md", HERE / "ARCHITECTURE.md"
-BEGIN, END = "<!-- rooms -->\n", "<!-- end -->"
+FILES = HERE / "files.md"
+ARCHITECTURE = HERE / "ARCHITECTURE.md"
+BEGIN = "<!-- rooms -->\n"
+END = "<!-- end -->"
 ROOMS = {
     "api": (),
     "commands": (),
@@ -53,7 +55,7 @@ ROOMS = {
     "text": (),
     "kernels": (),
 }
-"""From the top down; of each, its own rooms."""
+"""The packages from the top layer down, with the packages inside each."""
 HEAD = """# The files
 
 Every module, by the first sentence of its docstring. This page is generated from the code by
@@ -62,33 +64,43 @@ Every module, by the first sentence of its docstring. This page is generated fro
 
 
 def picture() -> str:
-    """The rooms, and which of them each imports directly."""
+    """A line for each package with those that it imports directly: first the packages
+    of fusetui, then those inside each of them."""
     graph = grimp.build_graph("fusetui")
-    lines = [_line(graph, name, list(ROOMS), "fusetui", 0) for name in ROOMS]
+    lines = ["```"]
+    for name in ROOMS:
+        lines.append(_imports_line(graph, "fusetui", name, list(ROOMS)))
     for name, inner in ROOMS.items():
-        if inner:
-            lines += ["", f"{name}/"]
-            lines += [_line(graph, one, inner, f"fusetui.{name}", 2) for one in inner]
-    return "\n".join(["```", *lines, "```", ""])
+        if not inner:
+            continue
+        lines += ["", f"{name}/"]
+        for inner_name in inner:
+            line = _imports_line(graph, f"fusetui.{name}", inner_name, inner)
+            lines.append(f"  {line}")
+    return "\n".join([*lines, "```", ""])
 
 
-def _line(
-    graph: grimp.ImportGraph, name: str, others: Sequence[str], parent: str, indent: int
+def _imports_line(
+    graph: grimp.ImportGraph, parent: str, name: str, siblings: Sequence[str]
 ) -> str:
-    found = [
-        other
-        for other in others
-        if other != name and _directly(graph, f"{parent}.{name}", f"{parent}.{other}")
+    """`tables        -> report analysis`: a package and which of its siblings it
+    imports; the name alone if none."""
+    importer = f"{parent}.{name}"
+    imported = [
+        sibling
+        for sibling in siblings
+        if sibling != name and _imports(graph, importer, f"{parent}.{sibling}")
     ]
-    return " " * indent + (f"{name:14}-> {' '.join(found)}" if found else name)
+    return f"{name:14}-> {' '.join(imported)}" if imported else name
 
 
-def _directly(graph: grimp.ImportGraph, importer: str, imported: str) -> bool:
-    inside = {importer, *graph.find_descendants(importer)}
-    there = {imported, *graph.find_descendants(imported)}
-    return any(
-        there & graph.find_modules_directly_imported_by(module) for module in inside
-    )
+def _imports(graph: grimp.ImportGraph, importer: str, imported: str) -> bool:
+    """Whether a module of one package imports a module of the other directly."""
+    targets = {imported, *graph.find_descendants(imported)}
+    for module in (importer, *graph.find_descendants(importer)):
+        if targets & graph.find_modules_directly_imported_by(module):
+            return True
+    return False
 
 
 def files() -> str:
@@ -97,32 +109,41 @@ def files() -> str:
 
 
 def _sections() -> Iterator[str]:
+    """A section for each package, then for those inside it."""
     for name, inner in ROOMS.items():
-        for room in (name, *(f"{name}/{one}" for one in inner)):
-            folder = PACKAGE / room
-            if not folder.is_dir():  # a room of one file
-                yield f"## {room}\n\n{_said(folder.with_suffix('.py'))}\n"
-                continue
-            yield f"## {room}\n\n{_said(folder / '__init__.py')}\n"
-            yield "| file | what |\n|---|---|"
-            own = folder if inner and room == name else None
-            paths = sorted(folder.glob("*.py") if own else folder.rglob("*.py"))
-            for path in paths:
-                if path.name != "__init__.py" and not (own and path.stem in inner):
-                    yield f"| `{path.relative_to(folder).as_posix()}` | {_said(path)} |"
-            yield ""
+        yield from _section(name, without=inner)
+        for inner_name in inner:
+            yield from _section(f"{name}/{inner_name}", without=())
 
 
-def _said(path: Path) -> str:
-    """The first sentence of a module's docstring, in one line of a Markdown table."""
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    text = " ".join(said.split("\n\n")[0].split())
-    first, stop, _ = text.partition(". ")
-    return (first + "." if stop else text).replace("|", "\\|")
+def _section(package: str, without: Sequence[str]) -> Iterator[str]:
+    """The modules of a package with those of all folders inside it; if it has packages
+    with sections of their own, `without`, only the modules directly in it."""
+    folder = PACKAGE / package
+    if not folder.is_dir():  # a package of one file
+        yield f"## {package}\n\n{_first_sentence(folder.with_suffix('.py'))}\n"
+        return
+    yield f"## {package}\n\n{_first_sentence(folder / '__init__.py')}\n"
+    yield "| file | what |\n|---|---|"
+    for path in sorted(folder.glob("*.py") if without else folder.rglob("*.py")):
+        if path.name == "__init__.py" or path.stem in without:
+            continue
+        name = path.relative_to(folder).as_posix()
+        yield f"| `{name}` | {_first_sentence(path)} |"
+    yield ""
+
+
+def _first_sentence(path: Path) -> str:
+    """That of a module's docstring, in one line and fit for a table of Markdown."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first_paragraph = " ".join(docstring.split("\n\n")[0].split())
+    first, stop, _ = first_paragraph.partition(". ")
+    sentence = f"{first}." if stop else first_paragraph
+    return sentence.replace("|", "\\|")
 
 
 def architecture() -> str:
-    """The page of the architecture with the picture of today's imports."""
+    """docs/ARCHITECTURE.md with the picture of today's imports."""
     before, _, rest = ARCHITECTURE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{picture()}{END}{after}"

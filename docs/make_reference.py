@@ -1,7 +1,11 @@
-"""Generates docs/reference.md from the code (commands, options, keys), the table of
-options in docs/capture.md, what was judged of the rules in docs/why.md
-(docs/judgments.tsv), the columns in docs/tables.md, docs/tour.md from the steps of the
-tour, and the manual page by make_man.py.
+"""Generates pages from the code.
+
+- docs/reference.md: commands, options and keys
+- docs/capture.md: its table of options
+- docs/why.md: its table of how findings were judged, from docs/judgments.tsv
+- docs/tables.md: its columns
+- docs/tour.md: the steps of the tour
+- docs/fusetui.1: the manual page, by make_man.py
 
 make reference
 """
@@ -11,14 +15,15 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from runpy import run_path
 from textwrap import fill
 from unittest.mock import patch
 
-from fusetui.command_line.parser import EXIT_CODES, command_parsers
+from fusetui.command_line.parser import command_parsers
 from fusetui.command_line.registry import COMMANDS
+from fusetui.commands.errors import EXIT_CODES
 from fusetui.tables.sources import TABLES, columns_of
 from fusetui.tables.table import Spec
 from fusetui.tui.registry import by_section
@@ -27,13 +32,24 @@ from fusetui.tui.state.state import State
 from fusetui.tui.state.tour import STEPS, TourStep
 
 HERE = Path(__file__).parent
-TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
-TOUR, COLUMNS = HERE / "tour.md", HERE / "tables.md"
-BEGIN, END = "<!-- options -->\n", "<!-- end -->"
-JUDGED, JUDGED_END = "<!-- judgments -->\n", "<!-- end of judgments -->"
-LISTED, LISTED_END = "<!-- columns -->\n", "<!-- end of columns -->"
+REFERENCE_PAGE = HERE / "reference.md"
+CAPTURE_PAGE = HERE / "capture.md"
+WHY_PAGE = HERE / "why.md"
+TOUR_PAGE = HERE / "tour.md"
+TABLES_PAGE = HERE / "tables.md"
+OPTIONS_BEGIN = "<!-- options -->\n"
+OPTIONS_END = "<!-- end -->"
+JUDGMENTS_BEGIN = "<!-- judgments -->\n"
+JUDGMENTS_END = "<!-- end of judgments -->"
+COLUMNS_BEGIN = "<!-- columns -->\n"
+COLUMNS_END = "<!-- end of columns -->"
 JUDGMENTS = ("right", "half right", "wrong", "cannot be told")
-WIDTH = 90
+MAX_LINE_CHARS = 90
+COLUMNS_CHANGE_WITH = {
+    "kernels": ("op", "shape", "module", "family", "stream", "step"),
+    "ops": ("shape",),
+}
+"""The values of `--by` with which a table has other columns."""
 KEYS_HEAD = "| keys | what | | name in keys.toml |\n|---|---|---|---|"
 HEAD = """# Reference
 
@@ -65,135 +81,124 @@ This page is generated from the steps by `make reference`.
 
 
 def reference() -> str:
-    """The whole page."""
+    """docs/reference.md: exit codes, the help of each command, and the keys."""
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-    texts = [HEAD.format(codes=codes)]
-    with patch.dict(os.environ, COLUMNS=str(WIDTH)):
+    sections = [HEAD.format(codes=codes)]
+    with patch.dict(os.environ, COLUMNS=str(MAX_LINE_CHARS)):
         parsers = command_parsers()
-        for one in COMMANDS:
-            text = parsers[one.name].format_help()
-            texts.append(f"### fusetui {one.name}\n\n```\n{text}```\n")
-    texts.append("## Keys\n")
+        for command in COMMANDS:
+            text = parsers[command.name].format_help()
+            sections.append(f"### fusetui {command.name}\n\n```\n{text}```\n")
+    sections.append("## Keys\n")
     for title, actions in by_section():
-        texts.append(f"### {title}\n\n{KEYS_HEAD}\n{_rows(actions)}\n")
-    return "\n".join(texts)
+        rows = "\n".join(_key_row(action) for action in actions)
+        sections.append(f"### {title}\n\n{KEYS_HEAD}\n{rows}\n")
+    return "\n".join(sections)
 
 
-def _rows(actions: Iterable[Action]) -> str:
-    return "\n".join(
-        f"| {_keys(action)} | {action.title} | {action.help} | `{action.name}` |"
-        for action in actions
-    )
+def _key_row(action: Action) -> str:
+    keys = _key_names(action.keys)
+    return f"| {keys} | {action.title} | {action.help} | `{action.name}` |"
 
 
-def _keys(action: Action) -> str:
-    return " ".join(f"`{key_text(key)}`" for key in action.keys)
+def _key_names(keys: Iterable[str]) -> str:
+    return " ".join(f"`{key_text(key)}`" for key in keys)
 
 
 def capture() -> str:
     """docs/capture.md with its table of options regenerated."""
-    rows = "".join(f"| `{names}` | {text} |\n" for names, text in _options())
-    table = f"| option | meaning |\n|---|---|\n{rows}"
-    return _between(CAPTURE.read_text(encoding="utf-8"), BEGIN, table, END)
+    lines = ["| option | meaning |", "|---|---|"]
+    for action in command_parsers("capture")["capture"]._actions:
+        if action.option_strings and action.dest != "help":
+            names = ", ".join(action.option_strings)
+            usage = f"{names} {action.metavar or ''}".strip()
+            lines.append(f"| `{usage}` | {action.help or ''} |")
+    table = "".join(f"{line}\n" for line in lines)
+    return _replaced(CAPTURE_PAGE, OPTIONS_BEGIN, table, OPTIONS_END)
 
 
-def _between(page: str, begin: str, text: str, end: str) -> str:
-    """The page with this text between two of its marks."""
+def _replaced(path: Path, begin: str, text: str, end: str) -> str:
+    """The text of a page with what is between two marks replaced."""
+    page = path.read_text(encoding="utf-8")
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}{text}{end}{after}"
 
 
-def _options() -> Iterator[tuple[str, str]]:
-    """The names of each option, and its help."""
-    parser = command_parsers("capture")["capture"]
-    for action in parser._actions:
-        if action.option_strings and action.dest != "help":
-            names = ", ".join(action.option_strings)
-            yield f"{names} {action.metavar or ''}".strip(), action.help or ""
-
-
 def why() -> str:
-    """The page about `why` with what was judged of each rule."""
-    return _between(WHY.read_text(encoding="utf-8"), JUDGED, _judgments(), JUDGED_END)
+    """docs/why.md with its table of judgments regenerated."""
+    return _replaced(WHY_PAGE, JUDGMENTS_BEGIN, _judgments(), JUDGMENTS_END)
 
 
 def _judgments() -> str:
-    """How many findings of each rule were judged how; a rule that said nothing has no
-    line."""
+    """A table with the number of findings by rule and judgment. A judgment that was
+    never made has no column, a rule without findings no row."""
+    counts: Counter[tuple[str, str]] = Counter()
     with (HERE / "judgments.tsv").open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        found = [(row["rule"], row["judgment"]) for row in rows if row["rule"] != "-"]
-    counts = Counter([*found, *(("all", judgment) for _, judgment in found)])
-    rules = sorted({rule for rule, _ in found})
-    columns = [one for one in JUDGMENTS if counts["all", one]]
-    lines = [("rule", *columns), ("---",) * (len(columns) + 1)]
-    lines += [
-        (name, *(str(counts[name, one]) for one in columns)) for name in (*rules, "all")
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if row["rule"] != "-":
+                counts[row["rule"], row["judgment"]] += 1
+                counts["all", row["judgment"]] += 1
+    rules = sorted({rule for rule, _ in counts if rule != "all"})
+    judgments = [judgment for judgment in JUDGMENTS if counts["all", judgment]]
+    rows = [["rule", *judgments], ["---"] * (len(judgments) + 1)]
+    for rule in (*rules, "all"):
+        rows.append([rule, *(str(counts[rule, judgment]) for judgment in judgments)])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def tables() -> str:
-    """The page about tables with their columns."""
-    text = "".join(map(_columns, (*TABLES, "ranks", "memory")))
-    return _between(COLUMNS.read_text(encoding="utf-8"), LISTED, text, LISTED_END)
+    """docs/tables.md with the columns of all tables regenerated."""
+    text = "".join(_columns(name) for name in (*TABLES, "ranks", "memory"))
+    return _replaced(TABLES_PAGE, COLUMNS_BEGIN, text, COLUMNS_END)
 
 
 def _columns(name: str) -> str:
-    """The columns of a table, and those with another `--by`."""
-    groups = {
-        "kernels": ("op", "shape", "module", "family", "stream", "step"),
-        "ops": ("shape",),
-    }
-    own = columns_of(name)
-    lines = [
-        f"### {name}\n",
-        "| column | type | meaning |",
-        "|---|---|---|",
-        *map(_column, own),
-    ]
-    for by in groups.get(name, ()):
-        others = [one for one in columns_of(name, by) if one not in own]
-        lines += ["", f"With `--by {by}`, " + _with(others, own, columns_of(name, by))]
+    """The columns of a table, and how they change with `--by`."""
+    columns = columns_of(name)
+    lines = [f"### {name}\n", "| column | type | meaning |", "|---|---|---|"]
+    for column in columns:
+        kind = f"{column.kind}, optional" if column.optional else column.kind
+        lines.append(f"| `{column.name}` | {kind} | {column.meaning} |")
+    for by in COLUMNS_CHANGE_WITH.get(name, ()):
+        lines += ["", f"With `--by {by}`, {_changes(columns, columns_of(name, by))}"]
     return "\n".join([*lines, "", ""])
 
 
-def _column(one: Spec) -> str:
-    kind = f"{one.kind}, optional" if one.optional else one.kind
-    return f"| `{one.name}` | {kind} | {one.meaning} |"
-
-
-def _with(others: Sequence[Spec], own: Sequence[Spec], found: Sequence[Spec]) -> str:
-    """Which columns there are more, and less."""
-    more = ", ".join(f"`{one.name}` ({one.meaning})" for one in others)
-    names = {one.name for one in found}
-    gone = [one.name for one in own if one.name not in names]
-    less = " instead of what a name says" if gone else ""
-    return f"there {'is' if len(others) == 1 else 'are'} {more}{less}."
+def _changes(columns: Sequence[Spec], columns_by: Sequence[Spec]) -> str:
+    """`there is `op` (the op) instead of what a name says.`: the columns that are new
+    with a `--by`, and whether any is gone."""
+    new = [column for column in columns_by if column not in columns]
+    listed = ", ".join(f"`{column.name}` ({column.meaning})" for column in new)
+    names = {column.name for column in columns_by}
+    is_any_gone = any(column.name not in names for column in columns)
+    instead = " instead of what a name says" if is_any_gone else ""
+    verb = "is" if len(new) == 1 else "are"
+    return f"there {verb} {listed}{instead}."
 
 
 def tour() -> str:
-    """The whole page."""
-    return "\n".join(
-        [TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))]
-    )
+    """docs/tour.md: a section for each step."""
+    sections = [_step(number, step) for number, step in enumerate(STEPS, 1)]
+    return "\n".join([TOUR_HEAD, *sections])
 
 
 def _step(number: int, step: TourStep) -> str:
-    keys = " ".join(f"`{key_text(key)}`" for key in step.keys)
-    picture = f"\n![{step.title}](pictures/tour-{number}.svg)\n" if step.picture else ""
-    text = fill(with_keys(step.text, State()), WIDTH, break_on_hyphens=False)
+    keys = _key_names(step.keys)
+    text = fill(with_keys(step.text, State()), MAX_LINE_CHARS, break_on_hyphens=False)
+    picture = ""
+    if step.picture:
+        picture = f"\n![{step.title}](pictures/tour-{number}.svg)\n"
     return f"## {number}. {step.title}\n\n{text}\n\nFor example: {keys}\n{picture}"
 
 
 if __name__ == "__main__":
     pages = {
-        TARGET: reference(),
-        CAPTURE: capture(),
-        WHY: why(),
-        TOUR: tour(),
-        COLUMNS: tables(),
+        REFERENCE_PAGE: reference(),
+        CAPTURE_PAGE: capture(),
+        WHY_PAGE: why(),
+        TOUR_PAGE: tour(),
+        TABLES_PAGE: tables(),
     }
     for path, text in pages.items():
         path.write_text(text, encoding="utf-8")

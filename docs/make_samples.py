@@ -1,4 +1,4 @@
-"""Makes the sample traces anew on this machine's device, and the table in README.md.
+"""Records the sample traces again on this machine's device, and writes their README.md.
 
 Run it as `python -P docs/make_samples.py`, with torch installed.
 """
@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 
 from fusetui.capture.command import measure
 from fusetui.capture.errors import Progress
-from fusetui.capture.options import STEPS, Options, describe_shapes
-from fusetui.capture.provenance import scrubbed
+from fusetui.capture.options import DEFAULT_STEPS, Options, describe_shapes
+from fusetui.capture.provenance import scrubbed_trace
 from fusetui.capture.record import Measured, RunRecord
 
 HERE = Path(__file__).resolve().parents[1] / "sample_traces"
 WORKLOADS = ("mlp", "linear")
 VARIANTS = ("eager", "compiled")
-LARGEST_BYTES = 300_000
+MAX_SAMPLE_BYTES = 300_000
 
 INTRODUCTION = f"""\
 # Sample traces
@@ -29,7 +29,7 @@ one, `fusetui open sample:mlp-eager sample:mlp-compiled` puts two side by side. 
 names and paths were taken out; every number is as the profiler wrote it.
 
 `python -P docs/make_samples.py` in the source tree makes them anew and writes this file. Each holds
-{STEPS} profiled steps.
+{DEFAULT_STEPS} profiled steps.
 
 | sample | shows | shapes | device | made with | by |
 |---|---|---|---|---|---|
@@ -38,12 +38,14 @@ names and paths were taken out; every number is as the profiler wrote it.
 
 def main() -> None:
     """Captures, scrubs and writes all samples."""
-    rows = [row for workload in WORKLOADS for row in _make(workload)]
+    rows: list[str] = []
+    for workload in WORKLOADS:
+        rows += _make(workload)
     (HERE / "README.md").write_text(INTRODUCTION + "".join(rows), encoding="utf-8")
 
 
 def _make(workload: str) -> Iterator[str]:
-    """Writes one workload's samples and yields their rows of the table."""
+    """Captures a workload, writes its samples, and yields their rows of the table."""
     with TemporaryDirectory() as scratch:
         record, folder = measure(
             workload,
@@ -59,17 +61,24 @@ def _make(workload: str) -> Iterator[str]:
 
 
 def _write_sample(trace: Path, name: str) -> None:
-    """Scrubs a trace into its gzip file, which holds no time and no name of its own."""
-    text = scrubbed(trace, f"{name}.json")
+    """Writes a trace without private data to `NAME.json.gz`, whose header has neither a
+    time nor a name."""
+    text = scrubbed_trace(trace, f"{name}.json")
     packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
-    if len(packed) > LARGEST_BYTES:
-        raise SystemExit(f"{name} has {len(packed)} bytes, more than {LARGEST_BYTES}.")
+    if len(packed) > MAX_SAMPLE_BYTES:
+        raise SystemExit(
+            f"{name} has {len(packed)} bytes, more than {MAX_SAMPLE_BYTES}."
+        )
     (HERE / f"{name}.json.gz").write_bytes(packed)
 
 
 def _row(record: RunRecord, variant: Measured) -> str:
-    packages = ("torch", "triton", "python")
-    versions = [f"{p} {record.versions[p]}" for p in packages if record.versions[p]]
+    """The row of a sample in the table of README.md."""
+    versions = []
+    for package in ("torch", "triton", "python"):
+        version = record.versions[package]
+        if version:
+            versions.append(f"{package} {version}")
     cells = (
         f"`{record.workload}-{variant.name}`",
         f"{record.summary}, {variant.name}",

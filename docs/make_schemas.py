@@ -1,16 +1,15 @@
-"""Writes the JSON Schema of each document that fusetui prints.
+"""Writes the JSON Schema of each document that fusetui prints, from the types of the
+documents; the description of a key is that of docs/json.md.
 
     python -P docs/make_schemas.py [COMMAND ...]
-
-They are made from the types of the documents; the description of a key is that of
-docs/json.md.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "json.md"
 TARGET = ROOT / "src" / "fusetui" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-MANY = "Keys of many documents"
+COMMON_SECTION = "Keys of many documents"
 
 DOCUMENTS: dict[str, tuple[type, ...]] = {
     "summary": (Summary,),
@@ -69,88 +68,104 @@ ROWS = ("steps", "slices")
 """Commands whose document holds the rows of the table of that name
 (tables/columns.txt)."""
 WITHOUT_NOTE = {"decode", "samples", "ranks", "diff", "hang"}
+"""Commands whose documents never have the key `note`, which is in no type."""
 
 
 def main() -> None:
     for command in sys.argv[1:] or (*DOCUMENTS, *ROWS):
-        text = json.dumps(schema_of(command), indent=1, ensure_ascii=False)
+        schema = msgspec.json.encode(schema_of(command))
+        text = msgspec.json.format(schema, indent=1).decode()
         (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
         print(f"{command}: {len(text):,} bytes")
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The schema of a document's type, or of those of several kinds of answers, and of
-    the types in them as `$defs`."""
+    """The schema of a command's document, with those of the types inside it as `$defs`;
+    if a command prints several documents, of any of them."""
     described = descriptions(PAGE.read_text(encoding="utf-8"), command)
     head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
     if command in ROWS:
         return {**head, **rows_schema(command, described)}
     documents = DOCUMENTS[command]
-    _, parts = msgspec.json.schema_components(documents)
-    for part in parts.values():
-        part.pop("title", None)
-        if "description" in part:
-            part["description"] = cleandoc(part["description"])
-        for key, schema in part.get("properties", {}).items():
-            schema.pop("default", None)
-            any_of = schema.get("anyOf", ())
-            if any_of and all(list(one) == ["type"] for one in any_of):
-                schema["type"] = [one["type"] for one in schema.pop("anyOf")]
-            if key in described:
-                schema["description"] = described[key]
-    for document in documents if command not in WITHOUT_NOTE else ():
-        note = {"type": "string", "description": described["note"]}
-        parts[document.__name__]["properties"]["note"] = note
-    first, *more = documents
-    if more:
-        any_of = [{"$ref": f"#/$defs/{one.__name__}"} for one in documents]
-        return {**head, "anyOf": any_of, "$defs": parts}
-    top = parts.pop(first.__name__)
+    _, schema_of_type = msgspec.json.schema_components(documents)
+    for schema in schema_of_type.values():
+        _describe(schema, described)
+    if command not in WITHOUT_NOTE:
+        for document in documents:
+            note = {"type": "string", "description": described["note"]}
+            schema_of_type[document.__name__]["properties"]["note"] = note
+    if len(documents) > 1:
+        any_of = [{"$ref": f"#/$defs/{document.__name__}"} for document in documents]
+        return {**head, "anyOf": any_of, "$defs": schema_of_type}
+    top = schema_of_type.pop(documents[0].__name__)
     del top["description"]
-    return {**head, **top, **({"$defs": parts} if parts else {})}
+    schema = {**head, **top}
+    if schema_of_type:
+        schema["$defs"] = schema_of_type
+    return schema
+
+
+def _describe(schema: dict[str, Any], described: Mapping[str, str]) -> None:
+    """Rewrites what msgspec makes of a type: without its title and its default values,
+    a choice of types as one list, and keys with the descriptions of the page."""
+    schema.pop("title", None)
+    if "description" in schema:
+        schema["description"] = cleandoc(schema["description"])
+    for key, value_schema in schema.get("properties", {}).items():
+        value_schema.pop("default", None)
+        choices = value_schema.get("anyOf", ())
+        if choices and all(list(choice) == ["type"] for choice in choices):
+            del value_schema["anyOf"]
+            value_schema["type"] = [choice["type"] for choice in choices]
+        if key in described:
+            value_schema["description"] = described[key]
 
 
 JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "text": "string"}
 
 
-def rows_schema(command: str, described: dict[str, str]) -> dict[str, Any]:
-    """The schema of the rows of a table, from the columns that are declared for it."""
+def rows_schema(command: str, described: Mapping[str, str]) -> dict[str, Any]:
+    """The schema of a document that holds the rows of a table, from the columns that
+    are declared for it."""
     properties: dict[str, Any] = {}
     for column in columns_of(command):
         kind = JSON_TYPES[column.kind]
-        is_optional = column.optional
         properties[column.name] = {
-            "type": [kind, "null"] if is_optional else kind,
+            "type": [kind, "null"] if column.optional else kind,
             "description": column.meaning,
         }
     row = {"type": "object", "properties": properties, "required": [*properties]}
-    rows = {"type": "array", "items": row, "description": described[command]}
-    texts = {
-        key: {"type": "string", "description": described[key]}
-        for key in ("base_ns", "note")
-    }
     return {
         "type": "object",
-        "properties": {**texts, command: rows},
+        "properties": {
+            "base_ns": {"type": "string", "description": described["base_ns"]},
+            "note": {"type": "string", "description": described["note"]},
+            command: {
+                "type": "array",
+                "items": row,
+                "description": described[command],
+            },
+        },
         "required": ["base_ns", command],
     }
 
 
 def descriptions(page: str, command: str) -> dict[str, str]:
-    """What the tables of the page say of keys that stand alone in a row: its section
-    about the command, then that about many documents. For a key with several rows in a
-    section, nothing."""
-    found: dict[str, str] = {}
+    """The description of each key of a command's documents, from the tables of the
+    page: those of its section about the command, then those about many documents. A key
+    that has several rows in a section has no description there."""
+    of_command: dict[str, str] = {}
+    of_many: dict[str, str] = {}
     for title, text in re.findall(r"^## (.*)$((?:\n(?!## ).*)*)", page, re.MULTILINE):
         rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
-        once = {
-            key: words for key, words in rows if [k for k, _ in rows].count(key) == 1
-        }
+        count = Counter(key for key, _ in rows)
+        unambiguous = {key: words for key, words in rows if count[key] == 1}
         if command in title.split(", "):
-            found |= once
-        elif title == MANY:
-            found = once | found
-    return {key: text.replace("`", "") for key, text in found.items()}
+            of_command |= unambiguous
+        elif title == COMMON_SECTION:
+            of_many |= unambiguous
+    merged = {**of_many, **of_command}
+    return {key: words.replace("`", "") for key, words in merged.items()}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ EAGER, COMPILED = (LESSON + name for name in LESSONS)
 
 
 class Page(NamedTuple):
-    """A page that `fusetui picture` draws of these traces in so many columns and
+    """A page of the app, as `fusetui picture` draws it; `size` is in columns and
     lines."""
 
     traces: tuple[str, ...]
@@ -34,38 +34,39 @@ class Page(NamedTuple):
     size: tuple[int, int]
 
 
+PAGE_SIZE = (118, 30)
+TOUR_SIZE = (118, 32)  # two lines more, for the instruction
 PAGES = {
-    "timeline": Page((EAGER,), "timeline", (118, 30)),
-    "diff": Page((EAGER, COMPILED), "diff", (118, 30)),
+    "timeline": Page(traces=(EAGER,), page="timeline", size=PAGE_SIZE),
+    "diff": Page(traces=(EAGER, COMPILED), page="diff", size=PAGE_SIZE),
 }
+"""By the first part of the file's name."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """The names of the files, and what they hold: each page on black and on white."""
+    """(name of the file, SVG) of each page, on black and on white."""
     for name, (traces, page, size) in PAGES.items():
         opened = [open_trace(one_trace(trace), cached=False) for trace in traces]
         state = shown(opened, traces, page, Size(*size))
-        for theme in ("dark", "light"):
-            yield (
-                f"{name}-{theme}.svg",
-                drawn(state, theme == "light", f"The {page} of a lesson"),
-            )
+        title = f"The {page} of a lesson"
+        yield f"{name}-dark.svg", drawn(state, light=False, title=title)
+        yield f"{name}-light.svg", drawn(state, light=True, title=title)
 
 
-async def tour(keys: list[str], title: str) -> str:
-    """The screen after these keys."""
+async def tour(keys: Sequence[str], title: str) -> str:
+    """The SVG of the whole screen after these keys, on the traces of the tour."""
     paths = (one_trace(EAGER), one_trace(COMPILED))
     app = FusetuiApp(AppOptions(paths, 1))
-    async with app.run_test(size=(118, 32)) as pilot:
-        await _settled(app, pilot)
+    async with app.run_test(size=TOUR_SIZE) as pilot:
+        await _wait_for_workers(app, pilot)
         for key in keys:
             await pilot.press(key)
-            await _settled(app, pilot)
+            await _wait_for_workers(app, pilot)
         return drawn(app.state, light=False, title=title, whole=True)
 
 
-async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
-    """Until no thread works any more: on the traces, then on their diff."""
+async def _wait_for_workers(app: FusetuiApp, pilot: Pilot[int]) -> None:
+    """Twice, because the diff begins when the traces have been read."""
     for _ in range(2):
         await app.workers.wait_for_complete()
         await pilot.pause()
@@ -80,9 +81,10 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, svg in pages():
         (FOLDER / name).write_text(svg, encoding="utf-8")
+    keys: list[str] = []  # of all steps so far
     for number, step in enumerate(STEPS, 1):
+        keys += step.keys
         if step.picture:
-            keys = [key for before in STEPS[:number] for key in before.keys]
             svg = asyncio.run(tour(keys, f"The guided tour: {step.title}"))
             (FOLDER / f"tour-{number}.svg").write_text(svg, encoding="utf-8")
 

@@ -1,5 +1,5 @@
-"""Writes docs/questions.md: questions about real traces, keys that answer them, and the
-screens.
+"""Writes docs/questions.md: questions about real traces, the keys that answer them, and
+the screens after these keys.
 
     FUSETUI_TRACES=folder python -P docs/questions.py
 
@@ -19,8 +19,8 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.state.action import key_text
 
 TARGET = Path(__file__).with_name("questions.md")
-SIZE = (120, 35)
-WIDTH = 100  # characters of a line of text
+SCREEN_SIZE = (120, 35)  # columns and lines
+MAX_LINE_CHARS = 100
 HEAD = """# Questions
 
 Five questions about traces that people recorded, each answered by at most five keys from the first
@@ -30,7 +30,8 @@ The traces are test data of other projects and do not ship with fusetui.
 
 
 class Question(NamedTuple):
-    """`trace`: the name of a file without its suffix; `keys`: as Textual names them."""
+    """`trace` is the name of a file without `.json.gz`; `keys` are named as Textual
+    does; `about` says what the keys show."""
 
     title: str
     trace: str
@@ -79,14 +80,18 @@ QUESTIONS = (
 )
 
 
-ALONE = {"FUSETUI_KEPT": "off", "FUSETUI_KEYS": "off", "FUSETUI_CONFIG": "off"}
-"""So that the screens are those of anybody."""
+WITHOUT_USER_FILES = {
+    "FUSETUI_KEPT": "off",
+    "FUSETUI_KEYS": "off",
+    "FUSETUI_CONFIG": "off",
+}
+"""Variables with which the app shows the same screens to every user."""
 
 
 async def screen(question: Question, folder: Path) -> str:
-    """What the app shows after the keys."""
+    """The lines of the screen after the keys; the traces are in `folder`."""
     app = FusetuiApp(AppOptions((str(folder / f"{question.trace}.json.gz"),)))
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=SCREEN_SIZE) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
         await pilot.press(*question.keys)
@@ -96,20 +101,23 @@ async def screen(question: Question, folder: Path) -> str:
     return "\n".join(strip.text.rstrip() for strip in strips)
 
 
-def section(question: Question, shown: str) -> str:
-    """One question of the page."""
+def section(question: Question, screen_text: str) -> str:
+    """The section of the page about a question."""
     keys = " ".join(f"`{key_text(key)}`" for key in question.keys)
     return (
         f"## {question.title}\n\n`fusetui open {question.trace}.json.gz`, then {keys}\n\n"
-        f"{fill(question.about, WIDTH)}\n\n```text\n{shown}\n```\n"
+        f"{fill(question.about, MAX_LINE_CHARS)}\n\n```text\n{screen_text}\n```\n"
     )
 
 
 def main() -> None:
-    os.environ.update(ALONE)
+    os.environ.update(WITHOUT_USER_FILES)
     folder = Path(os.environ["FUSETUI_TRACES"])
-    parts = [section(one, asyncio.run(screen(one, folder))) for one in QUESTIONS]
-    TARGET.write_text("\n".join([HEAD, *parts]), encoding="utf-8")
+    sections = []
+    for question in QUESTIONS:
+        screen_text = asyncio.run(screen(question, folder))
+        sections.append(section(question, screen_text))
+    TARGET.write_text("\n".join([HEAD, *sections]), encoding="utf-8")
     print(TARGET)
 
 

@@ -1,4 +1,4 @@
-"""Updates docs/serving.md: what fusetui says about a real pair of traces.
+"""Updates docs/serving.md: what fusetui prints about a real pair of traces.
 
     FUSETUI_TRACES=folder python -P docs/serving.py
 
@@ -18,38 +18,40 @@ from pathlib import Path
 TARGET = Path(__file__).with_name("serving.md")
 CONFIG = Path(__file__).with_name("llama-3.1-8b.json")
 CONFIG_NAME = "config.json"
-COLUMNS = 100
+TERMINAL_COLUMNS = 100
 BLOCK = re.compile(
     r"(```console\n\$ fusetui ([^\n]*)\n```\n```text\n)(.*?)(?=\n```\n)", re.DOTALL
 )
+"""A command and its output: all that stands before the output, the arguments of the
+command, the output."""
 
 
 def output(command: str, folder: Path) -> str:
-    """What the command prints in the folder of the traces."""
-    package = str(Path(__file__).parents[1] / "src")
-    surroundings = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONPATH": package}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "fusetui", *_words(command)],
+    """What `fusetui COMMAND` prints in the folder of the traces, without empty lines
+    around it. `config.json` in the command stands for the file beside this one."""
+    arguments = [
+        str(CONFIG) if word == CONFIG_NAME else word for word in command.split()
+    ]
+    run = subprocess.run(
+        [sys.executable, "-P", "-m", "fusetui", *arguments],
         cwd=folder,
-        env=surroundings,
+        env={
+            **os.environ,
+            "COLUMNS": str(TERMINAL_COLUMNS),
+            "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
+        },
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.strip("\n")
-
-
-def _words(command: str) -> list[str]:
-    return [str(CONFIG) if word == CONFIG_NAME else word for word in command.split()]
+    return run.stdout.strip("\n")
 
 
 def main() -> None:
     folder = Path(os.environ["FUSETUI_TRACES"])
     page = TARGET.read_text(encoding="utf-8")
-    TARGET.write_text(
-        BLOCK.sub(lambda found: found[1] + output(found[2], folder), page),
-        encoding="utf-8",
-    )
+    updated = BLOCK.sub(lambda block: block[1] + output(block[2], folder), page)
+    TARGET.write_text(updated, encoding="utf-8")
     print(TARGET)
 
 

@@ -1,7 +1,7 @@
 """The workloads that fusetui captures and compares. Importing this package does not
 need torch.
 
-Each workload is one file with a constant `WORKLOAD`; it imports torch and is loaded on
+Each workload is a module with a constant `WORKLOAD`. It imports torch and is loaded on
 demand.
 """
 
@@ -21,13 +21,13 @@ def names() -> tuple[str, ...]:
 
 
 def outline(name: str) -> Outline:
-    """What is known of that workload without torch. Raises KeyError for an unknown
-    name."""
+    """The sizes, variants and sweeps of a workload; does not need torch. Raises KeyError
+    for an unknown name."""
     return OUTLINES[name]
 
 
 def get(name: str) -> Workload:
-    """The workload of that name. Raises KeyError for an unknown one, ImportError
+    """The workload of that name. Raises KeyError for an unknown name, ImportError
     without torch."""
     if name not in OUTLINES:
         raise KeyError(name)

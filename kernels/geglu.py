@@ -1,18 +1,19 @@
-"""gelu(gate) * up as one Triton kernel, and its gradient as another; gelu in its tanh
-form. And gelu(x @ gate.T) * (x @ up.T) as one Triton GEMM with the activation in its
-epilogue.
+"""The gated activation of an MLP in Triton, with gelu in its tanh form.
 
-Each input is read once and each result written once; the arithmetic is float32 for any
-dtype. Needs triton and a GPU. With TRITON_INTERPRET=1 the same arithmetic runs on a
-CPU, for tests.
+- `gelu_mul`: gelu(gate) * up as one elementwise kernel, and its gradient as another.
+- `geglu_projections`: gelu(x @ gate.T) * (x @ up.T) as one GEMM with the activation in
+  its epilogue.
 
-Neither projection of the GEMM is written to memory: a program keeps one tile of each in
-registers and writes their product. The backward pass recomputes both projections, as
-they were not stored.
+Needs triton and a GPU. With TRITON_INTERPRET=1 the same arithmetic runs on a CPU, for
+tests. The arithmetic is float32 for any dtype.
 
-The element count of the elementwise kernels is not specialized, so they are not
-recompiled for other shapes. A mask over a count of unknown divisibility would make
-every load scalar; therefore only the last block is masked.
+The elementwise kernels read each input once and write each result once. Their element
+count is not specialized, so they are not recompiled for other shapes. A mask over a
+count of unknown divisibility would make every load scalar; therefore only the last
+block is masked.
+
+The GEMM does not write the projections to memory: a program keeps one tile of each in
+registers and writes their product. So the backward pass computes both again.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -42,49 +43,59 @@ from .tiles import (
 )
 from .tuning import tuned
 
-BLOCK, BLOCK_AMD = 1024, 2048
+BLOCK_NVIDIA = 1024
+BLOCK_AMD = 2048
 """Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16
 at once. A warp of AMD has 64 threads instead of 32."""
 
 
 @triton.jit
-def gate_of(x):  # type: ignore[no-untyped-def]
-    """(gelu(x) / x, its inner derivative): tanh(z) = 2 * sigmoid(2 * z) - 1 saves half
-    the work. gelu(x) = x * sigmoid(2 * z) with 2 * z = 1.5957... * (x + 0.044715 *
-    x^3); the second value is the derivative of 2 * z by x."""
+def sigmoid_and_slope(x):  # type: ignore[no-untyped-def]
+    """(s, d) with gelu(x) = x * s, and s * (1 - s) * d as the derivative of s.
+
+    gelu(x) = x * (1 + tanh(z)) / 2 with z = sqrt(2 / pi) * (x + 0.044715 * x^3). As
+    tanh(z) = 2 * sigmoid(2 * z) - 1, that is x * sigmoid(2 * z), which takes half the
+    work: s = sigmoid(2 * z), and d is the derivative of 2 * z by x. The constants are
+    2 * sqrt(2 / pi) and 3 * 0.044715.
+    """
     squared = x * x
-    share = tl.sigmoid(1.5957691216057308 * x * (1 + 0.044715 * squared))
-    return share, 1.5957691216057308 * (1 + 0.134145 * squared)
+    sigmoid = tl.sigmoid(1.5957691216057308 * x * (1 + 0.044715 * squared))
+    slope = 1.5957691216057308 * (1 + 0.134145 * squared)
+    return sigmoid, slope
 
 
 @triton.jit
 def _multiply(gate_ptr, up_ptr, out_ptr, offsets, inside):  # type: ignore[no-untyped-def]
+    """Writes gelu(gate) * up for the elements at `offsets`; `inside` is the mask, None
+    for all."""
     gate = tl.load(gate_ptr + offsets, mask=inside).to(tl.float32)
     up = tl.load(up_ptr + offsets, mask=inside).to(tl.float32)
-    share, _ = gate_of(gate)
-    tl.store(
-        out_ptr + offsets, (gate * share * up).to(out_ptr.dtype.element_ty), mask=inside
-    )
+    sigmoid, _ = sigmoid_and_slope(gate)
+    product = (gate * sigmoid * up).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + offsets, product, mask=inside)
 
 
 @triton.jit
 def _differentiate(  # type: ignore[no-untyped-def]
     grad_ptr, gate_ptr, up_ptr, grad_gate_ptr, grad_up_ptr, offsets, inside
 ):
+    """Writes the gradients of gate and up for the elements at `offsets`; `inside` is
+    the mask, None for all."""
     grad = tl.load(grad_ptr + offsets, mask=inside).to(tl.float32)
     gate = tl.load(gate_ptr + offsets, mask=inside).to(tl.float32)
     up = tl.load(up_ptr + offsets, mask=inside).to(tl.float32)
-    share, inner = gate_of(gate)
-    slope = share + gate * share * (1 - share) * inner
-    grad_gate = (grad * up * slope).to(grad_gate_ptr.dtype.element_ty)
-    grad_up = (grad * gate * share).to(grad_up_ptr.dtype.element_ty)
+    sigmoid, slope = sigmoid_and_slope(gate)
+    gelu_slope = sigmoid + gate * sigmoid * (1 - sigmoid) * slope
+    grad_gate = (grad * up * gelu_slope).to(grad_gate_ptr.dtype.element_ty)
+    grad_up = (grad * gate * sigmoid).to(grad_up_ptr.dtype.element_ty)
     tl.store(grad_gate_ptr + offsets, grad_gate, mask=inside)
     tl.store(grad_up_ptr + offsets, grad_up, mask=inside)
 
 
 @triton.jit(do_not_specialize=["count"])  # type: ignore[untyped-decorator]
 def geglu_forward_kernel_triton(gate_ptr, up_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One program computes BLOCK elements."""
+    """One program computes BLOCK elements of gelu(gate) * up; `count` is the number of
+    all."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = first + tl.arange(0, BLOCK)
     if first + BLOCK <= count:
@@ -97,7 +108,8 @@ def geglu_forward_kernel_triton(gate_ptr, up_ptr, out_ptr, count, BLOCK: tl.cons
 def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
     grad_ptr, gate_ptr, up_ptr, grad_gate_ptr, grad_up_ptr, count, BLOCK: tl.constexpr
 ):
-    """One program computes both gradients of BLOCK elements."""
+    """One program computes both gradients of BLOCK elements; `count` is the number of
+    all."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = first + tl.arange(0, BLOCK)
     if first + BLOCK <= count:
@@ -118,26 +130,35 @@ def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
 
 def multiply(gate: Tensor, up: Tensor) -> Tensor:
     """gelu(gate) * up without autograd, in the layout of `gate` if that is dense.
-    Raises ValueError unless both are alike."""
-    check_inputs("multiply", _like(gate, "gate", "up"), gate=gate, up=up)
+    Raises ValueError unless both are alike: see `check_inputs`."""
+    check_inputs("multiply", _same_shape(gate, "gate", "up"), gate=gate, up=up)
     out = torch.empty_like(gate)
-    _launch(geglu_forward_kernel_triton, _laid_out(gate, out), _laid_out(up, out), out)
+    gate = _in_layout_of(out, gate)
+    up = _in_layout_of(out, up)
+    _launch(geglu_forward_kernel_triton, gate, up, out)
     return out
 
 
 def gradients(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of `gate` and `up`, from that of the product. Raises ValueError
-    unless all are alike."""
-    wanted = _like(gate, "gate", "up", "grad")
-    check_inputs("gradients", wanted, gate=gate, up=up, grad=grad)
-    grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(gate)
-    inputs = [_laid_out(tensor, grad_gate) for tensor in (grad, gate, up)]
-    _launch(geglu_backward_kernel_triton, *inputs, grad_gate, grad_up)
+    """(the gradient of `gate`, that of `up`), from `grad`, that of the product. Raises
+    ValueError unless all are alike: see `check_inputs`."""
+    shapes = _same_shape(gate, "gate", "up", "grad")
+    check_inputs("gradients", shapes, gate=gate, up=up, grad=grad)
+    grad_gate = torch.empty_like(gate)
+    grad_up = torch.empty_like(gate)
+    _launch(
+        geglu_backward_kernel_triton,
+        _in_layout_of(grad_gate, grad),
+        _in_layout_of(grad_gate, gate),
+        _in_layout_of(grad_gate, up),
+        grad_gate,
+        grad_up,
+    )
     return grad_gate, grad_up
 
 
-def _like(tensor: Tensor, *names: str) -> dict[str, torch.Size]:
-    """The shape of a tensor for all of these names."""
+def _same_shape(tensor: Tensor, *names: str) -> dict[str, torch.Size]:
+    """For `check_inputs`: all these names have the shape of a tensor."""
     return dict.fromkeys(names, tensor.shape)
 
 
@@ -155,7 +176,8 @@ class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
     @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        return gradients(grad, *context.saved_tensors)
+        gate, up = context.saved_tensors
+        return gradients(grad, gate, up)
 
 
 def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
@@ -169,23 +191,23 @@ def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
     know.
     """
     gate, up = promoted(gate, up)
-    check_inputs("gelu_mul", _like(gate, "gate", "up"), gate=gate, up=up)
+    check_inputs("gelu_mul", _same_shape(gate, "gate", "up"), gate=gate, up=up)
     product: Tensor = _GeluMul.apply(gate, up)
     return product
 
 
-def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor with the strides of `like`, which is dense; copied only if they
-    differ."""
-    if tensor.stride() == like.stride():
+def _in_layout_of(dense: Tensor, tensor: Tensor) -> Tensor:
+    """The tensor with the strides of `dense`; copied only if it has others."""
+    if tensor.stride() == dense.stride():
         return tensor
-    return torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_like(dense, dtype=tensor.dtype).copy_(tensor)
 
 
 def _launch(kernel: Any, *tensors: Tensor) -> None:
     """Runs an elementwise kernel over tensors of equal layout, on their GPU."""
     count = tensors[0].numel()
-    block = BLOCK_AMD if architecture(tensors[0]).startswith("gfx") else BLOCK
+    is_amd = architecture(tensors[0]).startswith("gfx")
+    block = BLOCK_AMD if is_amd else BLOCK_NVIDIA
     with torch.cuda.device_of(tensors[0]):
         kernel[(triton.cdiv(count, block),)](*tensors, count, BLOCK=block)
 
@@ -199,13 +221,18 @@ def tile_of(  # type: ignore[no-untyped-def]
     BLOCK_N: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """The tile of a program: GROUP of one column are adjacent, so weights stay in the
-    L2 cache."""
-    tiles_m, tiles_n = tl.cdiv(rows, BLOCK_M), tl.cdiv(columns, BLOCK_N)
-    in_group = GROUP * tiles_n
-    first = program // in_group * GROUP
-    height = tl.minimum(tiles_m - first, GROUP)
-    return first + program % in_group % height, program % in_group // height
+    """(row, column) of the tile that a program computes, in tiles.
+
+    Programs that follow each other compute GROUP tiles of one column, one below the
+    other, then the tiles beside them: the weights of a column stay in the L2 cache.
+    """
+    tiles_m = tl.cdiv(rows, BLOCK_M)
+    tiles_n = tl.cdiv(columns, BLOCK_N)
+    tiles_of_group = GROUP * tiles_n
+    first_row = program // tiles_of_group * GROUP
+    rows_of_group = tl.minimum(tiles_m - first_row, GROUP)  # fewer in the last group
+    position = program % tiles_of_group
+    return first_row + position % rows_of_group, position // rows_of_group
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -222,23 +249,28 @@ def store_tile(  # type: ignore[no-untyped-def]
     BLOCK_N: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns].
-    With a RUN of 1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN,
-    RUN], and Triton exchanges values in shared memory, so that each thread has RUN
-    adjacent ones to write."""
-    at, inside = out_ptr + row * row_stride, row < rows
+    """Writes a tile [BLOCK_M, BLOCK_N] into a matrix [rows, columns], without what lies
+    outside of it. `row` are the BLOCK_M rows of the tile.
+
+    With a RUN of 1, Triton chooses how. Otherwise the tile is written as [BLOCK_M,
+    BLOCK_N / RUN, RUN], for which Triton exchanges values in shared memory, so that
+    each thread has RUN adjacent ones to write.
+    """
+    row_at = out_ptr + row * row_stride
+    is_row = row < rows
     if RUN == 1:
         column = first_column + tl.arange(0, BLOCK_N)
-        at = at[:, None] + column[None, :] * column_stride
-        tl.store(at, tile, mask=inside[:, None] & (column < columns)[None, :])
+        at = row_at[:, None] + column[None, :] * column_stride
+        tl.store(at, tile, mask=is_row[:, None] & (column < columns)[None, :])
     else:
-        # A sum of ranges, because Triton forgets of a reshaped range what is adjacent
-        # in it.
+        # A sum of two ranges: of a reshaped range, Triton does not know which values
+        # are adjacent.
         run = first_column + RUN * tl.arange(0, BLOCK_N // RUN)
         column = run[:, None] + tl.arange(0, RUN)[None, :]
-        at = at[:, None, None] + (column * column_stride)[None, :, :]
-        inside = inside[:, None, None] & (column < columns)[None, :, :]
-        tl.store(at, tl.reshape(tile, (BLOCK_M, BLOCK_N // RUN, RUN)), mask=inside)
+        at = row_at[:, None, None] + (column * column_stride)[None, :, :]
+        is_inside = is_row[:, None, None] & (column < columns)[None, :, :]
+        runs = tl.reshape(tile, (BLOCK_M, BLOCK_N // RUN, RUN))
+        tl.store(at, runs, mask=is_inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -258,17 +290,21 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     PRECISION: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are
-    row-major. BLOCK_K must divide `dim`, so the loop needs no masks: rows and features
-    beyond the end wrap around, and what they give is not stored, or stored in the
-    padding of a row."""
+    """One program computes BLOCK_M rows and BLOCK_N features of the product for x
+    [rows, dim] and weights [hidden, dim]; all matrices are row-major.
+
+    BLOCK_K must divide `dim`, and rows and features beyond the end wrap around, so the
+    loop needs no masks. The results of those beyond the end are not stored, or stored
+    in the padding of a row, which is `out_row` elements long.
+    """
     tile_m, tile_n = tile_of(tl.program_id(0), rows, hidden, BLOCK_M, BLOCK_N, GROUP)
     row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
     depth = tl.arange(0, BLOCK_K)
     x_at = x_ptr + (row % rows)[:, None] * dim + depth[None, :]
     weight_at = (column % hidden)[None, :] * dim + depth[:, None]
-    gate_at, up_at = gate_ptr + weight_at, up_ptr + weight_at
+    gate_at = gate_ptr + weight_at
+    up_at = up_ptr + weight_at
     gate = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for _ in range(0, dim, BLOCK_K):
@@ -278,33 +314,49 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
         x_at += BLOCK_K
         gate_at += BLOCK_K
         up_at += BLOCK_K
-    share, _ = gate_of(gate)
-    product = (gate * share * up).to(out_ptr.dtype.element_ty)
-    first = (tile_n * BLOCK_N).to(tl.int64)
+    sigmoid, _ = sigmoid_and_slope(gate)
     store_tile(
-        out_ptr, product, row, rows, out_row, first, out_row, 1, BLOCK_M, BLOCK_N, RUN
+        out_ptr,
+        (gate * sigmoid * up).to(out_ptr.dtype.element_ty),
+        row,
+        rows,
+        row_stride=out_row,
+        first_column=(tile_n * BLOCK_N).to(tl.int64),
+        columns=out_row,
+        column_stride=1,
+        BLOCK_M=BLOCK_M,
+        BLOCK_N=BLOCK_N,
+        RUN=RUN,
     )
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """The activated product for x [rows, dim] and weights [hidden, dim], without
-    autograd. If the tile does not divide `dim`, the inputs are padded with zeros first.
-    The rows of the result are padded to a multiple of 16 elements; the padding is not
-    part of the result. Raises ValueError for tensors that do not fit."""
+    """gelu(x @ gate.T) * (x @ up.T), [rows, hidden], for x [rows, dim] and weights
+    [hidden, dim]; without autograd.
+
+    If the tile does not divide `dim`, the inputs are padded with zeros first. The
+    result is a view: its rows in memory are padded to a multiple of 16 elements. Raises
+    ValueError for tensors that do not fit.
+    """
     _check_projections("project", x, gate_weight, up_weight)
-    (rows, dim), hidden = x.shape, len(gate_weight)
-    best = for_rows(choose(TABLES.geglu, x), rows, x)
+    rows, dim = x.shape
+    hidden = len(gate_weight)
+    default_tile = for_rows(choose(TABLES.geglu, x), rows, x)
     out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
-    padded_inputs = [whole(matrix, best.k) for matrix in (x, gate_weight, up_weight)]
+    whole_x = whole(x, default_tile.k)
+    whole_gate = whole(gate_weight, default_tile.k)
+    whole_up = whole(up_weight, default_tile.k)
 
     def launch(tile: Tile) -> None:
         tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
         geglu_gemm_kernel_triton[(tiles,)](
-            *padded_inputs,
+            whole_x,
+            whole_gate,
+            whole_up,
             out,
             rows,
             hidden,
-            padded_inputs[0].shape[1],
+            whole_x.shape[1],
             out.stride(0),
             BLOCK_M=tile.m,
             BLOCK_N=tile.n,
@@ -317,9 +369,9 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
         )
 
     with torch.cuda.device_of(x):
-        sizes = f"rows<={best.m} hidden={hidden} dim={dim}"
+        sizes = f"rows<={default_tile.m} hidden={hidden} dim={dim}"
         key = f"geglu_gemm {architecture(x)} {precision_name(x)} {sizes}"
-        launch(tuned(key, best, launch))
+        launch(tuned(key, default_tile, launch))
     return out[:, :hidden]
 
 
@@ -353,7 +405,9 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, gate_weight, up_weight = context.saved_tensors
-        grad_gate, grad_up = gradients(grad, x @ gate_weight.t(), x @ up_weight.t())
+        gate = x @ gate_weight.t()
+        up = x @ up_weight.t()
+        grad_gate, grad_up = gradients(grad, gate, up)
         grad_x = None
         if context.needs_input_grad[0]:
             grad_x = torch.addmm(grad_gate @ gate_weight, grad_up, up_weight)
@@ -361,12 +415,13 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
 
 
 def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with
-    autograd. Under autocast all are cast to its dtype. Raises ValueError for tensors
-    that do not fit."""
+    """gelu(x @ gate.T) * (x @ up.T), [..., hidden], for x [..., dim] and weights
+    [hidden, dim]; supports autograd. Under autocast all are cast to its dtype. Raises
+    ValueError for tensors that do not fit."""
     x, gate_weight, up_weight = cast_for_product(x, gate_weight, up_weight)
     _check_projections("geglu_projections", x, gate_weight, up_weight)
-    product: Tensor = _GegluGemm.apply(
-        x.reshape(-1, x.shape[-1]), gate_weight, up_weight
-    )
-    return product.unflatten(0, x.shape[:-1]) if x.dim() > 1 else product.squeeze(0)
+    rows = x.reshape(-1, x.shape[-1])
+    product: Tensor = _GegluGemm.apply(rows, gate_weight, up_weight)
+    if x.dim() == 1:
+        return product.squeeze(0)
+    return product.unflatten(0, x.shape[:-1])

@@ -1,8 +1,8 @@
 """n GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], for any
 strides.
 
-Strided access is the point: the n inputs are interleaved in x [batch, n, in], and so
-are the n results, so nothing is transposed, stacked or copied.
+Any strides, because the n inputs are interleaved in x [batch, n, in], and so are the n
+results: nothing is transposed, stacked or copied.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -66,10 +66,14 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     PRECISION: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1
-    groups. Rows and columns beyond the end wrap around; what they give is not stored,
-    or stored in the padding of a row. WHOLE: BLOCK_K divides the depth, so the loop
-    needs no masks."""
+    """One program computes a tile [BLOCK_M, BLOCK_N] of one group; axis 0 of the grid
+    has the tiles, axis 1 the groups.
+
+    `a_group`, `a_row` and `a_column` are the strides of a, and so for b and out. `out`
+    has `out_columns` columns, at least as many as b. Rows and columns beyond the end
+    wrap around, and their results are not stored, or stored in the padding of a row.
+    WHOLE: BLOCK_K divides the depth, so the loop needs no masks.
+    """
     group = tl.program_id(1).to(tl.int64)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     row = (tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
@@ -91,60 +95,52 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, depth, BLOCK_K):
         if WHOLE:
-            a, b = tl.load(a_at), tl.load(b_at)
+            a = tl.load(a_at)
+            b = tl.load(b_at)
         else:
-            deep = step < depth - start
-            a = tl.load(a_at, mask=deep[None, :], other=0.0)
-            b = tl.load(b_at, mask=deep[:, None], other=0.0)
+            is_inside = step < depth - start
+            a = tl.load(a_at, mask=is_inside[None, :], other=0.0)
+            b = tl.load(b_at, mask=is_inside[:, None], other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
         a_at += BLOCK_K * a_column
         b_at += BLOCK_K * b_row
     if HAS_BIAS:
         bias = tl.load(bias_ptr + group * columns + column % columns)
         total += bias.to(tl.float32)[None, :]
-    tile, out_at = total.to(out_ptr.dtype.element_ty), out_ptr + group * out_group
     store_tile(
-        out_at,
-        tile,
+        out_ptr + group * out_group,
+        total.to(out_ptr.dtype.element_ty),
         row,
         rows,
-        out_row,
-        first,
-        out_columns,
-        out_column,
-        BLOCK_M,
-        BLOCK_N,
-        RUN,
+        row_stride=out_row,
+        first_column=first,
+        columns=out_columns,
+        column_stride=out_column,
+        BLOCK_M=BLOCK_M,
+        BLOCK_N=BLOCK_N,
+        RUN=RUN,
     )
 
 
 def grouped_gemm(
     a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Fills and returns out [n, rows, columns] from a [n, rows, depth] and b [n, depth,
-    columns].
+    """Computes out[g] = a[g] @ b[g] + bias[g] into `out`, which it returns; without
+    autograd.
 
-    `out` may have more columns than `b`: what is in those is undefined. `bias` is [n,
-    columns], contiguous. No autograd. Block sizes follow the shapes in powers of two,
+    `a` is [n, rows, depth], `b` [n, depth, columns] and `out` [n, rows, columns] with
+    any strides; `bias` is [n, columns], contiguous. `out` may have more columns than
+    `b`: those are undefined afterwards. Block sizes follow the shapes in powers of two,
     so a new shape recompiles the kernel only if it needs other block sizes. Raises
     ValueError for tensors that do not fit.
     """
     _check_groups(a, b, out, bias)
     if reads_only_depth(a):
-        a, b = whole(a, QUANTUM), whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
-    (groups, rows, depth), columns = a.shape, b.shape[2]
-    # The largest power of two that divides the depth; if that is too small, one that
-    # covers it.
-    largest = choose(TABLES.grouped, a)
-    block_k = min(depth & -depth, largest.k)
-    block_k = block_k if block_k >= QUANTUM else block_size(depth, largest.k)
-    block_m, block_n = block_size(rows, largest.m), block_size(columns, largest.n)
-    is_largest = (block_m, block_n) == (largest.m, largest.n)
-    warps = min(
-        largest.warps if is_largest else FEWER_WARPS,
-        warps_at_most(block_m, block_n, block_k, a),
-    )
-    best = largest._replace(m=block_m, n=block_n, k=block_k, warps=warps)
+        a = whole(a, QUANTUM)
+        b = whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
+    groups, rows, depth = a.shape
+    columns = b.shape[2]
+    default_tile = _tile_for(rows, columns, depth, a)
 
     def launch(tile: Tile) -> None:
         tiles = triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n)
@@ -173,14 +169,36 @@ def grouped_gemm(
         )
 
     with torch.cuda.device_of(a):
-        sizes = f"groups={groups} rows<={block_m} columns={columns} depth={depth}"
+        sizes = (
+            f"groups={groups} rows<={default_tile.m} columns={columns} depth={depth}"
+        )
         key = f"grouped_gemm {architecture(a)} {precision_name(a)} {sizes}"
-        launch(tuned(key, best, launch))
+        launch(tuned(key, default_tile, launch))
     return out
 
 
+def _tile_for(rows: int, columns: int, depth: int, tensor: Tensor) -> Tile:
+    """The tile for products of this size: that of the GPU and the dtype of `tensor`,
+    with no side larger than the product needs."""
+    largest = choose(TABLES.grouped, tensor)
+    block_m = block_size(rows, largest.m)
+    block_n = block_size(columns, largest.n)
+    # The largest power of two that divides the depth, so that the loop needs no masks;
+    # if that is too small, one that covers the depth.
+    block_k = min(depth & -depth, largest.k)
+    if block_k < QUANTUM:
+        block_k = block_size(depth, largest.k)
+    is_largest = (block_m, block_n) == (largest.m, largest.n)
+    warps = min(
+        largest.warps if is_largest else FEWER_WARPS,
+        warps_at_most(block_m, block_n, block_k, tensor),
+    )
+    return largest._replace(m=block_m, n=block_n, k=block_k, warps=warps)
+
+
 def _check_groups(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None) -> None:
-    """Raises ValueError unless the tensors are those of n products."""
+    """Raises ValueError unless the tensors are those of n products, as `grouped_gemm`
+    describes them."""
     shapes: dict[str, tuple[int | str, ...]] = {
         "a": ("n", "rows", "depth"),
         "b": ("n", "depth", "columns"),
@@ -201,41 +219,59 @@ def _check_groups(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None) -> Non
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
-    """Forward and both gradients are the same grouped GEMM with different strides.
+    """The result and both gradients are the same grouped GEMM with different strides.
     Sizes that are no multiple of 16 are padded once, so that every row is aligned to 16
     bytes."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        x, rows = whole(x, QUANTUM), whole(weight, QUANTUM)
+        x = whole(x, QUANTUM)
         context.save_for_backward(x, weight)
-        out = x.new_empty(*x.shape[:2], padded(bias.shape[1]))
-        grouped_gemm(x.transpose(0, 1), rows.transpose(1, 2), out.transpose(0, 1), bias)
-        return out[..., : bias.shape[1]]
+        batch, n, _ = x.shape
+        outs = bias.shape[1]
+        out = x.new_empty(batch, n, padded(outs))
+        grouped_gemm(
+            a=x.transpose(0, 1),
+            b=whole(weight, QUANTUM).transpose(1, 2),
+            out=out.transpose(0, 1),
+            bias=bias,
+        )
+        return out[..., :outs]
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = context.saved_tensors
-        (_, outs, ins), grads = weight.shape, whole(grad, QUANTUM)
+        n, outs, ins = weight.shape
+        whole_grad = whole(grad, QUANTUM)
         grad_x = None
         if context.needs_input_grad[0]:
             grad_x = torch.empty_like(x)
-            rows = whole(weight, QUANTUM, QUANTUM)
-            grouped_gemm(grads.transpose(0, 1), rows, grad_x.transpose(0, 1))
+            grouped_gemm(
+                a=whole_grad.transpose(0, 1),
+                b=whole(weight, QUANTUM, QUANTUM),
+                out=grad_x.transpose(0, 1),
+            )
             grad_x = grad_x[..., :ins]
-        grad_weight = weight.new_empty(len(weight), padded(outs), padded(ins))
-        grouped_gemm(grads.permute(1, 2, 0), x.transpose(0, 1), grad_weight)
-        return grad_x, grad_weight[:, :outs, :ins], grad.sum(0)
+        grad_weight = weight.new_empty(n, padded(outs), padded(ins))
+        grouped_gemm(
+            a=whole_grad.permute(1, 2, 0),
+            b=x.transpose(0, 1),
+            out=grad_weight,
+        )
+        grad_bias = grad.sum(0)
+        return grad_x, grad_weight[:, :outs, :ins], grad_bias
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd. x is [batch, n,
-    in], weight [n, out, in], bias [n, out]; the result is [batch, n, out]. Under
-    autocast all are cast to its dtype. Raises ValueError for tensors that do not
-    fit."""
+    """n linear layers: out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd.
+
+    x is [batch, n, in], weight [n, out, in] and bias [n, out]; the result is [batch, n,
+    out]. Under autocast all are cast to its dtype. Raises ValueError for tensors that
+    do not fit.
+    """
     x, weight, bias = cast_for_product(x, weight, bias)
     shapes = {
         "x": ("batch", "n", "in"),

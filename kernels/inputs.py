@@ -1,6 +1,8 @@
-"""What the Triton ops take: a kernel reads where it is told to, so whatever does not
-fit is refused before; and what autocast makes of their inputs. Launches happen on the
-GPU of the tensors."""
+"""The inputs of the Triton ops: their checks, and the dtypes that autocast gives them.
+
+A kernel does not check where it reads, so tensors that do not fit are refused before it
+is launched.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,25 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-SUPPORTED = (torch.float32, torch.bfloat16, torch.float16)
+SUPPORTED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def check_inputs(
     op: str, shapes: Mapping[str, Sequence[int | str]], **tensors: Tensor
 ) -> None:
-    """Raises ValueError unless every tensor has a dtype that the kernels know, the same
-    dtype and device as the others, elements, and its shape in `shapes`. There a name
-    stands for a size that must be the same wherever it stands; `...` in front for any
-    number of axes."""
+    """Raises ValueError unless the tensors fit the op: they have one dtype, which the
+    kernels support, one device, a GPU, at least one element each, and the shapes in
+    `shapes`.
+
+    A shape gives each axis as a number, or as a name for a size that is the same in all
+    shapes: `{"x": ("...", "dim"), "weight": ("hidden", "dim")}`. `...` in front stands
+    for any number of axes. `op` is the op's name in errors.
+    """
     first_name, first = next(iter(tensors.items()))
-    sizes: dict[str, int] = {}
+    named_sizes: dict[str, int] = {}
     for name, tensor in tensors.items():
-        if tensor.dtype not in SUPPORTED:
-            known = ", ".join(map(_short, SUPPORTED))
+        if tensor.dtype not in SUPPORTED_DTYPES:
+            known = ", ".join(_short(dtype) for dtype in SUPPORTED_DTYPES)
             raise ValueError(
                 f"{op}: {name} is {_short(tensor.dtype)}, and it takes {known}"
             )
@@ -38,8 +44,8 @@ def check_inputs(
             raise ValueError(
                 f"{op}: {name} has no elements: its shape is {list(tensor.shape)}"
             )
-        _check_shape(op, name, tensor, shapes[name], sizes)
-    is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+        _check_shape(op, name, tensor, shapes[name], named_sizes)
+    is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # on a CPU, in tests
     if first.device.type == "cpu" and not is_interpreted:
         raise ValueError(f"{op}: {first_name} is on cpu, and Triton needs a GPU")
 
@@ -49,44 +55,48 @@ def _check_shape(
     name: str,
     tensor: Tensor,
     wanted: Sequence[int | str],
-    sizes: dict[str, int],
+    named_sizes: dict[str, int],
 ) -> None:
-    """Compares a shape with what is wanted, and notes the sizes that have a name."""
+    """Raises ValueError unless a tensor has the wanted shape: see `check_inputs`.
+    Compares the sizes of named axes with those in `named_sizes`, and adds new ones."""
     axes = list(wanted)
     shape = list(tensor.shape)
     if axes and axes[0] == "...":
         axes = axes[1:]
-        shape = shape[len(shape) - len(axes) :] if len(shape) >= len(axes) else shape
+        leading = max(len(shape) - len(axes), 0)
+        shape = shape[leading:]
     fits = len(shape) == len(axes)
     for size, axis in zip(shape, axes, strict=False):
-        expected = sizes.setdefault(axis, size) if isinstance(axis, str) else axis
+        expected = named_sizes.setdefault(axis, size) if isinstance(axis, str) else axis
         fits = fits and size == expected
     if not fits:
-        named = ", ".join(str(axis) for axis in wanted)
-        known = " ".join(f"{axis}={size}" for axis, size in sizes.items())
+        takes = ", ".join(str(axis) for axis in wanted)
+        known = " ".join(f"{axis}={size}" for axis, size in named_sizes.items())
         raise ValueError(
-            f"{op}: {name} has the shape {list(tensor.shape)}, and it takes [{named}]"
+            f"{op}: {name} has the shape {list(tensor.shape)}, and it takes [{takes}]"
             + (f" with {known}" if known else "")
         )
 
 
 def _short(dtype: torch.dtype) -> str:
+    """`float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def cast_for_product(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the dtype of autocast where it is on, as it casts those of a
-    matrix product; otherwise as they are. Gradients come back in the dtype of each."""
-    kind = tensors[0].device.type
-    if not is_autocast_on(kind):
+    """The tensors in the dtype of autocast if it is on, as it casts the operands of a
+    matrix product; otherwise as they are. Each gets its gradient in the dtype that it
+    had."""
+    device_type = tensors[0].device.type
+    if not is_autocast_on(device_type):
         return tensors
-    dtype = torch.get_autocast_dtype(kind)
+    dtype = torch.get_autocast_dtype(device_type)
     return tuple(tensor.to(dtype) for tensor in tensors)
 
 
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the widest of their dtypes where autocast is on, as it does for
-    pointwise ops; otherwise as they are."""
+    """The tensors in the widest of their dtypes if autocast is on, as it casts the
+    operands of a pointwise op; otherwise as they are."""
     if not is_autocast_on(tensors[0].device.type):
         return tensors
     dtype = tensors[0].dtype
@@ -96,7 +106,7 @@ def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def is_autocast_on(device_type: str) -> bool:
-    """Whether autocast is on for a type of device."""
+    """Whether autocast is on for `cpu` or `cuda`; False for other devices."""
     if device_type not in ("cpu", "cuda"):
         return False
     return bool(torch.is_autocast_enabled(device_type))

@@ -13,7 +13,7 @@ OUTLINE = OUTLINES["matmul-add"]
 
 
 class MatmulAdd(nn.Module):  # type: ignore[misc]
-    """A matrix product and a bias, written as two calls."""
+    """x @ w + b for matrices [size, size], written as two calls."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

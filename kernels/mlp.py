@@ -22,8 +22,8 @@ OUTLINE = OUTLINES["mlp"]
 
 
 class GegluMlp(nn.Module):  # type: ignore[misc]
-    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma; gate, up,
-    gelu, mul and down in the order of the source."""
+    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma: x [..., dim]
+    -> [..., dim], with `hidden` features between."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -39,13 +39,19 @@ class GegluMlp(nn.Module):  # type: ignore[misc]
 
 
 class _Rewritten(nn.Module):  # type: ignore[misc]
+    """The MLP with the projections of another one, and with gelu(gate) * up computed by
+    a function `gelu_mul` that a subclass sets."""
+
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__()
-        self.gate_proj, self.up_proj = mlp.gate_proj, mlp.up_proj
+        self.gate_proj = mlp.gate_proj
+        self.up_proj = mlp.up_proj
         self.down_proj = mlp.down_proj
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
+        gate = self.gate_proj(x)
+        up = self.up_proj(x)
+        return self.down_proj(self.gelu_mul(gate, up))
 
 
 class Fused(_Rewritten):
@@ -68,9 +74,8 @@ class FusedGemm(_Rewritten):
         self.projections = geglu_projections
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(
-            self.projections(x, self.gate_proj.weight, self.up_proj.weight)
-        )
+        product = self.projections(x, self.gate_proj.weight, self.up_proj.weight)
+        return self.down_proj(product)
 
 
 class Liger(_Rewritten):
@@ -79,9 +84,8 @@ class Liger(_Rewritten):
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__(mlp)
-        self.gelu_mul = import_module(
-            "liger_kernel.ops.geglu"
-        ).LigerGELUMulFunction.apply
+        geglu = import_module("liger_kernel.ops.geglu")
+        self.gelu_mul = geglu.LigerGELUMulFunction.apply
 
 
 def _variants() -> dict[str, Variant]:

@@ -1,6 +1,9 @@
 """The definition of a workload: a model, its inputs, and variants that compute the same
-result; the two variants that every workload has, and how a variant is prepared for
-measurement."""
+result.
+
+`EAGER` and `COMPILED` are the variants that most workloads share; `prepare` makes the
+callable of a variant that is measured.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ class Variant:
     """One way to compute a workload's result.
 
     `build` turns the workload's model (already on its device, in its dtype) into the
-    module that is measured, with the model's weights or others made from them;
-    `prepare` compiles it if `compiled` is set. `capability` is the least that an NVIDIA
-    GPU must have.
+    module that is measured, with the model's weights or others made from them.
+    `compiled`: `prepare` compiles that module. `needs_gpu`: it does not run on a CPU.
+    `capability` is the least compute capability that an NVIDIA GPU must have.
     """
 
     build: Callable[[nn.Module], nn.Module]
@@ -30,7 +33,8 @@ class Variant:
     capability: tuple[int, int] = (0, 0)
 
 
-TENSOR_CORES = (8, 0)  # the least compute capability whose tensor cores Triton uses
+TENSOR_CORES = (8, 0)
+"""The least compute capability whose tensor cores Triton uses."""
 EAGER = Variant(lambda model: model)
 COMPILED = Variant(EAGER.build, compiled=True)
 
@@ -38,16 +42,16 @@ COMPILED = Variant(EAGER.build, compiled=True)
 def prepare(
     variant: Variant, model: nn.Module, mode: str | None = None
 ) -> Callable[..., Tensor]:
-    """The callable to measure; `mode` is that of torch.compile, for compiled variants
-    only."""
-    call: Callable[..., Tensor] = variant.build(model)
-    if variant.compiled:  # shapes are static, because only one is measured
-        import torch
+    """The callable to measure. `mode` is that of torch.compile, and has no effect on a
+    variant that is not compiled."""
+    module: Callable[..., Tensor] = variant.build(model)
+    if not variant.compiled:
+        return module
+    import torch
 
-        call = torch.compile(
-            call, dynamic=False, **({} if mode is None else {"mode": mode})
-        )
-    return call
+    # Static shapes, because only one shape is measured; a mode of None is the default.
+    compiled: Callable[..., Tensor] = torch.compile(module, dynamic=False, mode=mode)
+    return compiled
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,9 @@ class Workload:
     """A piece of a network that is worth profiling.
 
     `model` makes the eager module and `inputs` its arguments, both random, in float32
-    on the CPU; the caller seeds the generator and moves them. The other variants are
-    compared with the first one. `sweeps` are named ranges of sizes, axis by axis.
-    `cpu_dtype` is the default dtype on a CPU, if that differs.
+    on the CPU; the caller seeds the generator and moves them. `variants` are compared
+    with the first one. `sweeps` are ranges of sizes by name, `batch=64,128 n=2,4`.
+    `cpu_dtype` is the default dtype on a CPU if it differs from `dtype`.
     """
 
     name: str
@@ -72,10 +76,12 @@ class Workload:
     cpu_dtype: str | None = None
 
     def shapes(self, device_kind: str) -> Shapes:
-        """The default shapes, which are small on a CPU, so that a capture takes
+        """The default shapes; on a CPU they are small, so that a capture takes
         seconds."""
         return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes
 
     def dtype_on(self, device_kind: str) -> str:
-        """The default dtype."""
-        return self.cpu_dtype or self.dtype if device_kind == "cpu" else self.dtype
+        """The default dtype, by its name in torch."""
+        if device_kind == "cpu" and self.cpu_dtype is not None:
+            return self.cpu_dtype
+        return self.dtype

@@ -1,5 +1,5 @@
-"""What is known of each workload before torch is imported: its sizes, the names of its
-variants and its sweeps. The options of a capture are checked against it."""
+"""Sizes, variants and sweeps of each workload, without torch: the options of a capture
+are checked against them before torch is imported."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
-Shapes = Mapping[str, int]  # axis name to size, for instance {"batch": 64, "dim": 768}
+Shapes = Mapping[str, int]
+"""Sizes by the name of the axis, for instance {"batch": 64, "dim": 768}."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package that a variant needs beside torch: its name to install and its name to
-    import."""
+    """A package that a variant needs beside torch: `pip install INSTALL`, `import
+    MODULE`."""
 
     install: str
     module: str
@@ -25,9 +26,12 @@ class Package:
 
 @dataclass(frozen=True)
 class Outline:
-    """The default sizes on a GPU and on a CPU, and the variants in the order of the
-    table. `packages` are those that a variant needs; without its package there is no
-    such variant. `sweeps` are named ranges of sizes, axis by axis."""
+    """What can be asked of a workload.
+
+    The default sizes on a GPU and on a CPU, and the names of the variants in the order
+    of the table. `packages` has the package that a variant needs, by the variant's
+    name; without it there is no such variant. `sweeps` are ranges of sizes by name.
+    """
 
     gpu_shapes: Shapes
     cpu_shapes: Shapes
@@ -46,7 +50,8 @@ class Outline:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Of the variants whose package is missing: what to install."""
+        """What to install for each variant whose package is missing, by the variant's
+        name."""
         return {
             name: package.install
             for name, package in self.packages.items()

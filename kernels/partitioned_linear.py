@@ -21,15 +21,16 @@ OUTLINE = OUTLINES["partitioned-linear"]
 
 
 class Form(nn.Module):  # type: ignore[misc]
-    """A module for x [batch, n, in] -> [batch, n, out]."""
+    """n linear layers as one module: x [batch, n, in] -> [batch, n, out]. A subclass
+    may keep the weights in another layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        """`weight` [n, out, in] and `bias` [n, out], for a subclass as it keeps
+        them."""
         super().__init__()
         self.n = len(weight)
-        self.weight, self.bias = (
-            nn.Parameter(weight.detach()),
-            nn.Parameter(bias.detach()),
-        )
+        self.weight = nn.Parameter(weight.detach())
+        self.bias = nn.Parameter(bias.detach())
 
     def layers(self) -> tuple[Tensor, Tensor]:
         """The weights [n, out, in] and biases [n, out] of the n layers."""
@@ -37,52 +38,47 @@ class Form(nn.Module):  # type: ignore[misc]
 
 
 class Loop(Form):
-    """A list of layers and a stack: n GEMMs, whose launches dominate if they are
-    small."""
+    """A list of layers, whose results are stacked: n GEMMs. If they are small, their
+    launches take most of the time."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         nn.Module.__init__(self)
-        n, outs, ins = weight.shape  # skip_init avoids initializing random weights
-        self.linears = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, ins, outs) for _ in range(n)
-        )
-        for linear, w, b in zip(
-            self.linears, weight.detach(), bias.detach(), strict=True
-        ):
-            linear.weight, linear.bias = (
-                nn.Parameter(w.clone()),
-                nn.Parameter(b.clone()),
-            )
+        n, out_features, in_features = weight.shape
+        self.linears = nn.ModuleList()
+        for layer in range(n):
+            # skip_init does not compute random weights, which would be replaced
+            linear = nn.utils.skip_init(nn.Linear, in_features, out_features)
+            linear.weight = nn.Parameter(weight[layer].detach().clone())
+            linear.bias = nn.Parameter(bias[layer].detach().clone())
+            self.linears.append(linear)
 
     def layers(self) -> tuple[Tensor, Tensor]:
         weights = [linear.weight for linear in self.linears]
-        return torch.stack(weights), torch.stack(
-            [linear.bias for linear in self.linears]
-        )
+        biases = [linear.bias for linear in self.linears]
+        return torch.stack(weights), torch.stack(biases)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack(
-            [linear(x[:, i]) for i, linear in enumerate(self.linears)], dim=1
-        )
+        outs = [linear(x[:, i]) for i, linear in enumerate(self.linears)]
+        return torch.stack(outs, dim=1)
 
 
 class Big(Form):
-    """One Linear(n * in, n * out) whose weight is block diagonal; training changes the
-    zeros."""
+    """One Linear(n * in, n * out) whose weight is block diagonal. Training changes the
+    zeros too, so it does not stay n layers."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__(torch.block_diag(*weight.detach()), bias.detach().flatten())
         self.n = len(weight)
 
     def layers(self) -> tuple[Tensor, Tensor]:
+        # [n * out, n * in] -> [n, out, n, in]
         grid = self.weight.unflatten(1, (self.n, -1)).unflatten(0, (self.n, -1))
-        blocks = [grid[i, :, i] for i in range(self.n)]
-        return torch.stack(blocks), self.bias.unflatten(0, (self.n, -1))
+        diagonal = [grid[i, :, i] for i in range(self.n)]
+        return torch.stack(diagonal), self.bias.unflatten(0, (self.n, -1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x.flatten(1), self.weight, self.bias).unflatten(
-            1, (self.n, -1)
-        )
+        out = functional.linear(x.flatten(1), self.weight, self.bias)
+        return out.unflatten(1, (self.n, -1))
 
 
 class Masked(Big):
@@ -130,7 +126,7 @@ AForm = TypeVar("AForm", bound=Form)
 
 
 def convert(form: Form, to: type[AForm]) -> AForm:
-    """The same layers in another form, with its own copy of the weights."""
+    """The same layers in another form, with a copy of the weights."""
     weight, bias = form.layers()
     return to(weight.detach().clone(), bias.detach().clone())
 
@@ -139,10 +135,12 @@ def random_loop(n: int, in_features: int, out_features: int) -> Loop:
     """A list of layers with nn.Linear's own random weights."""
     linears = [nn.Linear(in_features, out_features) for _ in range(n)]
     weights = torch.stack([linear.weight for linear in linears])
-    return Loop(weights, torch.stack([linear.bias for linear in linears]))
+    biases = torch.stack([linear.bias for linear in linears])
+    return Loop(weights, biases)
 
 
 def _form(form: type[Form], *, compiled: bool = False) -> Variant:
+    """The variant that converts the layers to a form."""
     return Variant(partial(convert, to=form), compiled=compiled)
 
 

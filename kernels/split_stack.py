@@ -22,13 +22,14 @@ class Split(nn.Module):  # type: ignore[misc]
 
     def __init__(self, features: int, dim: int) -> None:
         super().__init__()
-        self.features, self.dim = features, dim
+        self.features = features
+        self.dim = dim
         self.head = nn.Linear(dim, 1)
 
     def forward(self, flat: Tensor) -> Tensor:
-        parts = torch.split(flat, flat.numel() // self.features)
-        done = [normalized(part.view(-1, self.dim)) for part in parts]
-        return torch.relu(self.head(torch.stack(done)))
+        flat_features = torch.split(flat, flat.numel() // self.features)
+        results = [normalized(feature.view(-1, self.dim)) for feature in flat_features]
+        return torch.relu(self.head(torch.stack(results)))
 
 
 class Combined(nn.Module):  # type: ignore[misc]
@@ -36,10 +37,13 @@ class Combined(nn.Module):  # type: ignore[misc]
 
     def __init__(self, split: Split) -> None:
         super().__init__()
-        self.features, self.dim, self.head = split.features, split.dim, split.head
+        self.features = split.features
+        self.dim = split.dim
+        self.head = split.head
 
     def forward(self, flat: Tensor) -> Tensor:
-        return torch.relu(self.head(normalized(flat.view(self.features, -1, self.dim))))
+        features = flat.view(self.features, -1, self.dim)
+        return torch.relu(self.head(normalized(features)))
 
 
 def normalized(features: Tensor) -> Tensor:

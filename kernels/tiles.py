@@ -1,8 +1,8 @@
-"""Which tile a Triton GEMM uses on which GPU: the best of those that compile clean.
+"""Which tile a Triton GEMM uses on which GPU.
 
-`tiles.json` is written by benchmarks/triton_code.py, which compiles the candidates and
-reads the machine code. A tile is clean if nothing is spilled and its shared memory
-fits.
+`tiles.json` has the best tile that compiles clean, for each architecture and precision:
+nothing is spilled, and its shared memory fits. benchmarks/triton_code.py writes it,
+which compiles the candidates and reads the machine code.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch import Tensor
 from torch.nn import functional
 
 QUANTUM = 16
-"""Triton knows of a size or a stride only whether 16 divides it: then it loads 16 bytes
-at once."""
-
+"""Triton only knows whether 16 divides a size or a stride: then it loads 16 bytes at
+once."""
 
 FEWER_WARPS = 4
-"""Of a block that is smaller than its tile could be."""
+"""Of a block that is smaller than the tile of its GPU, at most."""
 
 
 class Tile(NamedTuple):
-    """Rows, columns and depth of a block's tile, its warps, the stages of its pipeline,
-    and the shared memory that the compiled kernel uses, in bytes."""
+    """The tile [m, n] of the output that a block computes, `k` elements of depth at a
+    time; the block's warps, the stages of its pipeline, and the shared memory of the
+    compiled kernel in bytes."""
 
     m: int
     n: int
@@ -38,11 +38,11 @@ class Tile(NamedTuple):
 
 
 Table = Mapping[str, Mapping[str, Tile]]
-"""Tiles by architecture, such as sm_80 or gfx942, and by the name of a precision."""
+"""Tiles by architecture, such as `sm_80` or `gfx942`, and then by `precision_name`."""
 
 
 class TileTables(msgspec.Struct):
-    """The tiles of both GEMMs."""
+    """The tiles of both GEMMs: those of geglu.py and of grouped_gemm.py."""
 
     geglu: dict[str, dict[str, Tile]]
     grouped: dict[str, dict[str, Tile]]
@@ -54,37 +54,38 @@ TABLES = msgspec.json.decode(
 
 
 def choose(table: Table, tensor: Tensor) -> Tile:
-    """The tile for the tensor's device and dtype."""
-    return table[nearest(table, architecture(tensor))][precision_name(tensor)]
+    """The tile for the tensor's GPU and dtype."""
+    known_architecture = nearest(table, architecture(tensor))
+    return table[known_architecture][precision_name(tensor)]
 
 
 def for_rows(tile: Tile, rows: int, tensor: Tensor) -> Tile:
-    """The tile with no more rows than a power of two needs to cover them: a decode step
-    has few, and what a tile computes beyond them is thrown away."""
-    height = block_size(rows, tile.m)
-    if height == tile.m:
+    """The tile with fewer rows if all rows fit into them: a power of two. A decode step
+    has few rows, and what a tile computes beyond them is thrown away."""
+    block_m = block_size(rows, tile.m)
+    if block_m == tile.m:
         return tile
-    warps = min(FEWER_WARPS, warps_at_most(height, tile.n, tile.k, tensor))
-    return tile._replace(m=height, warps=warps)
+    warps = min(FEWER_WARPS, warps_at_most(block_m, tile.n, tile.k, tensor))
+    return tile._replace(m=block_m, warps=warps)
 
 
 def block_size(size: int, largest: int) -> int:
-    """The power of two that covers a size, from 16, the minimum of `tl.dot`, up to
-    `largest`."""
-    power = 1 << max(size - 1, 0).bit_length()
-    return max(QUANTUM, min(power, largest))
+    """The smallest power of two that is not less than a size, but at least 16, the
+    minimum of `tl.dot`, and at most `largest`."""
+    power_of_two = 1 << max(size - 1, 0).bit_length()
+    return max(QUANTUM, min(power_of_two, largest))
 
 
 def warps_at_most(m: int, n: int, k: int, tensor: Tensor) -> int:
-    """With how many warps each thread still has 16 bytes of the smallest block to
-    move."""
-    smallest = min(m * k, k * n, m * n)
-    return max(int(smallest * tensor.element_size()) // bytes_of_warp(tensor), 1)
+    """The most warps with which each thread still moves 16 bytes of the smallest of the
+    three blocks [m, k], [k, n] and [m, n]; at least 1."""
+    smallest_bytes = min(m * k, k * n, m * n) * tensor.element_size()
+    return max(int(smallest_bytes) // bytes_of_warp(tensor), 1)
 
 
 def architecture(tensor: Tensor) -> str:
-    """The architecture of the tensor's GPU: `sm_90`, `gfx942`; on a CPU, that of an
-    A100."""
+    """The architecture of the tensor's GPU: `sm_90`, `gfx942`. On a CPU, where the
+    kernels are interpreted, that of an A100."""
     if tensor.device.type != "cuda":
         return "sm_80"
     properties = torch.cuda.get_device_properties(tensor.device)
@@ -93,32 +94,39 @@ def architecture(tensor: Tensor) -> str:
     return f"sm_{properties.major}{properties.minor}"
 
 
-def nearest(table: Table, found: str) -> str:
-    """The last architecture of the table that is not newer; the oldest of an unknown
-    AMD GPU."""
-    if found in table:
-        return found
-    if not found.startswith("sm_"):
+def nearest(table: Table, wanted: str) -> str:
+    """The architecture of the table whose tiles an architecture takes: itself, or the
+    newest one of NVIDIA that is not newer, or the oldest of all. An AMD GPU that is not
+    in the table takes the oldest one of AMD."""
+    if wanted in table:
+        return wanted
+    if not wanted.startswith("sm_"):
         return min(name for name in table if name.startswith("gfx"))
-    known = sorted(int(name[3:]) for name in table if name.startswith("sm_"))
-    older = [number for number in known if number <= int(found[3:])]
-    return f"sm_{max(older, default=known[0])}"
+    numbers = [_sm_number(name) for name in table if name.startswith("sm_")]
+    older = [number for number in numbers if number <= _sm_number(wanted)]
+    return f"sm_{max(older, default=min(numbers))}"
 
 
-def has_tf32(found: str) -> bool:
+def _sm_number(architecture: str) -> int:
+    """90 for `sm_90`."""
+    return int(architecture.removeprefix("sm_"))
+
+
+def has_tf32(architecture: str) -> bool:
     """Whether an architecture multiplies TF32, or XF32 as AMD's is called."""
-    return found == "gfx942" or not found.startswith("gfx")
+    return architecture == "gfx942" or not architecture.startswith("gfx")
 
 
 def precision(tensor: Tensor) -> str:
-    """How Triton multiplies float32: exactly, unless torch allows TF32 and the GPU has
-    any."""
-    exact = torch.get_float32_matmul_precision() == "highest"
-    return "ieee" if exact or not has_tf32(architecture(tensor)) else "tf32"
+    """How Triton multiplies float32: `tf32` if torch allows it and the GPU has it,
+    otherwise `ieee`, which is exact."""
+    allows_tf32 = torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if allows_tf32 and has_tf32(architecture(tensor)) else "ieee"
 
 
 def precision_name(tensor: Tensor) -> str:
-    """`bf16`, `fp16`, `fp32`, or `tf32` if torch allows it."""
+    """`bf16`, `fp16` or `fp32` by the tensor's dtype; `tf32` for float32 that Triton
+    multiplies so."""
     if tensor.dtype == torch.float32:
         return "fp32" if precision(tensor) == "ieee" else "tf32"
     return {torch.bfloat16: "bf16", torch.float16: "fp16"}[tensor.dtype]
@@ -133,49 +141,52 @@ def reads_only_depth(tensor: Tensor) -> bool:
 
 
 def run_of_store(tensor: Tensor, narrowest: int) -> int:
-    """How many adjacent sums a thread must be given to write 16 bytes; 1 where Triton
-    does so.
+    """The RUN of `geglu.store_tile`: 8 if a thread must be given 8 adjacent sums to
+    write 16 bytes at once, 1 where Triton does so by itself.
 
     `narrowest` is the smaller side of a block. The matrix instructions of CDNA leave 4
     adjacent sums to a thread (AMD matrix instruction calculator), 8 bytes in a 16-bit
-    format, and Triton writes them from there; on gfx950 it swaps those of the
-    instructions for 32 rows and columns.
+    format, and Triton writes them from there. On gfx950 it exchanges the sums of the
+    instructions for 32 rows and columns, but not those of the smaller ones.
     """
-    found = architecture(tensor)
-    is_short = found in ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
-    is_short |= found == "gfx950" and narrowest < 32
-    return 8 if is_short and tensor.element_size() == 2 else 1
+    gpu = architecture(tensor)
+    has_four_sums = gpu in ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
+    has_four_sums |= gpu == "gfx950" and narrowest < 32
+    return 8 if has_four_sums and tensor.element_size() == 2 else 1
 
 
 def register_limit(tensor: Tensor) -> Mapping[str, int]:
-    """Triton's option with as many registers as a thread can have, where ptxas is given
-    it. From sm_90 on ptxas spills a value of some loops in float32 so that one more
-    block fits into a multiprocessor, although it has registers left; an explicit limit
-    keeps it from that."""
-    found = architecture(tensor)
-    is_new = found.startswith("sm_") and int(found[3:]) >= 90
+    """Options for a launch: `{"maxnreg": 255}`, as many registers as a thread can have,
+    for float32 from sm_90 on, otherwise none.
+
+    There ptxas spills a value of some loops so that one more block fits into a
+    multiprocessor, although it has registers left; an explicit limit keeps it from
+    that.
+    """
+    gpu = architecture(tensor)
+    is_new = gpu.startswith("sm_") and _sm_number(gpu) >= 90
     return {"maxnreg": 255} if is_new and tensor.dtype == torch.float32 else {}
 
 
 def bytes_of_warp(tensor: Tensor) -> int:
-    """What a warp moves at once: 16 bytes for each of its threads."""
-    return 16 * (64 if architecture(tensor).startswith("gfx") else 32)
+    """What a warp moves at once: 16 bytes for each of its threads, of which AMD has
+    64."""
+    threads = 64 if architecture(tensor).startswith("gfx") else 32
+    return 16 * threads
 
 
 def padded(size: int) -> int:
-    """The size rounded up to the quantum."""
+    """The size rounded up to a multiple of 16."""
     return size + -size % QUANTUM
 
 
 def whole(tensor: Tensor, *steps: int) -> Tensor:
-    """The tensor, contiguous, with zeros after its last axes, so that their sizes are
-    multiples of the steps; a copy only where that is needed."""
-    extra = [
-        -size % step
-        for size, step in zip(reversed(tensor.shape), reversed(steps), strict=False)
-    ]
-    if any(extra):
-        tensor = functional.pad(
-            tensor, [after for more in extra for after in (0, more)]
-        )
+    """The tensor, contiguous, with zeros at the end of its last axes, so that their
+    sizes are multiples of the steps, which are those of the last axes. It is copied
+    only if that is needed."""
+    padding: list[int] = []  # as torch takes it: before and after, last axis first
+    for size, step in zip(reversed(tensor.shape), reversed(steps), strict=False):
+        padding += [0, -size % step]
+    if any(padding):
+        tensor = functional.pad(tensor, padding)
     return tensor.contiguous()

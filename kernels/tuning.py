@@ -1,45 +1,51 @@
-"""Which tile is fastest for some sizes on this GPU, where somebody asks for it.
+"""Measures which tile is fastest for some sizes on this GPU, if the user asks for it.
 
-With FUSETUI_AUTOTUNE=FILE.json the first launch of a GEMM with new sizes times the tile
-of tiles.json and a few like it, and the choice is kept in that file: later launches and
-later processes take it from there. Without it every choice follows from tiles.json
-alone.
+With FUSETUI_AUTOTUNE=FILE.json, the first launch of a GEMM with new sizes times the
+tile of tiles.json and a few like it. The choice is kept in that file, from which later
+launches and later processes take it. Without the variable, tiles.json alone decides.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from .tiles import Tile
 
 VARIABLE = "FUSETUI_AUTOTUNE"
-LEAST_SIDE = 16
-"""Of a tile, in elements: what `tl.dot` takes at least."""
+MIN_SIDE = 16
+"""Of a tile, in elements: the minimum of `tl.dot`."""
+MIN_STAGES = 2
 
 Launch = Callable[[Tile], None]
+"""Launches the kernel with a tile."""
 Timer = Callable[[Callable[[], None]], float]
 """The time that a call takes, in any unit."""
 
-_known: dict[Path, dict[str, Tile]] = {}
-"""By file: the choices that this process has read or made."""
+_choices_of_file: dict[Path, dict[str, Tile]] = {}
+"""The tile by key that this process has read from a file or chosen since."""
 
 
 def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> Tile:
-    """The fastest tile for what `key` names; `tile` itself unless autotuning is on. A
-    candidate that does not compile or does not fit is passed over, and so is a kept
-    choice that is no candidate: the inputs are laid out for the depth of `tile`, and a
-    kernel with another one would read beyond them."""
-    name = os.environ.get(VARIABLE)
-    if not name:
+    """The fastest tile among those like `tile`; `tile` itself unless autotuning is on.
+
+    `key` names the kernel, the GPU, the precision and the sizes. `launch` runs the
+    kernel with a tile; one with which it does not compile or run is passed over. A
+    choice from the file counts only if it is a candidate: the inputs are laid out for
+    the depth of `tile`, and a kernel with another depth would read beyond them.
+    """
+    file_name = os.environ.get(VARIABLE)
+    if not file_name:
         return tile
-    path = Path(name).absolute()
-    if path not in _known:
-        _known[path] = read(path)
-    choices = _known[path]
+    path = Path(file_name).absolute()
+    if path not in _choices_of_file:
+        _choices_of_file[path] = read(path)
+    choices = _choices_of_file[path]
     allowed = candidates(tile)
     if choices.get(key) not in allowed:
         choices[key] = fastest(allowed, launch, timer or bench)
@@ -48,25 +54,26 @@ def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> T
 
 
 def candidates(tile: Tile) -> list[Tile]:
-    """The tile itself, and those with half a side, other warps or one stage less."""
-    found = [tile]
-    if tile.m // 2 >= LEAST_SIDE:
-        found.append(tile._replace(m=tile.m // 2))
-    if tile.n // 2 >= LEAST_SIDE:
-        found.append(tile._replace(n=tile.n // 2))
+    """The tile itself, and those that differ from it in one thing: half the rows, half
+    the columns, half the warps, or one stage less."""
+    tiles = [tile]
+    if tile.m // 2 >= MIN_SIDE:
+        tiles.append(tile._replace(m=tile.m // 2))
+    if tile.n // 2 >= MIN_SIDE:
+        tiles.append(tile._replace(n=tile.n // 2))
     if tile.warps > 1:
-        found.append(tile._replace(warps=tile.warps // 2))
-    if tile.stages > 2:
-        found.append(tile._replace(stages=tile.stages - 1))
-    return found
+        tiles.append(tile._replace(warps=tile.warps // 2))
+    if tile.stages > MIN_STAGES:
+        tiles.append(tile._replace(stages=tile.stages - 1))
+    return tiles
 
 
 def fastest(tiles: Sequence[Tile], launch: Launch, timer: Timer) -> Tile:
-    """The tile with the shortest time; the first one if none of them runs."""
+    """The tile with the shortest time; the first one if the kernel runs with none."""
     times: dict[Tile, float] = {}
     for tile in tiles:
-        with suppress(Exception):  # whatever the compiler or the device finds to say
-            times[tile] = timer(lambda tile=tile: launch(tile))  # type: ignore[misc]
+        with suppress(Exception):  # any error of the compiler or the device
+            times[tile] = timer(partial(launch, tile))
     return min(times, key=lambda tile: times[tile], default=tiles[0])
 
 
@@ -78,20 +85,21 @@ def bench(call: Callable[[], None]) -> float:
 
 
 def read(path: Path) -> dict[str, Tile]:
-    """The choices of a file; none of one that is missing or not as it should be."""
+    """The choices of a file; {} if it is missing or its content is not as it should
+    be."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {str(key): Tile(*map(int, values)) for key, values in content.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Tile])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return {}
 
 
 def write(path: Path, choices: dict[str, Tile]) -> None:
-    """Keeps the choices, with those that another process has made meanwhile; a file
-    that cannot be written is left out."""
+    """Adds the choices to those of the file, which another process may have changed
+    meanwhile. If the file cannot be written, nothing happens."""
     merged = {**read(path), **choices}
+    content = msgspec.json.format(msgspec.json.encode(merged), indent=1) + b"\n"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+        part.write_bytes(content)
         part.replace(path)

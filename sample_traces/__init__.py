@@ -12,19 +12,22 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Traces NAME.json.gz beside a package; the rows of README.md that begin with a
-    name in backticks list them."""
+class TraceCatalog:
+    """Traces NAME.json.gz beside a package. The rows of the table in its README.md that
+    begin with a name in backticks list them: name, what it shows, shapes, device, and
+    perhaps more."""
 
     package: str
-    note: str = ""  # before each description
+    note: str = ""
+    """Stands before each description."""
 
     def names(self) -> list[str]:
         """In the order of the table."""
         return list(self._rows())
 
     def describe(self, name: str) -> str:
-        """What a trace shows and where it is from, in one line. Raises KeyError."""
+        """What a trace shows and where it is from, in one line. Raises KeyError for an
+        unknown name."""
         shows, shapes, device, *_ = self._rows()[name]
         return f"{self.note}{shows}; {shapes}; {device}"
 
@@ -39,13 +42,17 @@ class Shelf:
         return Path(str(files(self.package)))
 
     def _rows(self) -> dict[str, list[str]]:
-        """Name to the other cells of its row."""
-        lines = (self._folder / "README.md").read_text(encoding="utf-8").splitlines()
-        rows = [
-            line.strip("| ").split(" | ") for line in lines if line.startswith("| `")
-        ]
-        return {name.strip("`"): cells for name, *cells in rows}
+        """By name, the other cells of its row."""
+        text = (self._folder / "README.md").read_text(encoding="utf-8")
+        rows = {}
+        for line in text.splitlines():
+            if line.startswith("| `"):
+                name, *cells = line.strip("| ").split(" | ")
+                rows[name.strip("`")] = cells
+        return rows
 
 
-_SHELF = Shelf(__name__)
-names, describe, path = _SHELF.names, _SHELF.describe, _SHELF.path
+_CATALOG = TraceCatalog(__name__)
+names = _CATALOG.names
+describe = _CATALOG.describe
+path = _CATALOG.path

@@ -1,10 +1,11 @@
-"""Writes the lessons and the table in README.md: `make lessons`."""
+"""Writes the lessons and their README.md: `make lessons`."""
 
 from __future__ import annotations
 
 import gzip
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -16,27 +17,36 @@ from docs.lessons.profiler import STEPS, run  # noqa: E402
 HERE = ROOT / "sample_traces" / "lessons"
 _MLP = f"bfloat16, batch={figures.BATCH} seq={figures.SEQUENCE} dim={figures.DIM} hidden=3072"
 _LINEAR = f"bfloat16, rows={figures.LINEAR_ROWS} in={figures.LINEAR_IN} out={figures.LINEAR_OUT}"
-_CUDA = "CUDA: NVIDIA A100-SXM4-80GB"
+_DEVICE = "CUDA: NVIDIA A100-SXM4-80GB"
+
+
+class Lesson(NamedTuple):
+    """What the table says about a lesson."""
+
+    shows: str
+    shapes: str
+
+
 LESSONS = {
-    "linear-eager": (
-        "one nn.Linear with a bias: one GEMM that adds it in its epilogue",
-        _LINEAR,
+    "linear-eager": Lesson(
+        shows="one nn.Linear with a bias: one GEMM that adds it in its epilogue",
+        shapes=_LINEAR,
     ),
-    "linear-compiled": (
-        "the same compiled: the same kernel, fewer ops on the CPU",
-        _LINEAR,
+    "linear-compiled": Lesson(
+        shows="the same compiled: the same kernel, fewer ops on the CPU",
+        shapes=_LINEAR,
     ),
-    "mlp-eager": (
-        "GeGLU MLP: five kernels, three GEMMs, a gelu and a multiplication",
-        _MLP,
+    "mlp-eager": Lesson(
+        shows="GeGLU MLP: five kernels, three GEMMs, a gelu and a multiplication",
+        shapes=_MLP,
     ),
-    "mlp-compiled": (
-        "the same compiled: gelu and multiplication are one Triton kernel",
-        _MLP,
+    "mlp-compiled": Lesson(
+        shows="the same compiled: gelu and multiplication are one Triton kernel",
+        shapes=_MLP,
     ),
-    "mlp-liger": (
-        "the same with Liger's hand-written kernel in the place of the two",
-        _MLP,
+    "mlp-liger": Lesson(
+        shows="the same with Liger's hand-written kernel in the place of the two",
+        shapes=_MLP,
     ),
 }
 INTRODUCTION = f"""\
@@ -65,7 +75,7 @@ public traces.
 | time of | | from | why |
 |---|---|---|---|
 """
-OWN = """
+OPS = """
 What a CPU op costs by itself is assumed, op by op, in `docs/lessons/figures.py`; so are registers
 of the kernels (those of the same or a sibling kernel in public traces), the scripts' line numbers
 and the names of generated files. Grids follow from the tile in the kernel's name, or from the
@@ -80,22 +90,22 @@ def main() -> None:
 
 
 def packed(name: str) -> bytes:
-    """The file of a lesson: gzip without a time and a name of its own."""
-    return gzip.compress(document(name, run(name)).encode(), compresslevel=9, mtime=0)
+    """The file of a lesson: gzip with neither a time nor a name in its header."""
+    text = document(name, run(name))
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)
 
 
 def readme() -> str:
-    lessons = [
-        f"| `{name}` | {' | '.join((*cells, _CUDA))} |"
-        for name, cells in LESSONS.items()
+    """The page about the lessons and the origin of their times."""
+    lines = [
+        f"| `{name}` | {lesson.shows} | {lesson.shapes} | {_DEVICE} |\n"
+        for name, lesson in LESSONS.items()
     ]
     times = [
-        f"| {figure.what} | {figure.ns / 1000:g} us | {figure.origin.value} | {figure.why} |"
+        f"| {figure.what} | {figure.ns / 1000:g} us | {figure.origin.value} | {figure.why} |\n"
         for figure in figures.FIGURES
     ]
-    return (
-        INTRODUCTION + "\n".join(lessons) + "\n" + TIMES + "\n".join(times) + "\n" + OWN
-    )
+    return "".join([INTRODUCTION, *lines, TIMES, *times, OPS])
 
 
 if __name__ == "__main__":

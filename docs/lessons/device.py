@@ -6,6 +6,8 @@ import struct
 from dataclasses import dataclass
 from math import prod
 
+from docs.lessons.tensors import rounded_up
+
 A100 = {
     "id": 0,
     "name": "NVIDIA A100-SXM4-80GB",
@@ -24,17 +26,24 @@ A100 = {
 }
 """`deviceProperties` as Kineto writes it."""
 
-_SMS, _WARP, _THREADS = 108, 32, 2048
-_REGISTERS, _SHARED, _DEFAULT_SHARED = 65536, 167936, 49152
-_PARTITIONS = 4  # of an SM: each has its own registers and warps
-_REGISTER_UNIT, _SHARED_UNIT, _SYSTEM_SHARED = 256, 128, 1024
-_MOST_BLOCKS = 32
+_SMS = 108
+_WARP_THREADS = 32
+_SM_THREADS = 2048
+_SM_REGISTERS = 65536
+_SM_SHARED_BYTES = 167936
+_MAX_SM_BLOCKS = 32
+_SM_PARTITIONS = 4  # each has its own registers and warps
+_REGISTER_UNIT = 256  # in which a warp gets registers
+_SHARED_UNIT = 128  # bytes, in which a block gets shared memory
+_SYSTEM_SHARED_BYTES = 1024  # of each block, which CUDA uses itself
+_DEFAULT_SHARED_LIMIT = 49152  # bytes of a block that has not opted in to more
 _NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is launched; `shared` in bytes."""
+    """How a kernel is launched: `registers` of a thread, `shared` memory of a block in
+    bytes."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -47,7 +56,7 @@ class Launch:
 
     @property
     def warps(self) -> int:
-        return -(-self.threads // _WARP)
+        return -(-self.threads // _WARP_THREADS)
 
     @property
     def blocks_per_sm(self) -> float:
@@ -55,7 +64,7 @@ class Launch:
 
     @property
     def warps_per_sm(self) -> float:
-        return _float32(self.blocks_per_sm * self.threads / _WARP)
+        return _float32(self.blocks_per_sm * self.threads / _WARP_THREADS)
 
 
 @dataclass(frozen=True)
@@ -72,41 +81,47 @@ class Occupancy:
 
     @property
     def registers_of_warp(self) -> int:
-        return _up(self.launch.registers * _WARP, _REGISTER_UNIT)
+        return rounded_up(self.launch.registers * _WARP_THREADS, _REGISTER_UNIT)
 
     @property
     def shared_of_block(self) -> int:
-        return _up(self.launch.shared + _SYSTEM_SHARED, _SHARED_UNIT)
+        """In bytes."""
+        return rounded_up(self.launch.shared + _SYSTEM_SHARED_BYTES, _SHARED_UNIT)
 
     @property
     def limits(self) -> dict[str, int]:
-        """Blocks on one SM by what they need, in the order in which Kineto names it."""
-        warps = _PARTITIONS * (_REGISTERS // _PARTITIONS // self.registers_of_warp)
-        fits = self.launch.shared <= _DEFAULT_SHARED
+        """How many blocks each resource of an SM has room for, in the order in which
+        Kineto names the resources."""
+        partition_registers = _SM_REGISTERS // _SM_PARTITIONS
+        partition_warps = partition_registers // self.registers_of_warp
+        by_shared_memory = 0
+        if self.launch.shared <= _DEFAULT_SHARED_LIMIT:
+            by_shared_memory = _SM_SHARED_BYTES // self.shared_of_block
         return {
-            "WARPS": _THREADS // _WARP // self.launch.warps,
-            "REGS": warps // self.launch.warps,
-            "SMEM": _SHARED // self.shared_of_block if fits else 0,
-            "BLOCKS": _MOST_BLOCKS,
+            "WARPS": _SM_THREADS // _WARP_THREADS // self.launch.warps,
+            "REGS": _SM_PARTITIONS * partition_warps // self.launch.warps,
+            "SMEM": by_shared_memory,
+            "BLOCKS": _MAX_SM_BLOCKS,
         }
 
     @property
     def blocks(self) -> int:
+        """On one SM at once."""
         return min(self.limits.values())
 
     @property
     def percent(self) -> int:
         """`est. achieved occupancy %`."""
         blocks = min(float(self.blocks), self.launch.blocks_per_sm)
-        return int(0.5 + 100 * blocks * self.launch.threads / _THREADS)
+        return int(0.5 + 100 * blocks * self.launch.threads / _SM_THREADS)
 
     def as_args(self) -> dict[str, object]:
+        """`occupancy` among the args of a kernel's event."""
         limits = self.limits
+        limiting = [name for name, limit in limits.items() if limit == self.blocks]
         return {
             "activeBlocksPerMultiprocessor": self.blocks,
-            "limitingFactors": "|".join(
-                k for k, v in limits.items() if v == self.blocks
-            ),
+            "limitingFactors": "|".join(limiting),
             "blockLimitRegs": limits["REGS"],
             "blockLimitSharedMem": limits["SMEM"],
             "blockLimitWarps": limits["WARPS"],
@@ -117,10 +132,6 @@ class Occupancy:
         }
 
 
-def _up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
-
-
 def _float32(number: float) -> float:
-    """Kineto computes in float."""
+    """The number as a C float, in which Kineto computes."""
     return float(struct.unpack("f", struct.pack("f", number))[0])

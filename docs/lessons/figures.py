@@ -25,8 +25,8 @@ NOTES = {
         "are derived or assumed. Not a measurement."
     ),
 }
-"""What a lesson says of itself, in its file and wherever it is shown; by what it is a
-lesson of."""
+"""The note of a lesson, in its file and wherever it is shown, by the first word of the
+lesson's name."""
 
 
 class Origin(Enum):
@@ -37,7 +37,7 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class Figure:
-    """A time in ns."""
+    """A time in ns: `what` takes it, and `why` says how it was found."""
 
     what: str
     ns: int
@@ -45,11 +45,17 @@ class Figure:
     why: str
 
 
-BATCH, SEQUENCE, DIM, HIDDEN = 64, 128, 768, 3072
+BATCH = 64
+SEQUENCE = 128
+DIM = 768
+HIDDEN = 3072
 ROWS = BATCH * SEQUENCE
 """The MLP of the source: 8,192 rows, 768 -> 3072 -> 768."""
-LINEAR_ROWS, LINEAR_IN, LINEAR_OUT = 1024, 32, 64
+LINEAR_ROWS = 1024
+LINEAR_IN = 32
+LINEAR_OUT = 64
 BF16 = 2
+"""Bytes of a bfloat16."""
 
 HIDDEN_BYTES = ROWS * HIDDEN * BF16
 FUSED_BYTES = 3 * HIDDEN_BYTES
@@ -65,7 +71,8 @@ def _assumed(what: str, ns: int, why: str) -> Figure:
 
 
 def _moves(what: str, size: int, why: str) -> Figure:
-    """As long as its bytes take at the bandwidth of the published fused kernel."""
+    """The time that `size` bytes take at the bandwidth of the published fused
+    kernel."""
     return Figure(what, size * FUSED.ns // FUSED_BYTES, Origin.DERIVED, why)
 
 
@@ -104,19 +111,24 @@ FRAME_OUT = _assumed(
 )
 
 FIGURES = (
-    *(GATE_UP, DOWN, FUSED, LIGER, GELU, MUL, LINEAR),
-    *(
-        LATENCY,
-        GAP,
-        AFTER_SYNC,
-        LAUNCH,
-        DRIVER_LAUNCH,
-        OCCUPANCY,
-        SYNCHRONIZE,
-        FRAME_IN,
-        FRAME_OUT,
-    ),
+    GATE_UP,
+    DOWN,
+    FUSED,
+    LIGER,
+    GELU,
+    MUL,
+    LINEAR,
+    LATENCY,
+    GAP,
+    AFTER_SYNC,
+    LAUNCH,
+    DRIVER_LAUNCH,
+    OCCUPANCY,
+    SYNCHRONIZE,
+    FRAME_IN,
+    FRAME_OUT,
 )
+"""In the order of the table of the lessons."""
 
 OWN_TIME = {
     "aten::linear": (1_000, 5_100),
@@ -140,6 +152,6 @@ OWN_TIME = {
     "AOTDispatcher Runtime Wrapper Prologue": (4_000, 0),
     "triton_poi_fused__unsafe_view_gelu_mul_0": (6_000, 2_000),
 }
-"""CPU time of an op itself, in ns: before what it calls, and after. All assumed."""
+"""CPU time of an op itself, in ns: (before what it calls, after that). All assumed."""
 BETWEEN_QUERY_AND_LAUNCH = 2_000
 """In cuBLAS, in ns; assumed."""

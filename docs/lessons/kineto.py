@@ -1,7 +1,8 @@
-"""What was recorded -> the text of a trace, as Kineto writes it in PyTorch 2.13.
+"""Writes what was recorded as a trace, as Kineto does in PyTorch 2.13.
 
 The order of the events and of their keys is Kineto's too: ops and annotations of the
-thread, memory, Python frames, then calls and kernels, each followed by its arrow.
+thread, memory, Python frames, then calls and kernels, each followed by its arrow, the
+arrow of a flow from a launch call to its kernel.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import count
 
 from docs.lessons.device import A100, Occupancy
 from docs.lessons.figures import NOTES
 from docs.lessons.machine import Call, Kernel, Memory, Recorded, Slice
 
-PID = TID = 1000
-DEVICE, STREAM, CONTEXT = 0, 7, 1
-# the quarter that the source is from, as Kineto floors it
+PID = 1000
+TID = 1000
+DEVICE = 0
+STREAM = 7
+CONTEXT = 1
 _BASE_NS = 1775078550000000000
+"""The begin of the quarter that the source is from: Kineto rounds down to it."""
 _GPU_SORT_INDEX = 5000000
 _SPANS_SORT_INDEX = 536870912
 Args = dict[str, object]
@@ -49,70 +54,91 @@ def document(name: str, recorded: Recorded) -> str:
 
 
 def _events(recorded: Recorded) -> Iterator[str]:
+    """The JSON of each event; `Ev Idx` counts those of the CPU thread from 0."""
     yield from _names(recorded.start)
-    slices = sorted(
-        [*recorded.ops, *recorded.annotations], key=lambda found: found.number
-    )
-    notes = {note.number for note in recorded.annotations}
-    for index, found in enumerate(slices):
-        cat = "user_annotation" if found.number in notes else "cpu_op"
-        yield _slice(cat, found, _op_args(found, index))
-    index = len(slices)
-    for offset, memory in enumerate(recorded.memory):
-        yield _memory(memory, index + offset)
-    index += len(recorded.memory)
-    for offset, frame in enumerate(recorded.frames):
-        yield _slice("python_function", frame, {**frame.args, "Ev Idx": index + offset})
+    event_index = count()
+    annotation_numbers = {annotation.number for annotation in recorded.annotations}
+    slices = [*recorded.ops, *recorded.annotations]
+    for item in sorted(slices, key=lambda item: item.number):
+        is_annotation = item.number in annotation_numbers
+        cat = "user_annotation" if is_annotation else "cpu_op"
+        args: Args = {
+            "External id": item.number,
+            "Record function id": 0,
+            **item.args,
+            "Ev Idx": next(event_index),
+        }
+        yield _slice(cat, item, args)
+    for memory in recorded.memory:
+        yield _memory(memory, next(event_index))
+    for frame in recorded.frames:
+        args = {**frame.args, "Ev Idx": next(event_index)}
+        yield _slice("python_function", frame, args)
     yield from _cuda(recorded)
-    for note in recorded.annotations:
-        yield from _on_gpu(note, recorded)
-    yield from _frame_of_file(recorded)
+    for annotation in recorded.annotations:
+        yield from _on_gpu(annotation, recorded)
+    yield from _spans(recorded)
 
 
 def _cuda(recorded: Recorded) -> Iterator[str]:
-    """Calls and kernels; an arrow leads from a call to its kernel, and marks the other
-    calls."""
+    """Calls and kernels, each with its arrow. That of a call without a kernel leads
+    nowhere: that of a synchronization only starts, that of others only ends."""
     kernels = {kernel.call.correlation: kernel for kernel in recorded.kernels}
     for call in recorded.calls:
         cat = "cuda_driver" if call.is_driver else "cuda_runtime"
         yield _slice(cat, call, _call_args(call))
-        starts_arrow = (
-            call.correlation in kernels or call.name == "cudaDeviceSynchronize"
+        kernel = kernels.get(call.correlation)
+        is_start = kernel is not None or call.name == "cudaDeviceSynchronize"
+        phase = "s" if is_start else "f"
+        yield _arrow(phase, call.correlation, PID, TID, call.start)
+        if kernel is None:
+            continue
+        yield _complete_event(
+            "kernel",
+            kernel.name,
+            pid=DEVICE,
+            tid=STREAM,
+            start=kernel.start,
+            dur=kernel.dur,
+            args=_kernel_args(kernel),
         )
-        yield _arrow(
-            "s" if starts_arrow else "f", call.correlation, PID, TID, call.start
-        )
-        if kernel := kernels.get(call.correlation):
-            place = (DEVICE, STREAM, kernel.start)
-            yield _timed(
-                "kernel", kernel.name, *place, kernel.dur, _kernel_args(kernel)
-            )
-            yield _arrow("f", call.correlation, *place)
+        yield _arrow("f", call.correlation, DEVICE, STREAM, kernel.start)
 
 
-def _on_gpu(note: Slice, recorded: Recorded) -> Iterator[str]:
-    """The annotation's twin: 1 ns before its first kernel to 1 ns after its last."""
-    begin, end = note.start, note.start + note.dur
-    inside = [kernel for kernel in recorded.kernels if begin <= kernel.call.start < end]
-    if inside:
-        start, after = inside[0].start - 1, inside[-1].end + 1
-        args: Args = {"External id": note.number}
-        name, place = note.name, (DEVICE, STREAM, start)
-        yield _timed("gpu_user_annotation", name, *place, after - start, args)
-
-
-def _op_args(found: Slice, index: int) -> Args:
-    ids: Args = {"External id": found.number, "Record function id": 0}
-    return {**ids, **found.args, "Ev Idx": index}
+def _on_gpu(annotation: Slice, recorded: Recorded) -> Iterator[str]:
+    """The annotation on the GPU, from 1 ns before its first kernel to 1 ns after its
+    last; none if it launched no kernel."""
+    annotation_end = annotation.start + annotation.dur
+    launched = [
+        kernel
+        for kernel in recorded.kernels
+        if annotation.start <= kernel.call.start < annotation_end
+    ]
+    if not launched:
+        return
+    start = launched[0].start - 1
+    end = launched[-1].end + 1
+    yield _complete_event(
+        "gpu_user_annotation",
+        annotation.name,
+        pid=DEVICE,
+        tid=STREAM,
+        start=start,
+        dur=end - start,
+        args={"External id": annotation.number},
+    )
 
 
 def _call_args(call: Call) -> Args:
-    linked: Args = {"External id": call.op} if call.op else {}
-    return {**linked, **call.args, "correlation": call.correlation}
+    args: Args = {}
+    if call.op:
+        args["External id"] = call.op
+    return {**args, **call.args, "correlation": call.correlation}
 
 
 def _kernel_args(kernel: Kernel) -> Args:
-    launch, occupancy = kernel.launch, Occupancy(kernel.launch)
+    launch = kernel.launch
+    occupancy = Occupancy(launch)
     return {
         "External id": kernel.call.op,
         "queued": 0,
@@ -146,15 +172,26 @@ def _memory(memory: Memory, index: int) -> str:
         "finished": False,
         "Ev Idx": index,
     }
-    keys = {"ph": '"i"', "cat": '"cpu_instant_event"', "s": '"t"', "name": '"[memory]"'}
-    return _event({**keys, **_place(PID, TID, memory.at), "args": _json(args)})
+    return _event(
+        {
+            "ph": _json("i"),
+            "cat": _json("cpu_instant_event"),
+            "s": _json("t"),
+            "name": _json("[memory]"),
+            **_where_and_when(PID, TID, memory.at),
+            "args": _json(args),
+        }
+    )
 
 
-def _slice(cat: str, found: Slice, args: Args) -> str:
-    return _timed(cat, found.name, PID, TID, found.start, found.dur, args)
+def _slice(cat: str, item: Slice, args: Args) -> str:
+    """An event of the CPU thread."""
+    return _complete_event(
+        cat, item.name, pid=PID, tid=TID, start=item.start, dur=item.dur, args=args
+    )
 
 
-def _timed(
+def _complete_event(
     cat: str,
     name: str,
     pid: int | str,
@@ -163,81 +200,114 @@ def _timed(
     dur: int,
     args: Args,
 ) -> str:
+    """An event with a start and a duration."""
+    return _event(
+        {
+            "ph": _json("X"),
+            "cat": _json(cat),
+            "name": _json(name),
+            **_where_and_when(pid, tid, start),
+            "dur": _us(dur),
+            "args": _json(args),
+        }
+    )
+
+
+def _arrow(phase: str, correlation: int, pid: int, tid: int, at: int) -> str:
+    """One end of an arrow; `phase` is `s` for its start and `f` for its end."""
     keys = {
-        "ph": '"X"',
-        "cat": _json(cat),
-        "name": _json(name),
-        **_place(pid, tid, start),
+        "ph": _json(phase),
+        "id": _json(correlation),
+        **_where_and_when(pid, tid, at),
+        "cat": _json("ac2g"),
+        "name": _json("ac2g"),
     }
-    return _event({**keys, "dur": _us(dur), "args": _json(args)})
-
-
-def _arrow(ph: str, number: int, pid: int, tid: int, at: int) -> str:
-    keys = {"ph": _json(ph), "id": _json(number), **_place(pid, tid, at)}
-    keys |= {"cat": '"ac2g"', "name": '"ac2g"'}
-    return _event({**keys, "bp": '"e"'} if ph == "f" else keys)
+    if phase == "f":
+        keys["bp"] = _json("e")
+    return _event(keys)
 
 
 def _names(at: int) -> Iterator[str]:
     """Names of the process, the device, the thread and the stream."""
-    for pid, label, order in (
-        (PID, "CPU", PID),
-        (DEVICE, f"GPU {DEVICE}", _GPU_SORT_INDEX),
-    ):
-        yield _named("process_name", pid, 0, at, {"name": "python"})
-        yield _named("process_labels", pid, 0, at, {"labels": label})
-        yield _named("process_sort_index", pid, 0, at, {"sort_index": order})
-    for pid, tid, name in (
-        (PID, TID, f"thread {TID} (python)"),
-        (DEVICE, STREAM, "stream 7 "),
-    ):
-        yield _named("thread_name", pid, tid, at, {"name": name})
-        yield _named("thread_sort_index", pid, tid, at, {"sort_index": tid})
+    yield from _process_names(PID, "CPU", sort_index=PID, at=at)
+    yield from _process_names(DEVICE, f"GPU {DEVICE}", _GPU_SORT_INDEX, at)
+    yield from _thread_names(PID, TID, f"thread {TID} (python)", at)
+    yield from _thread_names(DEVICE, STREAM, f"stream {STREAM} ", at)
 
 
-def _frame_of_file(recorded: Recorded) -> Iterator[str]:
-    start, dur = recorded.start, recorded.end - recorded.start
-    spans = ("Spans", "PyTorch Profiler")
-    yield _timed("Trace", "PyTorch Profiler (0)", *spans, start, dur, {"Op count": 0})
-    order: Args = {"sort_index": _SPANS_SORT_INDEX}
-    yield _named("process_sort_index", "Spans", 0, start, order)
-    for name, pid, tid, at in (
-        (
-            "Iteration Start: PyTorch Profiler",
-            "Traces",
-            "Trace PyTorch Profiler",
-            start,
-        ),
-        ("Record Window End", "", "", recorded.end),
-    ):
-        yield _event(
-            {"ph": '"i"', "s": '"g"', "name": _json(name), **_place(pid, tid, at)}
-        )
+def _process_names(pid: int, label: str, sort_index: int, at: int) -> Iterator[str]:
+    yield _metadata("process_name", pid, 0, at, {"name": "python"})
+    yield _metadata("process_labels", pid, 0, at, {"labels": label})
+    yield _metadata("process_sort_index", pid, 0, at, {"sort_index": sort_index})
 
 
-def _named(name: str, pid: int | str, tid: int, at: int, args: Args) -> str:
-    """A metadata event."""
-    place = _place(pid, tid, at)
-    ts = place.pop("ts")
+def _thread_names(pid: int, tid: int, name: str, at: int) -> Iterator[str]:
+    yield _metadata("thread_name", pid, tid, at, {"name": name})
+    yield _metadata("thread_sort_index", pid, tid, at, {"sort_index": tid})
+
+
+def _spans(recorded: Recorded) -> Iterator[str]:
+    """What Kineto writes about its own recording."""
+    start = recorded.start
+    end = recorded.end
+    yield _complete_event(
+        "Trace",
+        "PyTorch Profiler (0)",
+        pid="Spans",
+        tid="PyTorch Profiler",
+        start=start,
+        dur=end - start,
+        args={"Op count": 0},
+    )
+    sort_index: Args = {"sort_index": _SPANS_SORT_INDEX}
+    yield _metadata("process_sort_index", "Spans", 0, start, sort_index)
+    yield _global_instant(
+        "Iteration Start: PyTorch Profiler", "Traces", "Trace PyTorch Profiler", start
+    )
+    yield _global_instant("Record Window End", "", "", end)
+
+
+def _global_instant(name: str, pid: str, tid: str, at: int) -> str:
     return _event(
-        {"ph": '"M"', "name": _json(name), "ts": ts, **place, "args": _json(args)}
+        {
+            "ph": _json("i"),
+            "s": _json("g"),
+            "name": _json(name),
+            **_where_and_when(pid, tid, at),
+        }
     )
 
 
-def _place(pid: int | str, tid: int | str, at: int) -> dict[str, str]:
+def _metadata(name: str, pid: int | str, tid: int, at: int, args: Args) -> str:
+    """A metadata event, where Kineto writes the time before the process."""
+    return _event(
+        {
+            "ph": _json("M"),
+            "name": _json(name),
+            "ts": _us(at),
+            "pid": _json(pid),
+            "tid": _json(tid),
+            "args": _json(args),
+        }
+    )
+
+
+def _where_and_when(pid: int | str, tid: int | str, at: int) -> dict[str, str]:
     return {"pid": _json(pid), "tid": _json(tid), "ts": _us(at)}
 
 
 def _us(ns: int) -> str:
-    """Microseconds with three digits, exactly."""
+    """Microseconds with three digits, exactly: `1.500` for 1500."""
     return f"{ns // 1000}.{ns % 1000:03}"
 
 
 def _event(keys: dict[str, str]) -> str:
-    """An event of keys and their JSON."""
+    """An event, from the JSON of the value of each key."""
     lines = ",\n".join(f'    "{key}": {value}' for key, value in keys.items())
     return f"\n  {{\n{lines}\n  }}"
 
 
 def _json(value: object) -> str:
+    """By Python's json, whose exact text matters: the files of the lessons are compared
+    byte for byte."""
     return json.dumps(value)

@@ -1,9 +1,9 @@
-"""One CPU thread and one CUDA stream: what runs on them, step by step, and what is
-recorded.
+"""A machine with one CPU thread and one CUDA stream, simulated, and what a profiler
+records of it.
 
-The thread's clock advances by what each op and frame costs by itself. A kernel starts
-when its launch has reached the GPU and the kernel before it has ended: everything else,
-the queue and the idle time, follows from that.
+The clock of the thread advances by what each op and frame costs by itself. A kernel
+starts when its launch has reached the GPU and the kernel before it has ended; the queue
+and the idle time follow from that. All times are in ns.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from typing import Any
 from docs.lessons import figures
 from docs.lessons.device import Launch
 from docs.lessons.figures import OWN_TIME, Figure
-from docs.lessons.tensors import Allocator, Argument, Tensor, contiguous, described
+from docs.lessons.tensors import (
+    Allocator,
+    Argument,
+    Tensor,
+    contiguous,
+    described,
+    nbytes_of,
+)
 
 START_NS = 5_000_000_000_000_000
-"""Where the clock of every lesson starts. It was never this time anywhere."""
-ADDRESS = 0x7F2000000000
+"""Where the clock of every lesson starts; not the time of any real run."""
+FIRST_ADDRESS = 0x7F2000000000
 CBID = {
     "cudaDeviceSynchronize": 165,
     "cudaOccupancyMaxActiveBlocksPerMultiprocessor": 210,
@@ -32,8 +39,8 @@ CBID = {
 
 @dataclass
 class Slice:
-    """What has a start and a duration; `number` counts the slices of its kind from
-    1."""
+    """An op, annotation, frame or call. `number` identifies it among the slices of its
+    kind, from 1."""
 
     name: str
     start: int
@@ -96,34 +103,40 @@ class Recorded:
 
 
 class Machine:
+    """Its methods run something, which advances `now`, and record it."""
+
     def __init__(self) -> None:
         self.now = START_NS
         self.recorded = Recorded(self.now)
-        self._memory = Allocator(ADDRESS)
-        self._gpu_free = self.now
-        self._correlation = 0
-        self._external = 0
-        self._ops: list[int] = []  # External ids of the open ops
-        self._frames: list[int] = []
+        self._allocator = Allocator(FIRST_ADDRESS)
+        self._gpu_free_at = self.now
+        self._last_correlation = 0
+        self._last_external_id = 0
+        self._open_ops: list[int] = []  # their External ids, the innermost last
+        self._open_frames: list[int] = []  # their numbers, the innermost last
 
     def start_recording(self) -> None:
-        """Forgets what ran until now; ids of ops start anew, correlations do not."""
+        """Forgets what ran until now. External ids begin at 1 again, correlations go
+        on."""
         self.recorded = Recorded(self.now)
-        self._external = 0
+        self._last_external_id = 0
 
     @contextmanager
     def op(self, name: str, *arguments: Argument, **args: object) -> Iterator[None]:
-        """An op around what it calls."""
-        before, after = OWN_TIME[name]
-        found = Slice(name, self.now, self._next_external())
-        found.args = {**(described(arguments) if arguments else {}), **args}
-        self.recorded.ops.append(found)
-        self._ops.append(found.number)
-        self.now += before
+        """An op; the block runs what it calls. `args` are those that its event has
+        beside its arguments."""
+        before_ns, after_ns = OWN_TIME[name]
+        op = Slice(name=name, start=self.now, number=self._next_external_id())
+        if arguments:
+            op.args |= described(arguments)
+        op.args |= args
+        self.recorded.ops.append(op)
+        self._open_ops.append(op.number)
+        self.now += before_ns
         yield
-        self.now += after
-        self._ops.pop()
-        found.dur = self.now - found.start
+        self.now += after_ns
+        self._open_ops.pop()
+        op.dur = self.now - op.start
 
     def leaf(self, name: str, *arguments: Argument) -> None:
         """An op that calls nothing."""
@@ -132,20 +145,22 @@ class Machine:
 
     @contextmanager
     def frame(self, name: str, module: int | None = None) -> Iterator[None]:
-        """A Python frame; `module` is the number of the nn.Module that it is the call
-        of."""
-        found = Slice(name, self.now, len(self.recorded.frames) + 1)
-        found.args["Python parent id"] = self._frames[-1] if self._frames else None
-        found.args["Python id"] = found.number
+        """A Python frame; the block runs what it calls. If it is the call of an
+        nn.Module, `module` is the number of that."""
+        number = len(self.recorded.frames) + 1
+        frame = Slice(name=name, start=self.now, number=number)
+        parent = self._open_frames[-1] if self._open_frames else None
+        frame.args["Python parent id"] = parent
+        frame.args["Python id"] = number
         if module is not None:
-            found.args["Python module id"] = module
-        self.recorded.frames.append(found)
-        self._frames.append(found.number)
+            frame.args["Python module id"] = module
+        self.recorded.frames.append(frame)
+        self._open_frames.append(number)
         self.now += figures.FRAME_IN.ns
         yield
         self.now += figures.FRAME_OUT.ns
-        self._frames.pop()
-        found.dur = self.now - found.start
+        self._open_frames.pop()
+        frame.dur = self.now - frame.start
 
     @contextmanager
     def frames(self, *names: str) -> Iterator[None]:
@@ -157,70 +172,85 @@ class Machine:
             yield
 
     def builtin(self, name: str) -> None:
-        """A built-in function that does next to nothing."""
+        """A frame of a built-in function that calls nothing."""
         with self.frame(name):
             pass
 
     def begin(self, name: str, **args: object) -> Slice:
-        """Opens an annotation."""
-        found = Slice(name, self.now, self._next_external(), args=args)
-        self.recorded.annotations.append(found)
-        return found
+        """Begins an annotation, which `end` ends."""
+        annotation = Slice(
+            name=name, start=self.now, number=self._next_external_id(), args=args
+        )
+        self.recorded.annotations.append(annotation)
+        return annotation
 
     def end(self, annotation: Slice) -> None:
         annotation.dur = self.now - annotation.start
 
     def query_occupancy(self) -> None:
-        """What cuBLAS asks before it launches a GEMM."""
+        """The call with which cuBLAS asks how many blocks fit, before it launches a
+        GEMM."""
         self._call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", figures.OCCUPANCY)
         self.now += figures.BETWEEN_QUERY_AND_LAUNCH
 
     def launch(
         self, kernel: str, time: Figure, launch: Launch, by_driver: bool = False
     ) -> None:
-        """Puts a kernel into the stream's queue."""
-        reaches = self.now + figures.LATENCY.ns
+        """Launches a kernel, which takes `time` on the GPU; `by_driver` with the call
+        of the driver instead of that of the runtime."""
+        reaches_gpu_at = self.now + figures.LATENCY.ns
         if by_driver:
             call = self._call("cuLaunchKernel", figures.DRIVER_LAUNCH)
         else:
             call = self._call("cudaLaunchKernel", figures.LAUNCH)
-        start = max(reaches, self._gpu_free + figures.GAP.ns)
-        self.recorded.kernels.append(Kernel(kernel, start, time.ns, launch, call))
-        self._gpu_free = start + time.ns
+        start = max(reaches_gpu_at, self._gpu_free_at + figures.GAP.ns)
+        run = Kernel(name=kernel, start=start, dur=time.ns, launch=launch, call=call)
+        self.recorded.kernels.append(run)
+        self._gpu_free_at = run.end
 
     def synchronize(self) -> None:
-        """Waits for the stream."""
+        """Waits until all kernels have ended."""
         call = self._call("cudaDeviceSynchronize", figures.SYNCHRONIZE)
-        self.now = max(self.now, self._gpu_free + figures.AFTER_SYNC.ns)
+        self.now = max(self.now, self._gpu_free_at + figures.AFTER_SYNC.ns)
         call.dur = self.now - call.start
 
     def empty(self, *shape: int) -> Tensor:
-        """A new tensor."""
-        tensor = Tensor(shape, contiguous(shape))
-        address = self._memory.allocate(tensor.nbytes)
-        self._remember(address, tensor.nbytes)
-        return Tensor(shape, tensor.strides, address)
+        """A new contiguous tensor."""
+        address = self._allocator.allocate(nbytes_of(shape))
+        tensor = Tensor(shape=shape, strides=contiguous(shape), address=address)
+        self._record_memory(address, tensor.nbytes)
+        return tensor
 
     def free(self, tensor: Tensor) -> None:
-        self._memory.release(tensor.address, tensor.nbytes)
-        self._remember(tensor.address, -tensor.nbytes)
+        self._allocator.release(tensor.address, tensor.nbytes)
+        self._record_memory(tensor.address, -tensor.nbytes)
 
-    def _remember(self, address: int, nbytes: int) -> None:
-        allocated, reserved = self._memory.allocated, self._memory.reserved
+    def _record_memory(self, address: int, nbytes: int) -> None:
         self.recorded.memory.append(
-            Memory(self.now, address, nbytes, allocated, reserved)
+            Memory(
+                at=self.now,
+                address=address,
+                nbytes=nbytes,
+                allocated=self._allocator.allocated,
+                reserved=self._allocator.reserved,
+            )
         )
 
     def _call(self, name: str, time: Figure) -> Call:
-        self._correlation += 1
-        op = self._ops[-1] if self._ops else 0
+        """A call into CUDA by the innermost op."""
+        self._last_correlation += 1
         call = Call(
-            name, self.now, self._correlation, time.ns, {"cbid": CBID[name]}, op
+            name=name,
+            start=self.now,
+            number=self._last_correlation,
+            dur=time.ns,
+            args={"cbid": CBID[name]},
+            op=self._open_ops[-1] if self._open_ops else 0,
         )
         self.recorded.calls.append(call)
         self.now += time.ns
         return call
 
-    def _next_external(self) -> int:
-        self._external += 1
-        return self._external
+    def _next_external_id(self) -> int:
+        self._last_external_id += 1
+        return self._last_external_id

@@ -1,6 +1,7 @@
-"""Runs a program under the profiler of the source: wait 1, warm up 1, record 3 steps.
+"""Runs a program under the profiler as the source did: wait 1 step, warm up 1, record
+3.
 
-As `fusetui capture` does, every step waits for the GPU before it ends, so that its
+As with `fusetui capture`, every step waits for the GPU before it ends, so that its
 kernels run within it.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from docs.lessons.machine import Machine, Recorded, Slice
+from docs.lessons.machine import Machine, Recorded
 from docs.lessons.programs import PROGRAMS
 
-SKIPPED, STEPS = 2, 3
+SKIPPED_STEPS = 2
+STEPS = 3
 _ENTER = (
     "torch/autograd/profiler.py(918): __enter__",
     "torch/_ops.py(1267): __call__",
@@ -29,30 +31,29 @@ _SYNCHRONIZE = (
 def run(name: str) -> Recorded:
     """What the profiler records of a lesson's program."""
     program = PROGRAMS[name]
-    m = Machine()
-    step = program.prepare(m)
-    for _ in range(SKIPPED):
-        step(m)
-        m.synchronize()
-    m.start_recording()
-    with m.frame(f"{program.script}(58): <module>"):
-        for number in range(SKIPPED, SKIPPED + STEPS):
-            with _annotated(m, f"ProfilerStep#{number}"):
-                with _annotated(m, program.label):
-                    step(m)
-                with m.frames(*_SYNCHRONIZE):
-                    m.synchronize()
-    m.recorded.end = m.now
-    return m.recorded
+    machine = Machine()
+    step = program.prepare(machine)
+    for _ in range(SKIPPED_STEPS):
+        step(machine)
+        machine.synchronize()
+    machine.start_recording()
+    with machine.frame(f"{program.script}(58): <module>"):
+        for number in range(SKIPPED_STEPS, SKIPPED_STEPS + STEPS):
+            with _annotated(machine, f"ProfilerStep#{number}"):
+                with _annotated(machine, program.label):
+                    step(machine)
+                with machine.frames(*_SYNCHRONIZE):
+                    machine.synchronize()
+    machine.recorded.end = machine.now
+    return machine.recorded
 
 
 @contextmanager
-def _annotated(m: Machine, name: str) -> Iterator[None]:
-    """An annotation begins and ends within frames of the profiler, and so crosses
-    them."""
-    note: list[Slice] = []
-    with m.frames(*_ENTER):
-        note.append(m.begin(name))
+def _annotated(machine: Machine, name: str) -> Iterator[None]:
+    """An annotation around the block. It begins within frames of the profiler, and ends
+    within others, so it crosses their bounds."""
+    with machine.frames(*_ENTER):
+        annotation = machine.begin(name)
     yield
-    with m.frames(*_EXIT):
-        m.end(note[0])
+    with machine.frames(*_EXIT):
+        machine.end(annotation)

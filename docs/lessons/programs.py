@@ -49,7 +49,8 @@ Step = Callable[[Machine], None]
 
 @dataclass(frozen=True)
 class Program:
-    """A script of the source, and how its model is set up: that gives a step."""
+    """A script of the source: its file, the label of a step in the trace, and
+    `prepare`, which allocates the tensors and returns the step."""
 
     script: str
     label: str
@@ -57,202 +58,222 @@ class Program:
 
 
 @contextmanager
-def _module(m: Machine, name: str, number: int, forward: str) -> Iterator[None]:
+def _module(machine: Machine, name: str, number: int, forward: str) -> Iterator[None]:
     """The frames of a call of an nn.Module."""
-    with m.frame(f"nn.Module: {name}", module=number), m.frames(_CALL, forward):
+    with (
+        machine.frame(f"nn.Module: {name}", module=number),
+        machine.frames(_CALL, forward),
+    ):
         yield
 
 
 def _linear(
-    m: Machine, number: int, x: Tensor, weight: Tensor, bias: Tensor | None
+    machine: Machine, number: int, x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    name = f"Linear_{number}"
+    """A call of nn.Linear; `number` is that of the module."""
     with (
-        _module(m, name, number, _LINEAR_FORWARD),
-        m.frame("<built-in function linear>"),
+        _module(machine, f"Linear_{number}", number, _LINEAR_FORWARD),
+        machine.frame("<built-in function linear>"),
     ):
-        return aten.linear(m, x, weight, bias)
+        return aten.linear(machine, x, weight, bias)
 
 
-def _linear_eager(m: Machine) -> Step:
-    x, weight, bias = _linear_parts(m)
+def _linear_eager(machine: Machine) -> Step:
+    x, weight, bias = _linear_tensors(machine)
 
-    def step(m: Machine) -> None:
-        m.free(_linear(m, 0, x, weight, bias))
-
-    return step
-
-
-def _linear_compiled(m: Machine) -> Step:
-    x, weight, bias = _linear_parts(m)
-
-    def step(m: Machine) -> None:
-        with _compiled(m, "Linear_0", _LINEAR_FORWARD, "f3jlinearlesson"):
-            out = _empty_strided(m, LINEAR_ROWS, LINEAR_OUT)
-            m.builtin("<built-in function _reinterpret_tensor>")
-            with m.frame(_ADDMM):
-                aten.addmm_out(m, bias, x, weight.t(), out)
-        m.free(out)
+    def step(machine: Machine) -> None:
+        machine.free(_linear(machine, 0, x, weight, bias))
 
     return step
 
 
-def _mlp_eager(m: Machine) -> Step:
-    x, gate, up, down = _mlp_parts(m)
+def _linear_compiled(machine: Machine) -> Step:
+    x, weight, bias = _linear_tensors(machine)
 
-    def step(m: Machine) -> None:
-        with _module(m, "GeGLUMLP_0", 3, "03_simple_mlp.py(24): forward"):
-            projected = _linear(m, 0, x, gate, None)
-            upward = _linear(m, 1, x, up, None)
-            with m.frame("<built-in function gelu>"):
-                gated = aten.gelu(m, projected)
-            m.free(projected)
-            hidden = aten.mul(m, gated, upward)
-            m.free(upward)
-            out = _linear(m, 2, hidden, down, None)
-            m.free(hidden)
-            m.free(gated)
-        m.free(out)
+    def step(machine: Machine) -> None:
+        with _compiled(machine, "Linear_0", _LINEAR_FORWARD, "f3jlinearlesson"):
+            out = _empty_strided(machine, LINEAR_ROWS, LINEAR_OUT)
+            machine.builtin("<built-in function _reinterpret_tensor>")
+            with machine.frame(_ADDMM):
+                aten.addmm_out(machine, bias, x, weight.t(), out)
+        machine.free(out)
 
     return step
 
 
-def _mlp_compiled(m: Machine) -> Step:
-    x, gate, up, down = _mlp_parts(m)
+def _mlp_eager(machine: Machine) -> Step:
+    x, gate, up, down = _mlp_tensors(machine)
+
+    def step(machine: Machine) -> None:
+        with _module(machine, "GeGLUMLP_0", 3, "03_simple_mlp.py(24): forward"):
+            projected = _linear(machine, 0, x, gate, None)
+            upward = _linear(machine, 1, x, up, None)
+            with machine.frame("<built-in function gelu>"):
+                gated = aten.gelu(machine, projected)
+            machine.free(projected)
+            hidden = aten.mul(machine, gated, upward)
+            machine.free(upward)
+            out = _linear(machine, 2, hidden, down, None)
+            machine.free(hidden)
+            machine.free(gated)
+        machine.free(out)
+
+    return step
+
+
+def _mlp_compiled(machine: Machine) -> Step:
+    x, gate, up, down = _mlp_tensors(machine)
     flat = x.view(ROWS, DIM)
 
-    def step(m: Machine) -> None:
+    def step(machine: Machine) -> None:
         forward = "03_simple_mlp.py(24): forward"
-        with _compiled(m, "GeGLUMLP_0", forward, "f4kmlplesson"):
-            projected = _mm(m, flat, gate)
-            upward = _mm(m, flat, up)
+        with _compiled(machine, "GeGLUMLP_0", forward, "f4kmlplesson"):
+            projected = _mm(machine, flat, gate)
+            upward = _mm(machine, flat, up)
             hidden = projected.view(BATCH, SEQUENCE, HIDDEN)
-            _triton_fused(m, hidden, upward)
-            m.free(upward)
-            out = _mm(m, projected, down)
-            m.free(projected)
-        m.free(out)
+            _triton_fused(machine, hidden, upward)
+            machine.free(upward)
+            out = _mm(machine, projected, down)
+            machine.free(projected)
+        machine.free(out)
 
     return step
 
 
-def _mlp_liger(m: Machine) -> Step:
-    x, gate, up, down = _mlp_parts(m)
+def _mlp_liger(machine: Machine) -> Step:
+    x, gate, up, down = _mlp_tensors(machine)
 
-    def step(m: Machine) -> None:
+    def step(machine: Machine) -> None:
         with _module(
-            m, "LigerGEGLUMLP_0", 3, "liger_kernel/transformers/geglu.py(30): forward"
+            machine,
+            "LigerGEGLUMLP_0",
+            3,
+            "liger_kernel/transformers/geglu.py(30): forward",
         ):
-            projected = _linear(m, 0, x, gate, None)
-            upward = _linear(m, 1, x, up, None)
-            hidden = _liger(m, projected, upward)
-            m.free(projected)
-            m.free(upward)
-            out = _linear(m, 2, hidden, down, None)
-            m.free(hidden)
-        m.free(out)
+            projected = _linear(machine, 0, x, gate, None)
+            upward = _linear(machine, 1, x, up, None)
+            hidden = _liger(machine, projected, upward)
+            machine.free(projected)
+            machine.free(upward)
+            out = _linear(machine, 2, hidden, down, None)
+            machine.free(hidden)
+        machine.free(out)
 
     return step
 
 
 @contextmanager
-def _compiled(m: Machine, module: str, forward: str, graph: str) -> Iterator[None]:
-    """A call of a module that torch.compile compiled, down to the generated `call`."""
-    around = ("nn.Module: OptimizedModule_0", 0), (f"nn.Module: {module}", 1)
+def _compiled(
+    machine: Machine, module: str, forward: str, graph: str
+) -> Iterator[None]:
+    """A call of a module that torch.compile compiled, down to the generated function
+    `call`, whose work the block does. `graph` names the generated file."""
     generated = f"torchinductor/{graph[1:3]}/{graph}.py(46): call"
     with (
-        m.frame("torch/_dynamo/eval_frame.py(499): __call__"),
-        m.frame(*around[0]),
-        m.frames(_CALL, "torch/_dynamo/eval_frame.py(1076): compile_wrapper"),
-        m.frame(*around[1]),
-        m.frame(_CALL),
+        machine.frame("torch/_dynamo/eval_frame.py(499): __call__"),
+        machine.frame("nn.Module: OptimizedModule_0", module=0),
+        machine.frames(_CALL, "torch/_dynamo/eval_frame.py(1076): compile_wrapper"),
+        machine.frame(f"nn.Module: {module}", module=1),
+        machine.frame(_CALL),
     ):
-        m.leaf("TorchDynamo Cache Lookup")
-        with m.op("Torch-Compiled Region: 0/0"), m.frame(forward):
-            m.leaf("Pregraph bytecode")
-            with m.frames(*_TO_COMPILED):
-                m.leaf("AOTDispatcher Runtime Wrapper Prologue")
-                with m.frames(*_TO_CALL):
-                    note = m.begin(
+        machine.leaf("TorchDynamo Cache Lookup")
+        with machine.op("Torch-Compiled Region: 0/0"), machine.frame(forward):
+            machine.leaf("Pregraph bytecode")
+            with machine.frames(*_TO_COMPILED):
+                machine.leaf("AOTDispatcher Runtime Wrapper Prologue")
+                with machine.frames(*_TO_CALL):
+                    annotation = machine.begin(
                         f"## Call CompiledFxGraph {graph} ##", scope="user_scope"
                     )
-                    with m.frame(generated):
-                        m.builtin("<built-in function assert_size_stride>")
+                    with machine.frame(generated):
+                        machine.builtin("<built-in function assert_size_stride>")
                         yield
-                    m.end(note)
+                    machine.end(annotation)
 
 
-def _empty_strided(m: Machine, *shape: int) -> Tensor:
-    with m.frame("<built-in function _empty_strided_cuda>"):
-        return m.empty(*shape)
+def _empty_strided(machine: Machine, *shape: int) -> Tensor:
+    with machine.frame("<built-in function _empty_strided_cuda>"):
+        return machine.empty(*shape)
 
 
-def _mm(m: Machine, x: Tensor, weight: Tensor) -> Tensor:
-    out = _empty_strided(m, x.shape[0], weight.shape[0])
-    m.builtin("<built-in function _reinterpret_tensor>")
-    with m.frame(_MM):
-        aten.mm_out(m, x, weight.t(), out)
+def _mm(machine: Machine, x: Tensor, weight: Tensor) -> Tensor:
+    """x @ weight.T as compiled code calls it; `weight` is [out, in]."""
+    out = _empty_strided(machine, x.shape[0], weight.shape[0])
+    machine.builtin("<built-in function _reinterpret_tensor>")
+    with machine.frame(_MM):
+        aten.mm_out(machine, x, weight.t(), out)
     return out
 
 
-def _triton_fused(m: Machine, gate: Tensor, up: Tensor) -> None:
-    """Writes gelu(gate) * up over gate."""
-    numel, block = ROWS * HIDDEN, 1024
-    about: dict[str, object] = {
+def _triton_fused(machine: Machine, gate: Tensor, up: Tensor) -> None:
+    """The kernel of torch.compile, which writes gelu(gate) * up over gate."""
+    numel = ROWS * HIDDEN
+    block_elements = 1024
+    kernel_args: dict[str, object] = {
         "kernel_file": f"torchinductor/{FUSED_NAME}.py",
         "kernel_hash": "lesson",
         "kernel_backend": "triton",
         "stream": 0,
         "num_warps": 4,
         "num_stages": 1,
-        "kernel_kwargs": f"XBLOCK={block}",
+        "kernel_kwargs": f"XBLOCK={block_elements}",
         "kernel_name": FUSED_NAME,
     }
     with (
-        m.frame("torch/_inductor/runtime/triton_heuristics.py(2059): run"),
-        m.op(FUSED_NAME, gate, up, numel, **about),
-        m.frame("torch/_inductor/runtime/static_triton_launcher.py(250): run"),
+        machine.frame("torch/_inductor/runtime/triton_heuristics.py(2059): run"),
+        machine.op(FUSED_NAME, gate, up, numel, **kernel_args),
+        machine.frame("torch/_inductor/runtime/static_triton_launcher.py(250): run"),
     ):
-        launch = Launch((numel // block, 1, 1), (128, 1, 1), 32)
-        m.launch(FUSED_NAME, FUSED, launch, by_driver=True)
+        launch = Launch(
+            grid=(numel // block_elements, 1, 1), block=(128, 1, 1), registers=32
+        )
+        machine.launch(FUSED_NAME, FUSED, launch, by_driver=True)
 
 
-def _liger(m: Machine, gate: Tensor, up: Tensor) -> Tensor:
-    """One block a row, as Liger launches it."""
-    shape = gate.shape
-    frames = (
-        "<built-in method apply of FunctionMeta object at 0x7f2100000100>",
-        "liger_kernel/ops/geglu.py(117): forward",
-        "liger_kernel/ops/geglu.py(82): geglu_forward",
-    )
+def _liger(machine: Machine, gate: Tensor, up: Tensor) -> Tensor:
+    """Liger's gelu(gate) * up, a kernel with one block for each row."""
     with (
-        m.frame(frames[0]),
-        m.op("LigerGELUMulFunction", gate, up),
-        m.frames(*frames[1:]),
+        machine.frame(
+            "<built-in method apply of FunctionMeta object at 0x7f2100000100>"
+        ),
+        machine.op("LigerGELUMulFunction", gate, up),
+        machine.frames(
+            "liger_kernel/ops/geglu.py(117): forward",
+            "liger_kernel/ops/geglu.py(82): geglu_forward",
+        ),
     ):
-        flat = [aten.view(m, tensor, ROWS, HIDDEN) for tensor in (gate, up)]
-        with m.op("aten::empty_like", flat[0], None, None, None, None, None):
-            out = _new(m, ROWS, HIDDEN)
-        with m.frame("triton/runtime/jit.py(700): run"):
-            launch = Launch((ROWS, 1, 1), (256, 1, 1), 40)
-            m.launch(LIGER_NAME, LIGER, launch, by_driver=True)
-        return aten.view(m, out, *shape)
+        flat_gate = aten.view(machine, gate, ROWS, HIDDEN)
+        aten.view(machine, up, ROWS, HIDDEN)
+        with machine.op("aten::empty_like", flat_gate, None, None, None, None, None):
+            out = _new_matrix(machine, ROWS, HIDDEN)
+        with machine.frame("triton/runtime/jit.py(700): run"):
+            launch = Launch(grid=(ROWS, 1, 1), block=(256, 1, 1), registers=40)
+            machine.launch(LIGER_NAME, LIGER, launch, by_driver=True)
+        return aten.view(machine, out, *gate.shape)
 
 
-def _new(m: Machine, *shape: int) -> Tensor:
-    strides = (shape[1], 1)
-    with m.op("aten::empty_strided", shape, strides, None, None, None, None):
-        return m.empty(*shape)
+def _new_matrix(machine: Machine, rows: int, columns: int) -> Tensor:
+    shape = (rows, columns)
+    strides = (columns, 1)
+    with machine.op("aten::empty_strided", shape, strides, None, None, None, None):
+        return machine.empty(rows, columns)
 
 
-def _linear_parts(m: Machine) -> tuple[Tensor, Tensor, Tensor]:
-    weight, bias = m.empty(LINEAR_OUT, LINEAR_IN), m.empty(LINEAR_OUT)
-    return m.empty(LINEAR_ROWS, LINEAR_IN), weight, bias
+def _linear_tensors(machine: Machine) -> tuple[Tensor, Tensor, Tensor]:
+    """The input, the weight and the bias."""
+    weight = machine.empty(LINEAR_OUT, LINEAR_IN)
+    bias = machine.empty(LINEAR_OUT)
+    x = machine.empty(LINEAR_ROWS, LINEAR_IN)
+    return x, weight, bias
 
 
-def _mlp_parts(m: Machine) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    gate, up = m.empty(HIDDEN, DIM), m.empty(HIDDEN, DIM)
-    return m.empty(BATCH, SEQUENCE, DIM), gate, up, m.empty(DIM, HIDDEN)
+def _mlp_tensors(machine: Machine) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The input, and the weights of gate, up and down."""
+    gate = machine.empty(HIDDEN, DIM)
+    up = machine.empty(HIDDEN, DIM)
+    x = machine.empty(BATCH, SEQUENCE, DIM)
+    down = machine.empty(DIM, HIDDEN)
+    return x, gate, up, down
 
 
 PROGRAMS = {

@@ -9,7 +9,15 @@ from math import prod
 from docs.lessons.figures import BF16
 
 MIB = 1 << 20
-_SMALL, _LARGE, _LARGE_SEGMENT, _UNIT = MIB, 10 * MIB, 20 * MIB, 512
+_BLOCK_UNIT = 512
+_MAX_SMALL_BLOCK = MIB
+_SMALL_SEGMENT = 2 * MIB
+_MIN_LARGE_BLOCK = 10 * MIB
+_MEDIUM_SEGMENT = 20 * MIB
+_LARGE_SEGMENT_UNIT = 2 * MIB
+"""Bytes, as torch's caching allocator has them: a block up to 1 MiB is cut from a
+segment of 2 MiB, one below 10 MiB from a segment of 20 MiB, and a larger one has a
+segment of its own."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * BF16
+        return nbytes_of(self.shape)
 
     def view(self, *shape: int) -> Tensor:
         return replace(self, shape=shape, strides=contiguous(shape))
@@ -32,68 +40,99 @@ class Tensor:
 
 
 Argument = Tensor | int | bool | str | tuple[int, ...] | None
-"""Of an op; a str stands for one that the profiler leaves blank, as it does None."""
+"""Of an op. The profiler writes nothing about a str, nor about None."""
+
+
+def nbytes_of(shape: tuple[int, ...]) -> int:
+    """The size of a bfloat16 tensor."""
+    return prod(shape) * BF16
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(prod(shape[n + 1 :]) for n in range(len(shape)))
+    """The strides of a contiguous tensor, in elements."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What the profiler writes about an argument."""
+
+    concrete: str = ""
+    type: str = ""
+    strides: tuple[int, ...] = ()
+    dims: tuple[int, ...] = ()
 
 
 def described(arguments: tuple[Argument, ...]) -> dict[str, object]:
-    """`Concrete Inputs`, types, strides and dims of an op's arguments, as with
-    record_shapes."""
-    each = [_one(argument) for argument in arguments]
-    keys = ("Concrete Inputs", "Input type", "Input Strides", "Input Dims")
-    return {key: [parts[n] for parts in each] for n, key in enumerate(keys)}
+    """The args of an op's event with record_shapes, from the arguments of the op."""
+    descriptions = [_describe(argument) for argument in arguments]
+    return {
+        "Concrete Inputs": [found.concrete for found in descriptions],
+        "Input type": [found.type for found in descriptions],
+        "Input Strides": [list(found.strides) for found in descriptions],
+        "Input Dims": [list(found.dims) for found in descriptions],
+    }
 
 
-def _one(argument: Argument) -> tuple[str, str, list[int], list[int]]:
+def _describe(argument: Argument) -> _Description:
     match argument:
         case Tensor():
-            return "", "c10::BFloat16", list(argument.strides), list(argument.shape)
+            return _Description(
+                type="c10::BFloat16", strides=argument.strides, dims=argument.shape
+            )
         case bool() | int():
-            return str(argument), "Scalar", [], []
+            return _Description(concrete=str(argument), type="Scalar")
         case tuple():
-            return str(list(argument)), "ScalarList", [], []
+            return _Description(concrete=str(list(argument)), type="ScalarList")
         case _:
-            return "", "", [], []
+            return _Description()
 
 
 class Allocator:
-    """CUDA's caching allocator as far as the lessons need it: a freed block is used
-    again."""
+    """torch's caching allocator as far as the lessons need it: a block is used again
+    after it was freed, for the same size only. `allocated` and `reserved` are in
+    bytes."""
 
-    def __init__(self, address: int) -> None:
-        self._next = address
-        self._free: dict[int, list[int]] = {}
+    def __init__(self, first_address: int) -> None:
+        self._next_segment = first_address
+        self._free_blocks: dict[int, list[int]] = {}  # addresses by the block's size
         self.allocated = 0
         self.reserved = 0
 
     def allocate(self, nbytes: int) -> int:
         """The address of a block."""
-        size = _up(nbytes, _UNIT)
+        size = rounded_up(nbytes, _BLOCK_UNIT)
         self.allocated += size
-        if blocks := self._free.get(size):
-            return blocks.pop()
-        segment = self._segment(size)
-        self.reserved += segment
-        address, self._next = self._next, self._next + segment
-        self._free.setdefault(size, []).extend(
-            address + size * n for n in reversed(range(1, segment // size))
-        )
-        return address
+        free_blocks = self._free_blocks.setdefault(size, [])
+        if not free_blocks:
+            self._add_segment(size, free_blocks)
+        return free_blocks.pop()
 
     def release(self, address: int, nbytes: int) -> None:
-        size = _up(nbytes, _UNIT)
+        """Frees the block that was allocated with this size."""
+        size = rounded_up(nbytes, _BLOCK_UNIT)
         self.allocated -= size
-        self._free.setdefault(size, []).append(address)
+        self._free_blocks.setdefault(size, []).append(address)
 
-    @staticmethod
-    def _segment(size: int) -> int:
-        if size <= _SMALL:
-            return 2 * MIB
-        return _LARGE_SEGMENT if size < _LARGE else _up(size, 2 * MIB)
+    def _add_segment(self, size: int, free_blocks: list[int]) -> None:
+        """Reserves a segment and divides it into blocks, the first of which is to be
+        used first."""
+        segment_size = _segment_size(size)
+        blocks = segment_size // size
+        addresses = [self._next_segment + size * block for block in range(blocks)]
+        free_blocks += reversed(addresses)
+        self._next_segment += segment_size
+        self.reserved += segment_size
 
 
-def _up(number: int, unit: int) -> int:
+def _segment_size(block_size: int) -> int:
+    if block_size <= _MAX_SMALL_BLOCK:
+        return _SMALL_SEGMENT
+    if block_size < _MIN_LARGE_BLOCK:
+        return _MEDIUM_SEGMENT
+    return rounded_up(block_size, _LARGE_SEGMENT_UNIT)
+
+
+def rounded_up(number: int, unit: int) -> int:
+    """The number, rounded up to a multiple of the unit."""
     return -(-number // unit) * unit

@@ -3,10 +3,13 @@ launch."""
 
 from __future__ import annotations
 
+from math import prod
+from typing import NamedTuple
+
 from docs.lessons.device import Launch
 from docs.lessons.figures import DOWN, GATE_UP, GELU, LINEAR, MUL, Figure
 from docs.lessons.machine import Machine
-from docs.lessons.tensors import Argument, Tensor
+from docs.lessons.tensors import Tensor
 
 _GATE_UP_NAME = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 _DOWN_NAME = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
@@ -25,6 +28,8 @@ _MUL_FUNCTOR = (
 
 
 def _elementwise(functor: str, operands: int) -> str:
+    """The name of PyTorch's elementwise kernel for a functor; `operands` counts its
+    inputs and its output."""
     arrays = f"std::array<char*, {operands}ul>"
     return (
         f"void at::native::vectorized_elementwise_kernel<4, {functor}, {arrays} >"
@@ -32,103 +37,149 @@ def _elementwise(functor: str, operands: int) -> str:
     )
 
 
-GELU_NAME, MUL_NAME = _elementwise(_GELU_FUNCTOR, 2), _elementwise(_MUL_FUNCTOR, 3)
+GELU_NAME = _elementwise(_GELU_FUNCTOR, operands=2)
+MUL_NAME = _elementwise(_MUL_FUNCTOR, operands=3)
 
-_PER_BLOCK = 512  # elements: 128 threads, 4 each
+_POINTWISE_THREADS = 128
+_POINTWISE_ELEMENTS = 512  # of a block: 4 for each thread
+
+
+class _Gemm(NamedTuple):
+    """A kernel of cuBLAS, its time, and how it is launched."""
+
+    name: str
+    time: Figure
+    launch: Launch
+
+
 # Registers are those of the same or a sibling kernel in public traces. Shared memory of
 # the two GEMMs is stages * (tile m + tile n) * tile k * 2 bytes; their tiles cover the
 # output.
-_GEMMS: dict[tuple[int, int], tuple[str, Figure, Launch]] = {
-    (768, 3072): (
-        _GATE_UP_NAME,
-        GATE_UP,
-        Launch((24, 64, 1), (128, 1, 1), 230, 5 * 256 * 32 * 2),
+_GEMMS = {
+    (768, 3072): _Gemm(
+        name=_GATE_UP_NAME,
+        time=GATE_UP,
+        launch=Launch(
+            grid=(24, 64, 1),
+            block=(128, 1, 1),
+            registers=230,
+            shared=5 * (128 + 128) * 32 * 2,
+        ),
     ),
-    (3072, 768): (
-        _DOWN_NAME,
-        DOWN,
-        Launch((6, 32, 1), (256, 1, 1), 230, 3 * 384 * 64 * 2),
+    (3072, 768): _Gemm(
+        name=_DOWN_NAME,
+        time=DOWN,
+        launch=Launch(
+            grid=(6, 32, 1),
+            block=(256, 1, 1),
+            registers=230,
+            shared=3 * (128 + 256) * 64 * 2,
+        ),
     ),
-    (32, 64): (_LINEAR_NAME, LINEAR, Launch((2, 32, 1), (128, 1, 1), 88, 4608)),
+    (32, 64): _Gemm(
+        name=_LINEAR_NAME,
+        time=LINEAR,
+        launch=Launch(
+            grid=(2, 32, 1),
+            block=(128, 1, 1),
+            registers=88,
+            shared=4608,
+        ),
+    ),
 }
-"""By the shape of the second matrix."""
+"""By the shape of the second matrix, [in, out]."""
 
 
-def launch_gemm(m: Machine, weight: Tensor) -> None:
+def launch_gemm(machine: Machine, weight: Tensor) -> None:
     """cuBLAS asks how many blocks fit, then launches. `weight` is the second matrix,
     [in, out]."""
-    name, time, launch = _GEMMS[weight.shape[0], weight.shape[1]]
-    m.query_occupancy()
-    m.launch(name, time, launch)
+    in_features, out_features = weight.shape
+    gemm = _GEMMS[in_features, out_features]
+    machine.query_occupancy()
+    machine.launch(gemm.name, gemm.time, gemm.launch)
 
 
 def launch_pointwise(
-    m: Machine, name: str, time: Figure, numel: int, registers: int
+    machine: Machine, name: str, time: Figure, numel: int, registers: int
 ) -> None:
-    m.launch(name, time, Launch((numel // _PER_BLOCK, 1, 1), (128, 1, 1), registers))
+    """PyTorch's elementwise kernel for `numel` elements."""
+    launch = Launch(
+        grid=(numel // _POINTWISE_ELEMENTS, 1, 1),
+        block=(_POINTWISE_THREADS, 1, 1),
+        registers=registers,
+    )
+    machine.launch(name, time, launch)
 
 
-def transposed(m: Machine, weight: Tensor) -> Tensor:
+def transposed(machine: Machine, weight: Tensor) -> Tensor:
     """aten::t: a view, so no kernel."""
     view = weight.t()
-    with m.op("aten::t", weight), m.op("aten::transpose", weight, 0, 1):
-        m.leaf("aten::as_strided", weight, view.shape, view.strides, None)
+    with machine.op("aten::t", weight), machine.op("aten::transpose", weight, 0, 1):
+        machine.leaf("aten::as_strided", weight, view.shape, view.strides, None)
     return view
 
 
-def linear(m: Machine, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """aten::linear: addmm with a bias on a matrix, else matmul."""
-    with m.op("aten::linear", x, weight, bias):
-        view = transposed(m, weight)
-        return _matmul(m, x, view) if bias is None else addmm(m, bias, x, view)
+def linear(machine: Machine, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """aten::linear: addmm if there is a bias, with x [rows, in]; otherwise matmul, with
+    x [batch, sequence, in]. `weight` is [out, in]."""
+    with machine.op("aten::linear", x, weight, bias):
+        matrix = transposed(machine, weight)
+        if bias is None:
+            return _matmul(machine, x, matrix)
+        return addmm(machine, bias, x, matrix)
 
 
-def addmm(m: Machine, bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+def addmm(machine: Machine, bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """The bias is added in the GEMM's epilogue: one kernel."""
-    with m.op("aten::addmm", bias, x, weight, 1, 1):
-        out = m.empty(x.shape[0], weight.shape[1])
-        launch_gemm(m, weight)
+    with machine.op("aten::addmm", bias, x, weight, 1, 1):
+        out = machine.empty(x.shape[0], weight.shape[1])
+        launch_gemm(machine, weight)
     return out
 
 
-def addmm_out(m: Machine, bias: Tensor, x: Tensor, weight: Tensor, out: Tensor) -> None:
-    with m.op("aten::addmm", bias, x, weight, 1, 1, out):
-        launch_gemm(m, weight)
+def addmm_out(
+    machine: Machine, bias: Tensor, x: Tensor, weight: Tensor, out: Tensor
+) -> None:
+    with machine.op("aten::addmm", bias, x, weight, 1, 1, out):
+        launch_gemm(machine, weight)
 
 
-def mm_out(m: Machine, x: Tensor, weight: Tensor, out: Tensor) -> None:
-    with m.op("aten::mm", x, weight, out):
-        launch_gemm(m, weight)
+def mm_out(machine: Machine, x: Tensor, weight: Tensor, out: Tensor) -> None:
+    with machine.op("aten::mm", x, weight, out):
+        launch_gemm(machine, weight)
 
 
-def gelu(m: Machine, x: Tensor) -> Tensor:
-    with m.op("aten::gelu", x, "tanh"):
-        out = m.empty(*x.shape)
-        launch_pointwise(m, GELU_NAME, GELU, x.nbytes // 2, registers=30)
+def gelu(machine: Machine, x: Tensor) -> Tensor:
+    with machine.op("aten::gelu", x, "tanh"):
+        out = machine.empty(*x.shape)
+        launch_pointwise(machine, GELU_NAME, GELU, prod(x.shape), registers=30)
     return out
 
 
-def mul(m: Machine, a: Tensor, b: Tensor) -> Tensor:
-    with m.op("aten::mul", a, b):
-        out = m.empty(*a.shape)
-        launch_pointwise(m, MUL_NAME, MUL, a.nbytes // 2, registers=24)
+def mul(machine: Machine, a: Tensor, b: Tensor) -> Tensor:
+    with machine.op("aten::mul", a, b):
+        out = machine.empty(*a.shape)
+        launch_pointwise(machine, MUL_NAME, MUL, prod(a.shape), registers=24)
     return out
 
 
-def view(m: Machine, x: Tensor, *shape: int) -> Tensor:
-    m.leaf("aten::view", x, shape)
+def view(machine: Machine, x: Tensor, *shape: int) -> Tensor:
+    machine.leaf("aten::view", x, shape)
     return x.view(*shape)
 
 
-def _matmul(m: Machine, x: Tensor, weight: Tensor) -> Tensor:
-    rows, out_features = x.shape[0] * x.shape[1], weight.shape[1]
-    with m.op("aten::matmul", x, weight):
-        arguments: tuple[Argument, ...] = (x, (rows, x.shape[2]))
-        with m.op("aten::reshape", *arguments):
-            flat = view(m, x, rows, x.shape[2])
-        with m.op("aten::mm", flat, weight):
-            out = m.empty(rows, out_features)
-            launch_gemm(m, weight)
-        shape = (*x.shape[:2], out_features)
-        m.leaf("aten::_unsafe_view", out, shape)
-    return out.view(*shape)
+def _matmul(machine: Machine, x: Tensor, weight: Tensor) -> Tensor:
+    """aten::matmul of x [batch, sequence, in] and weight [in, out]: one GEMM over all
+    rows."""
+    batch, sequence, in_features = x.shape
+    rows = batch * sequence
+    out_features = weight.shape[1]
+    out_shape = (batch, sequence, out_features)
+    with machine.op("aten::matmul", x, weight):
+        with machine.op("aten::reshape", x, (rows, in_features)):
+            flat = view(machine, x, rows, in_features)
+        with machine.op("aten::mm", flat, weight):
+            out = machine.empty(rows, out_features)
+            launch_gemm(machine, weight)
+        machine.leaf("aten::_unsafe_view", out, out_shape)
+    return out.view(*out_shape)

@@ -5,7 +5,9 @@ Their kernel names and most kernel times were published; README.md says which, a
 the other times come from. Its table is the list of them. Needs no torch.
 """
 
-from fusetui.sample_traces import Shelf
+from fusetui.sample_traces import TraceCatalog
 
-_SHELF = Shelf(__name__, "reconstructed, not recorded: ")
-names, describe, path = _SHELF.names, _SHELF.describe, _SHELF.path
+_CATALOG = TraceCatalog(__name__, note="reconstructed, not recorded: ")
+names = _CATALOG.names
+describe = _CATALOG.describe
+path = _CATALOG.path

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from fusetui import Error
 from fusetui.analysis.questions.launches import wants_capture
@@ -20,13 +20,14 @@ from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
 from fusetui.tables.files import MissingPackageError, UnknownFormatError
 from fusetui.tables.public import Table
-from fusetui.tables.sources import made
+from fusetui.tables.sources import TABLES, made
 from fusetui.tables.table import NoColumnError
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable, printable_lines
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import Report
 from fusetui.trace.new_file import CannotWriteError
 
@@ -57,43 +58,57 @@ Source = str | os.PathLike[str] | bytes
 """A path, a URL, `sample:NAME`, `lesson:NAME`, a folder with one trace; or the bytes of
 a file."""
 
-BYTES = "bytes"  # how sentences call what is no file
-WIDTH, ROWS = 100, 5  # as HTML: of the account, of each table
+NAME_OF_BYTES = "bytes"
+"""How sentences call a source that is no file."""
+
+HTML_WIDTH = 100  # characters of a line of the account
+HTML_ROWS = 5  # of each table
 
 
-def read(
-    source: Source, cached: bool, captured_by: Sequence[str]
-) -> tuple[Trace, tuple[str, ...]]:
-    """The trace, joined with captures as on the command line, and what could not be
-    read or joined. Raises Error."""
+class _Reading(NamedTuple):
+    """A trace, joined with captures as on the command line, and sentences about what
+    could not be read or joined."""
+
+    trace: Trace
+    notices: tuple[str, ...]
+
+
+def _read(source: Source, cached: bool, captured_by: Sequence[str]) -> _Reading:
+    """Reads a source, or takes it from the cache. Raises Error."""
     if isinstance(source, bytes):
-        trace = _of_bytes(source)
+        trace = _trace_of_bytes(source)
     else:
-        name = os.fspath(source)
-        trace = called(
-            open_trace(one_trace(name), cached=cached), name if is_shipped(name) else ""
-        )
-    told, paths = [*notices(trace.report)], captures_named(captured_by)
-    if paths or wants_capture(trace):
+        trace = _trace_of_path(os.fspath(source), cached)
+    sentences = [*notices(trace.report)]
+    captures = captures_named(captured_by)
+    if captures or wants_capture(trace):
         from fusetui.analysis.graphs.opening import said, with_captures  # many modules
 
         trace, joins = with_captures(
-            trace, paths, lambda path: open_trace(path, cached=cached)
+            trace, captures, lambda path: open_trace(path, cached=cached)
         )
-        told += said(joins)
-    return trace, (*told, *notes_of(trace))
+        sentences += said(joins)
+    sentences += notes_of(trace)
+    return _Reading(trace=trace, notices=tuple(sentences))
 
 
-def _of_bytes(source: bytes) -> Trace:
-    """The file keeps what it holds once it is open, so its name is not needed any
-    longer."""
+def _trace_of_path(name: str, cached: bool) -> Trace:
+    """The trace of a path, a URL, `sample:NAME` or `lesson:NAME`. Raises Error."""
+    trace = open_trace(one_trace(name), cached=cached)
+    return called(trace, name if is_shipped(name) else "")
+
+
+def _trace_of_bytes(source: bytes) -> Trace:
+    """The file stays open as long as its trace, so it needs no name once it is read.
+    Raises Error."""
     with tempfile.TemporaryDirectory(prefix="fusetui-") as folder:
         path = Path(folder, "trace")
         path.write_bytes(source)
         try:
-            return called(open_trace(str(path), cached=False), BYTES)
+            return called(open_trace(str(path), cached=False), NAME_OF_BYTES)
         except TraceError as error:
-            raise type(error)(str(error).replace(str(path), BYTES)) from None
+            sentence = str(error).replace(str(path), NAME_OF_BYTES)
+            raise type(error)(sentence) from None
 
 
 def open(  # noqa: A001
@@ -117,13 +132,14 @@ def ranks(
     from fusetui.analysis.ranks.executors import summarize
     from fusetui.commands.ranks import files, without_passwords
 
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    if not given:
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if not paths:
         raise Error(
             "ranks needs the traces of a job: files, folders, patterns or URLs."
         )
-    explanation = explained(summarize(files([os.fspath(path) for path in given])))
-    answer = without_passwords(explanation.answer)
+    traces = files([os.fspath(path) for path in paths])
+    answer = without_passwords(explained(summarize(traces)).answer)
     if not answer.ranks:
         raise Error(answer.left_out[0].reason)
     return answer
@@ -137,8 +153,8 @@ def decode(name: str) -> KernelName | None:
 
 
 class OpenTrace:
-    """An open trace. Tables and answers are made when they are first asked for, and
-    kept.
+    """An open trace, which `fusetui.open` returns. Tables and answers are made when
+    they are first asked for; tables are kept.
 
     It is a context manager, and it can be pickled: another process opens the source
     again.
@@ -147,14 +163,10 @@ class OpenTrace:
     def __init__(
         self, source: Source, cached: bool, captured_by: tuple[str, ...]
     ) -> None:
-        self._given: tuple[Source, bool, tuple[str, ...]] = (
-            source,
-            cached,
-            captured_by,
-        )
-        self._tables: dict[str, Table] = {}
-        self._trace: Trace | None
-        self._trace, self.notices = read(source, cached, captured_by)
+        self._arguments = (source, cached, captured_by)
+        reading = _read(source, cached, captured_by)
+        self._trace: Trace | None = reading.trace
+        self.notices = reading.notices
         """Sentences about what of the file could not be read or joined."""
 
     @property
@@ -174,53 +186,53 @@ class OpenTrace:
     @property
     def kernels(self) -> Table:
         """Kernels by name, the largest total first; `fusetui kernels`."""
-        return self._table("kernels")
+        return _table(self.trace, "kernels")
 
     @property
     def ops(self) -> Table:
         """CPU ops by name; `fusetui ops`."""
-        return self._table("ops")
+        return _table(self.trace, "ops")
 
     @property
     def modules(self) -> Table:
         """The tree of modules and annotations, each after its parent; `fusetui
         modules`."""
-        return self._table("modules")
+        return _table(self.trace, "modules")
 
     @property
     def lines(self) -> Table:
         """The user's own Python functions; `fusetui lines`."""
-        return self._table("lines")
+        return _table(self.trace, "lines")
 
     @property
     def gaps(self) -> Table:
         """All gaps in which a GPU was idle, the longest first; `fusetui gaps --all`."""
-        return self._table("gaps")
+        return _table(self.trace, "gaps")
 
     @property
     def launches(self) -> Table:
         """Launch calls by thread and name; `fusetui launches`."""
-        return self._table("launches")
+        return _table(self.trace, "launches")
 
     @property
     def collectives(self) -> Table:
         """All collectives, in the order in which they were issued."""
-        return self._table("collectives")
+        return _table(self.trace, "collectives")
 
     @property
     def findings(self) -> Table:
         """What `fusetui why` finds, the most time at stake first."""
-        return self._table("findings")
+        return _table(self.trace, "findings")
 
     @property
     def steps(self) -> Table:
         """The steps; `fusetui steps`."""
-        return self._table("steps")
+        return _table(self.trace, "steps")
 
     @property
     def slices(self) -> Table:
         """All slices; `fusetui slices`."""
-        return self._table("slices")
+        return _table(self.trace, "slices")
 
     def why(self) -> Why:
         """Where the time went, and why the GPU was idle; `fusetui why`."""
@@ -229,19 +241,20 @@ class OpenTrace:
         from fusetui.analysis.replay.worth import with_worth
         from fusetui.analysis.why.answer import why
 
-        return replace(with_worth(self.trace, why(self.trace)), _wanted=())
+        answer = with_worth(self.trace, why(self.trace))
+        return replace(answer, _wanted=())  # which hold columns as long as the trace
 
     def diff(self, other: OpenTrace | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""
         from fusetui.analysis.diff.compare import diff
 
-        that = other if isinstance(other, OpenTrace) else open(other)
-        return diff(self.trace, that.trace, step_by=step_by)
+        if not isinstance(other, OpenTrace):
+            other = open(other)
+        return diff(self.trace, other.trace, step_by=step_by)
 
     def close(self) -> None:
         """Frees what it holds; it may be called again. Tables that were taken stay."""
         self._trace = None
-        self._tables.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -250,34 +263,41 @@ class OpenTrace:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._given
+        return type(self), self._arguments
 
     def __repr__(self) -> str:
-        if self._trace is None:
+        trace = self._trace
+        if trace is None:
             return "<fusetui trace, closed>"
-        trace, told = self._trace, self.notices
         figures = [
             plural(trace.recorded(), "slice"),
             plural(len(trace.gpu_rows), "GPU event"),
             duration(trace.span_ns),
-            *([plural(len(told), "notice")] if told else []),
         ]
+        if self.notices:
+            figures.append(plural(len(self.notices), "notice"))
         return f"<fusetui trace {printable(trace.report.file)}: {', '.join(figures)}>"
 
     def _repr_html_(self) -> str:
+        """For notebooks: its repr, the account, the notices, and the first rows of
+        three tables."""
         from fusetui.analysis.why.selection import accounted
         from fusetui.report.why_answer import account_lines
         from fusetui.tables.drawn import table_html
 
-        found = accounted(self.trace)
-        account = "\n".join(account_lines(found, WIDTH)) if found.devices else ""
-        said = [text for text in (repr(self), account, *self.notices) if text]
-        parts = [f"<pre>{escape(printable_lines(text))}</pre>" for text in said]
-        tables = (self.kernels, self.ops, self.gaps)
-        return "".join([*parts, *(table_html(one, ROWS) for one in tables if len(one))])
+        texts = [repr(self)]
+        account = accounted(self.trace)
+        if account.devices:
+            texts.append("\n".join(account_lines(account, HTML_WIDTH)))
+        texts += self.notices
+        html = [f"<pre>{escape(printable_lines(text))}</pre>" for text in texts if text]
+        for table in (self.kernels, self.ops, self.gaps):
+            if len(table):
+                html.append(table_html(table, HTML_ROWS))
+        return "".join(html)
 
-    def _table(self, name: str) -> Table:
-        trace = self.trace
-        if name not in self._tables:
-            self._tables[name] = made(name, trace)
-        return self._tables[name]
+
+@memo(len(TABLES))
+def _table(trace: Trace, name: str) -> Table:
+    """A table of TABLES, which is kept as long as the trace."""
+    return made(name, trace)

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from fusetui import __version__
-from fusetui.commands.errors import DONE, guarded, say
+from fusetui import Error, __version__
+from fusetui.commands.errors import DONE, exit_codes_text, guarded, say
 from fusetui.report.streams import write
 
 AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
@@ -27,7 +27,8 @@ def run(arguments: list[str]) -> int:
     from fusetui.command_line.parser import parse
     from fusetui.command_line.registry import command
 
-    args = parse(arguments)
+    args = parse(arguments, epilog=exit_codes_text())
+    _start_debug_log(args.debug)
     if args.command is None:
         from fusetui.commands.open import start  # only when nothing is named
 
@@ -41,6 +42,22 @@ def run(arguments: list[str]) -> int:
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
     return command(args.command).run(args)
+
+
+def _start_debug_log(is_asked_for: bool) -> None:
+    """By --debug or the environment, which may name a file. Raises Error."""
+    from fusetui import debug_log  # --version does without it
+
+    destination = os.environ.get(debug_log.VARIABLE, "")
+    if is_asked_for and destination in debug_log.OFF:
+        destination = debug_log.STDERR
+    try:
+        debug_log.start(destination)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Error(
+            f"{debug_log.VARIABLE} names {destination}, which cannot be written: {reason}."
+        ) from None
 
 
 def ignored(environment: Mapping[str, str]) -> Iterator[str]:

@@ -15,15 +15,15 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 YOUNG_OF_COMMAND = 100_000
-"""Objects between two looks of the collector, in a command: what is imported stays
+"""New objects between two runs of the collector, in a command: what is imported stays
 anyway."""
 YOUNG_OF_APP = 20_000
 """The same in the app; a frame makes some thousands."""
-ARENA_MAX = -8  # of mallopt(3): threads share what one of them has freed
+M_ARENA_MAX = -8  # of mallopt(3): how many arenas threads may have
 
 
 def look_less_often(objects: int) -> None:
-    """Has the collector look only after so many new objects."""
+    """Has the collector run only after so many new objects."""
     gc.set_threshold(objects)
 
 
@@ -60,9 +60,9 @@ def give_back() -> None:
     import ctypes  # not needed by a start
 
     with suppress(AttributeError, OSError, TypeError):
-        system = ctypes.CDLL(None)
-        system.mallopt(ARENA_MAX, 1)
-        system.malloc_trim(0)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_ARENA_MAX, 1)  # threads then share what one of them has freed
+        libc.malloc_trim(0)
 
 
 def end(code: int) -> NoReturn:

@@ -21,6 +21,8 @@ from io import BytesIO
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from fusetui.debug_log import debug, start_from_environment
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 SIZE = struct.Struct("<Q")
-LOOK_S = 0.1  # between two looks whether an answer is still wanted
+POLL_SECONDS = 0.1  # between two looks whether an answer is still wanted
 SERVE = "from fusetui.own_process import serve; serve()"
 NOT_STARTED = "it could not be started"
 
@@ -48,11 +50,14 @@ def started(code: str, **streams: Any) -> subprocess.Popen[bytes]:
     OSError."""
     import subprocess  # rarely needed
 
-    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    nowhere: Any = subprocess.DEVNULL
+    all_streams: dict[str, Any] = {
+        "stdin": nowhere,
+        "stdout": nowhere,
+        "stderr": nowhere,
+    } | streams
     command = [sys.executable, "-P", "-c", code]
-    return subprocess.Popen(
-        command, process_group=0, bufsize=0, **{**nowhere, **streams}
-    )
+    return subprocess.Popen(command, process_group=0, bufsize=0, **all_streams)
 
 
 class OwnProcess:
@@ -60,8 +65,7 @@ class OwnProcess:
 
     def __init__(self, first: str = "", kept_files: Sequence[int] = ()) -> None:
         """`first`: code that runs before anything is imported; `kept_files`: open files
-        of this process that the other one has under the same numbers. Raises
-        ProcessDiedError."""
+        of this process that the other one has under the same numbers. Raises ProcessDiedError."""
         from subprocess import PIPE
 
         try:
@@ -69,7 +73,9 @@ class OwnProcess:
                 f"{first}\n{SERVE}", stdin=PIPE, stdout=PIPE, pass_fds=tuple(kept_files)
             )
         except (OSError, RuntimeError, MemoryError) as error:
+            debug("another process could not be started: %s", error)
             raise ProcessDiedError(NOT_STARTED) from error
+        debug("process %d was started", self._process.pid)
 
     def __enter__(self) -> Self:
         return self
@@ -79,16 +85,14 @@ class OwnProcess:
         self._process.communicate()
 
     def kill(self) -> None:
-        """Callable from any thread: whoever waits for an answer then gets
-        ProcessDiedError."""
+        """Callable from any thread: whoever waits for an answer then gets ProcessDiedError."""
         self._process.kill()
 
     def call(self, function: Callable[..., R], *arguments: object) -> R:
-        """What a function of a module returns. Raises what it raises, and
-        ProcessDiedError."""
+        """What a function of a module returns. Raises what it raises, and ProcessDiedError."""
         self._ask(function, arguments)
-        found: R = self._answer(None)
-        return found
+        result: R = self._answer(None)
+        return result
 
     def stream(
         self,
@@ -96,41 +100,56 @@ class OwnProcess:
         *arguments: object,
         cancelled: Callable[[], bool],
     ) -> Iterator[R]:
-        """The values that a function of a module yields. Raises what it raises,
-        ProcessDiedError, and CancelledError soon after `cancelled` says so: then the
-        process is of no more use. Only where one can wait for a pipe (POSIX)."""
+        """The values that a function of a module yields. Raises what it raises, ProcessDiedError, and
+        CancelledError soon after `cancelled` says so: then the process is of no more use.
+        Only where one can wait for a pipe (POSIX)."""
         self._ask(_stream, (function, arguments))
-        while (found := self._answer(cancelled)) is not _End:
-            yield found
+        while (value := self._answer(cancelled)) is not _End:
+            yield value
 
     def _ask(self, function: Callable[..., Any], arguments: Sequence[object]) -> None:
+        """Sends a request. Raises ProcessDiedError."""
         assert self._process.stdin is not None
-        with _died():
+        debug(
+            "process %d calls %s.%s",
+            self._process.pid,
+            getattr(function, "__module__", ""),
+            getattr(function, "__name__", function),
+        )
+        with _died_if_pipe_breaks():
             _send((function, tuple(arguments)), self._process.stdin.write)
 
     def _answer(self, cancelled: Callable[[], bool] | None) -> Any:
-        with _died():
-            is_error, found = _receive(partial(self._take, cancelled=cancelled))
+        """The next result. Raises what the function raised, ProcessDiedError, and CancelledError."""
+        with _died_if_pipe_breaks():
+            is_error, result = _receive(partial(self._take, cancelled=cancelled))
         if is_error:
-            raise found
-        return found
+            raise result
+        return result
 
     def _take(self, size: int, cancelled: Callable[[], bool] | None) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and
-        CancelledError."""
+        """The next bytes. Raises EOFError when the process has ended, and CancelledError."""
         import numpy as np
 
         pipe: Any = self._process.stdout
-        # not filled before it is read
-        rest = found = np.empty(size, dtype=np.uint8).data
-        while rest:
-            while cancelled and not select.select([pipe], [], [], LOOK_S)[0]:
-                if cancelled():
-                    raise CancelledError
-            if not (count := pipe.readinto(rest)):
+        # numpy does not fill the memory with zeros first, as bytearray does
+        taken = np.empty(size, dtype=np.uint8).data
+        missing = taken
+        while missing:
+            if cancelled:
+                _wait_for(pipe, cancelled)
+            count = pipe.readinto(missing)
+            if not count:
                 raise EOFError
-            rest = rest[count:]
-        return found
+            missing = missing[count:]
+        return taken
+
+
+def _wait_for(pipe: Any, cancelled: Callable[[], bool]) -> None:
+    """Returns once the pipe can be read. Raises CancelledError."""
+    while not select.select([pipe], [], [], POLL_SECONDS)[0]:
+        if cancelled():
+            raise CancelledError
 
 
 def calls(
@@ -142,14 +161,19 @@ def calls(
     others are called in another process. Raises what the function raises."""
     crew = _Crew(function, arguments)
     threads = [threading.Thread(target=crew.work) for _ in range(processes)]
+    debug("%d processes share %d calls", processes, len(arguments))
     for thread in threads:
         thread.start()
     try:
-        for _ in threads:
-            while (found := crew.finished.get()) is not None:
-                if isinstance(found, Exception):
-                    raise found
-                yield found
+        running = len(threads)
+        while running:
+            result = crew.finished.get()
+            if result is None:
+                running -= 1
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                yield result
     finally:
         crew.halt()
         for thread in threads:
@@ -162,7 +186,8 @@ class _Crew:
     def __init__(
         self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
     ) -> None:
-        self._function, self._arguments = function, arguments
+        self._function = function
+        self._arguments = arguments
         self._numbers: SimpleQueue[int] = SimpleQueue()
         for number in range(len(arguments)):
             self._numbers.put(number)
@@ -208,6 +233,8 @@ def serve() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        start_from_environment()
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     requests: SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = SimpleQueue()
@@ -223,15 +250,16 @@ def serve() -> None:
         function, arguments = requests.get()
         try:
             if function is _stream:
-                for found in arguments[0](*arguments[1]):
-                    _send((False, found), out.write)
-                _send((False, _End), out.write)
+                generator_function, its_arguments = arguments
+                for value in generator_function(*its_arguments):
+                    _send((NO_ERROR, value), out.write)
+                _send((NO_ERROR, _End), out.write)
             else:
-                _send((False, function(*arguments)), out.write)
+                _send((NO_ERROR, function(*arguments)), out.write)
         except BrokenPipeError:
             os._exit(0)
         except Exception as error:
-            _send((True, error), out.write)
+            _send((IS_ERROR, error), out.write)
 
 
 def _stream() -> None:
@@ -244,17 +272,20 @@ class _End:
 
 def _exactly(size: int) -> bytes:
     """So many bytes of standard input. Raises EOFError."""
-    found = sys.stdin.buffer.read(size)
-    if len(found) < size:
+    data = sys.stdin.buffer.read(size)
+    if len(data) < size:
         raise EOFError
-    return found
+    return data
 
 
-# Messages
+# Messages: the number of their parts, the size of each part, and the parts. The first
+# part is a pickle, the others are large arrays in it.
+
+NO_ERROR, IS_ERROR = False, True  # the first value of an answer; the second is a result
 
 
 @contextmanager
-def _died() -> Iterator[None]:
+def _died_if_pipe_breaks() -> Iterator[None]:
     """Has what a broken pipe raises mean that the process has died."""
     try:
         yield
@@ -264,19 +295,21 @@ def _died() -> Iterator[None]:
 
 def _send(message: object, write: Callable[[Any], int | None]) -> None:
     """Writes a message; large arrays in it are written as they are. Raises OSError."""
-    columns: list[pickle.PickleBuffer] = []
+    arrays: list[pickle.PickleBuffer] = []
     body = BytesIO()
-    pickle.Pickler(body, protocol=5, buffer_callback=columns.append).dump(message)
-    parts = [body.getbuffer(), *(column.raw() for column in columns)]
-    sizes = [SIZE.pack(len(parts)), *(SIZE.pack(part.nbytes) for part in parts)]
-    for left in (memoryview(b"".join(sizes)), *parts):
-        while left:  # the pipe may take a part only
-            left = left[write(left) :]
+    pickle.Pickler(body, protocol=5, buffer_callback=arrays.append).dump(message)
+    parts = [body.getbuffer(), *(array.raw() for array in arrays)]
+    header = SIZE.pack(len(parts))
+    for part in parts:
+        header += SIZE.pack(part.nbytes)
+    for unwritten in (memoryview(header), *parts):
+        while unwritten:  # the pipe may take less than all
+            unwritten = unwritten[write(unwritten) :]
 
 
 def _receive(take: Callable[[int], Buffer]) -> Any:
     """The next message. Raises EOFError."""
     (count,) = SIZE.unpack(take(SIZE.size))
     sizes = [SIZE.unpack(take(SIZE.size))[0] for _ in range(count)]
-    body, *columns = [take(size) for size in sizes]
-    return pickle.loads(body, buffers=columns)
+    body, *arrays = [take(size) for size in sizes]
+    return pickle.loads(body, buffers=arrays)

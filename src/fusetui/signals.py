@@ -37,13 +37,6 @@ class SignalInterrupt(KeyboardInterrupt):
         self.number = number
 
 
-def code_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit code for this signal: 128 and its number."""
-    if isinstance(interrupt, SignalInterrupt):
-        return ENDED + interrupt.number
-    return ENDED + int(signal.SIGINT)
-
-
 @contextmanager
 def ending() -> Iterator[None]:
     """Within the block SIGINT raises KeyboardInterrupt and the first of the other

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attach.fake_job import question
 
-from fusetui.attach.door import (
+from fusetui.attach.daemon_socket import (
     ConfigRequest,
+    RecordingRequest,
     Registered,
-    Wish,
     answer,
     configuration,
     decoded,
@@ -68,7 +68,7 @@ def test_an_answer_has_its_size(body: bytes) -> None:
 
 def test_a_configuration_has_what_is_wished() -> None:
     told = configuration(
-        Wish(300, extras=frozenset({"stack"})), Path("/tmp/a.json"), 1234
+        RecordingRequest(300, extras=frozenset({"stack"})), Path("/tmp/a.json"), 1234
     )
     assert told.splitlines() == [
         "ACTIVITIES_LOG_FILE=/tmp/a.json",
@@ -77,7 +77,9 @@ def test_a_configuration_has_what_is_wished() -> None:
         "ACTIVITIES_WARMUP_PERIOD_SECS=1",
         "PROFILE_WITH_STACK=true",
     ]
-    steps = configuration(Wish(steps=3, extras=frozenset()), Path("/tmp/a.json"))
+    steps = configuration(
+        RecordingRequest(steps=3, extras=frozenset()), Path("/tmp/a.json")
+    )
     assert "ACTIVITIES_ITERATIONS=3" in steps
     assert "DURATION" not in steps
     assert written(Path("/tmp/a.b.json"), 7) == Path("/tmp/a.b_7.json")
@@ -88,4 +90,4 @@ def test_a_configuration_has_what_is_wished() -> None:
 )
 def test_a_name_that_would_be_read_otherwise_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="/tmp/"):
-        configuration(Wish(), Path(f"/tmp/{name}.json"))
+        configuration(RecordingRequest(), Path(f"/tmp/{name}.json"))

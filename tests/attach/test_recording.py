@@ -18,9 +18,12 @@ import pytest
 from msgspec.structs import replace
 from tests.attach.fake_job import TAIL, FakeJob, question, told_file
 
-from fusetui.attach import door as doors
-from fusetui.attach import processes, recording
-from fusetui.attach.door import CannotListenError, Door, Wish
+from fusetui.attach import daemon_socket, processes, recording
+from fusetui.attach.daemon_socket import (
+    CannotListenError,
+    DaemonSocket,
+    RecordingRequest,
+)
 from fusetui.attach.processes import Process, process
 from fusetui.attach.recording import (
     AttachedProcess,
@@ -60,8 +63,8 @@ def only(found: Recording) -> AttachedProcess:
 
 
 def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        wish = Wish(0, extras=frozenset({"shapes", "stack"}))
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        wish = RecordingRequest(0, extras=frozenset({"shapes", "stack"}))
         found = Recording([door], tmp_path, wish, [this(sock)])
         fake.ask(kind=1)
         found.turn(1)
@@ -92,9 +95,9 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
 def test_a_process_that_was_not_asked_for_gets_no_answer(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         other = replace(this(sock), pid=1)
-        found = Recording([door], tmp_path, Wish(0), [other])
+        found = Recording([door], tmp_path, RecordingRequest(0), [other])
         fake.ask()
         found.turn(1)
         assert not fake.answers()
@@ -105,9 +108,13 @@ def test_a_trace_replaces_no_other_and_its_folder_is_private(
     sock: Path, tmp_path: Path
 ) -> None:
     out, files = tmp_path / "a" / "b", []
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake, trace_folder(out):
+    with (
+        closing(DaemonSocket(str(sock))) as door,
+        FakeJob(sock) as fake,
+        trace_folder(out),
+    ):
         for _ in range(3):
-            found = Recording([door], out, Wish(0), [this(sock)])
+            found = Recording([door], out, RecordingRequest(0), [this(sock)])
             fake.ask()
             found.turn(1)
             files.append(told_file(fake.answers()[0]))
@@ -121,9 +128,9 @@ def test_a_trace_replaces_no_other_and_its_folder_is_private(
 
 
 def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         wanted = [this(sock), replace(this(sock), pid=1, rank="1")]
-        found = Recording([door], tmp_path, Wish(), wanted)
+        found = Recording([door], tmp_path, RecordingRequest(), wanted)
         before = time.time()
         fake.ask()
         found.turn(1)
@@ -145,8 +152,10 @@ def test_what_is_no_whole_trace_is_not_taken(
     what: str, sock: Path, tmp_path: Path
 ) -> None:
     """The job says that it is done; a link is not followed."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=1)
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording(
+            [door], tmp_path, RecordingRequest(0), [this(sock)], attempts=1
+        )
         fake.ask()
         found.turn(1)
         file = told_file(fake.answers()[0])
@@ -169,12 +178,15 @@ def test_what_is_no_whole_trace_is_not_taken(
 @pytest.mark.parametrize("profiled", [False, True])
 def test_a_process_that_dies(sock: Path, tmp_path: Path, profiled: bool) -> None:
     """If its own torch.profiler was seen at work before, that is said too."""
-    with closing(Door(str(sock))) as door, subprocess.Popen(["sleep", "1"]) as child:
+    with (
+        closing(DaemonSocket(str(sock))) as door,
+        subprocess.Popen(["sleep", "1"]) as child,
+    ):
         until = time.monotonic() + 1
         while (one := process(child.pid)) is None and time.monotonic() < until:
             pass  # it has no command for a moment
         assert one is not None
-        found = Recording([door], tmp_path, Wish(0), [one])
+        found = Recording([door], tmp_path, RecordingRequest(0), [one])
         file = tmp_path / "half.json"
         file.write_text(TAIL[:20])
         job = AttachedProcess(one, RecordingPhase.TOLD, file, profiles_itself=profiled)
@@ -194,8 +206,8 @@ def test_garbage_is_counted_and_nothing_else(
 ) -> None:
     # the recording goes on meanwhile: at its end all processes are looked through
     monkeypatch.setattr(recording, "PATIENCE_S", 600.0)
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(0), [this(sock)])
         wrong = [b"", b"\xff" * 40, question(1, 2)[:-1], os.urandom(9000)]
         for number in range(10_000 // 4):
             for sent in wrong:
@@ -215,8 +227,8 @@ def test_a_stranger_is_not_answered(
 ) -> None:
     """At the abstract address, where a folder keeps nobody out."""
     name = f"\0fusetui-test-{os.getpid()}"
-    monkeypatch.setattr(doors, "ABSTRACT", name)
-    with closing(Door("")) as door:
+    monkeypatch.setattr(daemon_socket, "ABSTRACT", name)
+    with closing(DaemonSocket("")) as door:
         code = (
             "import os, socket, sys; os.setuid(65534)\n"
             "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.settimeout(0.1)\n"
@@ -229,7 +241,10 @@ def test_a_stranger_is_not_answered(
         ) as child:
             assert child.stderr is not None
             found = Recording(
-                [door], tmp_path, Wish(0), [replace(this(sock), pid=child.pid)]
+                [door],
+                tmp_path,
+                RecordingRequest(0),
+                [replace(this(sock), pid=child.pid)],
             )
             until = time.monotonic() + 5
             while not door.ignored and time.monotonic() < until:
@@ -241,27 +256,27 @@ def test_a_stranger_is_not_answered(
 def test_a_folder_of_sockets_is_private(sock: Path) -> None:
     sock.chmod(0o750)
     with pytest.raises(CannotListenError, match="chmod 700"):
-        Door(str(sock))
+        DaemonSocket(str(sock))
     with pytest.raises(CannotListenError, match="absolute path of at most 54 bytes"):
-        Door("relative")
+        DaemonSocket("relative")
     with pytest.raises(CannotListenError, match="at most 54"):
-        Door("/tmp/" + "x" * 50)
+        DaemonSocket("/tmp/" + "x" * 50)
 
 
 def test_a_second_daemon_is_told_so_and_a_dead_one_replaced(sock: Path) -> None:
-    with closing(Door(str(sock))):
+    with closing(DaemonSocket(str(sock))):
         with pytest.raises(CannotListenError, match="dyno gputrace"):
-            Door(str(sock))
+            DaemonSocket(str(sock))
         os.link(sock / "dynolog", sock / "kept")
     os.rename(sock / "kept", sock / "dynolog")
-    Door(str(sock)).close()
+    DaemonSocket(str(sock)).close()
     assert not list(sock.iterdir())
 
 
 @pytest.mark.parametrize("name", ["a b", "a#b", "a\nb"])
 def test_libkineto_is_not_told_other_folders(name: str, tmp_path: Path) -> None:
     with pytest.raises(CannotRecordError, match="--out"):
-        Recording([], tmp_path / name, Wish(), [])
+        Recording([], tmp_path / name, RecordingRequest(), [])
 
 
 EMPTY = '{"traceEvents": [],"traceName": "x" }'
@@ -283,8 +298,8 @@ def test_a_trace_without_operations_is_recorded_again_and_longer(
 ) -> None:
     """The first with operations shows how the program begins to compute: there is one
     more, which is kept if it has operations too."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(500), [this(sock)])
         first, told = asked_and_told(found, fake)
         assert "ACTIVITIES_DURATION_MSECS=500" in told
         first.write_text(EMPTY)
@@ -310,8 +325,8 @@ def test_a_trace_without_operations_is_recorded_again_and_longer(
 
 def test_a_trace_of_kernels_alone_holds_operations(sock: Path, tmp_path: Path) -> None:
     """As of CUDA graphs that are launched by other threads."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(500), [this(sock)])
         file, _ = asked_and_told(found, fake)
         file.write_text('{"traceEvents": [{"cat": "kernel"}],"traceName": "x" }')
         found.turn(0)
@@ -327,8 +342,8 @@ TRACED = (
 def test_a_trace_of_compilation_is_recorded_again_until_the_loop_runs(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(500), [this(sock)])
         for _ in range(2):
             file, _ = asked_and_told(found, fake)
             file.write_text(TRACED)
@@ -347,8 +362,10 @@ def test_a_trace_of_compilation_is_recorded_again_until_the_loop_runs(
 def test_a_program_that_always_compiles_is_recorded_with_a_remark(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=99)
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording(
+            [door], tmp_path, RecordingRequest(500), [this(sock)], attempts=99
+        )
         attempts = 0
         while not found.is_done:
             attempts += 1
@@ -372,8 +389,8 @@ def test_a_trace_that_repeats_nothing_is_recorded_again(
 ) -> None:
     """It may show how the model is made; a program of long steps is not recorded for
     ever."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(500), [this(sock)])
         for text in [STARTED, *later]:
             assert not found.is_done
             file, _ = asked_and_told(found, fake)
@@ -388,8 +405,8 @@ def test_a_trace_that_repeats_nothing_is_recorded_again(
 def test_a_trace_that_repeats_nothing_is_kept_with_a_remark(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(500), [this(sock)])
         while not found.is_done:
             file, _ = asked_and_told(found, fake)
             file.write_text(STARTED)
@@ -404,8 +421,8 @@ def test_how_a_program_starts_is_no_trace_of_one_that_profiles_itself(
 ) -> None:
     """Its own profiler cancels all recordings of its loop. A trace of the loop, as the
     first with operations may be, is kept."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(0), [this(sock)])
         for text in (EMPTY, first):
             asked_and_told(found, fake)[0].write_text(text)
             found.turn(0)
@@ -426,8 +443,8 @@ def test_how_a_program_starts_is_no_trace_of_one_that_profiles_itself(
 def test_long_steps_of_a_program_that_has_profiled_itself_are_kept(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(0), [this(sock)])
         fake.ask(kind=1)
         found.turn(1)
         assert fake.answers() == [""]
@@ -441,8 +458,10 @@ def test_long_steps_of_a_program_that_has_profiled_itself_are_kept(
 def test_a_program_that_never_computes_is_not_recorded(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=2)
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording(
+            [door], tmp_path, RecordingRequest(500), [this(sock)], attempts=2
+        )
         for _ in range(2):
             asked_and_told(found, fake)[0].write_text(EMPTY)
             found.turn(0)
@@ -452,8 +471,8 @@ def test_a_program_that_never_computes_is_not_recorded(
 
 
 def test_the_end_of_its_own_profiling_is_waited_for(sock: Path, tmp_path: Path) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(0), [this(sock)])
         fake.ask(kind=1)
         found.turn(1)
         assert only(found).phase is RecordingPhase.WAITED_FOR
@@ -466,8 +485,10 @@ def test_the_end_of_its_own_profiling_is_waited_for(sock: Path, tmp_path: Path) 
 
 
 def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -> None:
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)], own_profiler_s=0.0)
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording(
+            [door], tmp_path, RecordingRequest(0), [this(sock)], own_profiler_s=0.0
+        )
         fake.ask(kind=1)
         found.turn(1)
     assert only(found).phase is RecordingPhase.FAILED
@@ -486,8 +507,10 @@ def test_what_was_cancelled_is_recorded_again(
 ) -> None:
     """libkineto then leaves the empty file that it began with, and the process is free
     again. That the program profiles itself is only said if that was seen."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=2)
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording(
+            [door], tmp_path, RecordingRequest(0), [this(sock)], attempts=2
+        )
         if is_seen:
             fake.ask(kind=1)
             found.turn(1)
@@ -520,8 +543,8 @@ def test_a_process_that_stops_asking_is_given_up(
     left: str, said: str, sock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what it left is said. As long as it asks, it is waited for."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(0), [this(sock)])
         file, _ = asked_and_told(found, fake)
         if left != "nothing":
             file.write_text(
@@ -545,8 +568,8 @@ def test_a_recording_that_never_ends_is_given_up(
     sock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asks on and says that it records, and its file does not grow."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, RecordingRequest(0), [this(sock)])
         file, _ = asked_and_told(found, fake)
         file.write_text(TAIL[:20])
         fake.ask(kind=1)
@@ -560,8 +583,8 @@ def test_a_recording_that_never_ends_is_given_up(
 def test_a_folder_that_was_replaced_is_not_used(sock: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir(mode=0o700)
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], out, Wish(0), [this(sock)])
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], out, RecordingRequest(0), [this(sock)])
         out.rename(tmp_path / "kept")
         out.mkdir()
         fake.ask()
@@ -572,10 +595,15 @@ def test_a_folder_that_was_replaced_is_not_used(sock: Path, tmp_path: Path) -> N
 
 def test_who_only_starts_others_is_left_out(sock: Path, tmp_path: Path) -> None:
     """Without an error; a process beside it without operations is one."""
-    with subprocess.Popen(["sleep", "30"]) as child, closing(Door(str(sock))) as door:
+    with (
+        subprocess.Popen(["sleep", "30"]) as child,
+        closing(DaemonSocket(str(sock))) as door,
+    ):
         own = replace(this(sock))
         started = replace(own, pid=child.pid, parent=own.pid)
-        found = Recording([door], tmp_path, Wish(0), [own, started], attempts=1)
+        found = Recording(
+            [door], tmp_path, RecordingRequest(0), [own, started], attempts=1
+        )
         traced = tmp_path / "train_1.json"
         empty = AttachedProcess(own, RecordingPhase.EMPTY, why=recording.NO_OPERATIONS)
         whole = AttachedProcess(started, RecordingPhase.WHOLE, traced)
@@ -603,8 +631,8 @@ def test_a_rank_without_operations_has_all_recorded_again(
     parent = process(os.getppid())
     assert parent is not None
     ranks[1] = replace(ranks[1], started=parent.started)
-    with closing(Door(str(sock))) as door:
-        found = Recording([door], tmp_path, Wish(0), ranks, attempts=2)
+    with closing(DaemonSocket(str(sock))) as door:
+        found = Recording([door], tmp_path, RecordingRequest(0), ranks, attempts=2)
         files = [tmp_path / "first.json", tmp_path / "second.json"]
         for file in files:
             file.write_text(TAIL)
@@ -643,9 +671,11 @@ def test_each_attempt_of_several_begins_at_another_phase(
 ) -> None:
     """libkineto looks once a second, and cancels if it looks too late for the start: a
     rank that was late for one start would be late for all that are seconds later."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         ranks = two_ranks(sock)
-        found = Recording([door], tmp_path, Wish(500), ranks, own_profiler_s=0.0)
+        found = Recording(
+            [door], tmp_path, RecordingRequest(500), ranks, own_profiler_s=0.0
+        )
         phases = []
         for _ in range(5):
             before = time.time()
@@ -668,9 +698,9 @@ def test_a_late_libkineto_has_more_attempts_than_a_profiler_of_the_programs_own(
     profiles_itself: bool, sock: Path, tmp_path: Path
 ) -> None:
     """And the reason names what was cancelled, also where the last attempt was not."""
-    with closing(Door(str(sock))) as door:
+    with closing(DaemonSocket(str(sock))) as door:
         ranks = two_ranks(sock)
-        found = Recording([door], tmp_path, Wish(500), ranks, attempts=99)
+        found = Recording([door], tmp_path, RecordingRequest(500), ranks, attempts=99)
         attempts = 0
         while not found.is_done:
             attempts += 1
@@ -693,9 +723,9 @@ def test_a_late_libkineto_has_more_attempts_than_a_profiler_of_the_programs_own(
 def test_no_operations_in_the_last_attempt_is_not_the_whole_reason(
     sock: Path, tmp_path: Path
 ) -> None:
-    with closing(Door(str(sock))) as door:
+    with closing(DaemonSocket(str(sock))) as door:
         ranks = two_ranks(sock)
-        found = Recording([door], tmp_path, Wish(500), ranks, attempts=3)
+        found = Recording([door], tmp_path, RecordingRequest(500), ranks, attempts=3)
         for phase in (
             RecordingPhase.CANCELLED,
             RecordingPhase.CANCELLED,
@@ -713,13 +743,13 @@ def test_no_operations_in_the_last_attempt_is_not_the_whole_reason(
 
 def test_files_that_are_sent_along_are_not_taken(sock: Path, tmp_path: Path) -> None:
     """Anybody could use up all descriptors otherwise."""
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+    with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         fake.socket.connect(f"{sock}/dynolog")
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(20):
             sent = question(os.getpid())
             socket.send_fds(fake.socket, [sent], [fake.socket.fileno()] * 9)
-            (heard,) = door.heard()
+            (heard,) = door.messages()
             assert heard.pid == os.getpid()
         assert len(os.listdir("/proc/self/fd")) == before
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 def test_the_error_is_the_largest_difference() -> None:
     reference = torch.tensor([1.0, -8.0, 2.0])
     result = torch.tensor([1.0, -8.125, 2.0], dtype=torch.bfloat16)
-    assert check.check(result, reference, "bfloat16") == 0.125
+    assert check.check_tensor(result, reference, "bfloat16") == 0.125
 
 
 def test_the_tolerance_follows_the_dtype() -> None:
@@ -20,17 +20,17 @@ def test_the_tolerance_follows_the_dtype() -> None:
     with pytest.raises(
         check.WrongResultError, match=r"by 0\.125, more than the 0\.0008 that"
     ):
-        check.check(result, reference, "float32")
+        check.check_tensor(result, reference, "float32")
 
 
 def test_nan_is_wrong() -> None:
     with pytest.raises(check.WrongResultError, match="by nan"):
-        check.check(torch.tensor([torch.nan]), torch.tensor([1.0]), "bfloat16")
+        check.check_tensor(torch.tensor([torch.nan]), torch.tensor([1.0]), "bfloat16")
 
 
 def test_another_shape_is_wrong() -> None:
     with pytest.raises(check.WrongResultError, match=r"\(1, 2\) instead of \(2,\)"):
-        check.check(torch.ones(1, 2), torch.ones(2), "bfloat16")
+        check.check_tensor(torch.ones(1, 2), torch.ones(2), "bfloat16")
 
 
 def errors(found: dict[str, list[float]], **reference: list[float]) -> Any:

@@ -38,7 +38,7 @@ def abandoned(tmp_path: Path) -> Path:
     made = FolderClaim(tmp_path / "a")
     (made.part / "eager.json").write_text("{")
     os.close(made._marker)
-    claim._held.discard(made)
+    claim._open_claims.discard(made)
     return made.part
 
 
@@ -105,7 +105,7 @@ def test_a_folder_whose_marker_is_replaced_meanwhile_is_left_alone(
     tmp_path: Path, abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock is that of the marker that was there before."""
-    lock = claim._locked
+    lock = claim._lock
 
     def lock_after_replacing(marker: int) -> bool:
         path = abandoned / MARKER
@@ -114,7 +114,7 @@ def test_a_folder_whose_marker_is_replaced_meanwhile_is_left_alone(
         path.write_bytes(content)
         return lock(marker)
 
-    monkeypatch.setattr(claim, "_locked", lock_after_replacing)
+    monkeypatch.setattr(claim, "_lock", lock_after_replacing)
     remove_abandoned(tmp_path)
     assert names(abandoned) == [MARKER, "eager.json"]
 
@@ -144,13 +144,13 @@ def test_what_belongs_to_another_user_is_left_alone(
 def test_a_run_that_is_kept_while_somebody_looks_at_it_stays(
     tmp_path: Path, abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locked = claim._locked
+    locked = claim._lock
 
     def finish(marker: int) -> bool:
         abandoned.rename(tmp_path / "a")
         return locked(marker)
 
-    monkeypatch.setattr(claim, "_locked", finish)
+    monkeypatch.setattr(claim, "_lock", finish)
     remove_abandoned(tmp_path)
     assert names(tmp_path / "a") == [MARKER, "eager.json"]
 
@@ -158,7 +158,7 @@ def test_a_run_that_is_kept_while_somebody_looks_at_it_stays(
 def test_where_files_cannot_be_locked_nothing_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "_locked", lambda marker: False)
+    monkeypatch.setattr(claim, "_lock", lambda marker: False)
     with new_folder(tmp_path / "a") as folder:
         assert (folder / MARKER).read_bytes() == b""
         monkeypatch.undo()

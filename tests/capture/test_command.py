@@ -13,7 +13,7 @@ from fusetui import cli, kernels
 from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.capture.command import capture, measure
 from fusetui.capture.errors import CaptureError, Progress
-from fusetui.capture.options import STEPS, Options
+from fusetui.capture.options import DEFAULT_STEPS, Options
 from fusetui.kernels.outlines import OUTLINES
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
@@ -84,7 +84,7 @@ def test_the_record_tells_what_was_asked_for(run: Run) -> None:
 
 def test_a_capture_has_the_steps_that_a_verdict_needs() -> None:
     """And one more that is cold, and one that is odd."""
-    assert Options().profiled_steps == STEPS >= FEW_STEPS + 2
+    assert Options().profiled_steps == DEFAULT_STEPS >= FEW_STEPS + 2
 
 
 def test_step_times_are_ordered_integers(run: Run) -> None:
@@ -323,7 +323,10 @@ def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -
     capture("mlp", options, folder)
     run = Run(folder, "", "")
     names = [event["name"] for event in run.events("eager")]
-    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (STEPS, STEPS)
+    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (
+        DEFAULT_STEPS,
+        DEFAULT_STEPS,
+    )
     assert run.record["backward"] is True
     assert 0 <= run.variant("eager")["max_gradient_error"] < 0.03
 

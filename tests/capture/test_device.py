@@ -9,7 +9,7 @@ import pytest
 
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options, check_device
-from fusetui.capture.provenance import find_device, load_torch, selected
+from fusetui.capture.provenance import find_device, gpu_selected, load_torch
 from fusetui.kernels.outlines import OUTLINES
 
 
@@ -83,9 +83,9 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
         monkeypatch.setattr(torch.cuda, name, answer)
     second = find_device("cuda:1")
     assert (second.kind, second.name, second.cache_bytes) == ("cuda", "GPU 1", 101)
-    with selected(second):
+    with gpu_selected(second):
         pass
-    with selected(find_device("cuda")):
+    with gpu_selected(find_device("cuda")):
         pass
     assert entered == [1]
     with pytest.raises(

@@ -6,11 +6,17 @@ import pytest
 
 from fusetui.analysis.questions.computing import Tallies
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.record import Guess, compare, guess_lines, parse, parse_for
+from fusetui.capture.record import (
+    Guess,
+    compare_guess,
+    guess_lines,
+    guesses_by_variant,
+    parse_guess,
+)
 
 
 def test_a_guess_is_counts_by_kind() -> None:
-    assert parse("kernels=5, gemm=3 pointwise=2") == {
+    assert parse_guess("kernels=5, gemm=3 pointwise=2") == {
         "kernels": 5,
         "gemm": 3,
         "pointwise": 2,
@@ -22,7 +28,7 @@ def test_what_is_no_guess_names_the_kinds(guess: str) -> None:
     with pytest.raises(
         CaptureError, match=r"not a guess such as gemm=3: .*attention, .*gemm"
     ):
-        parse(guess)
+        parse_guess(guess)
 
 
 @pytest.mark.parametrize(
@@ -32,16 +38,18 @@ def test_a_guess_is_a_whole_number(guess: str) -> None:
     with pytest.raises(
         CaptureError, match="not a guess: give a whole number, as in gemm=3"
     ):
-        parse(guess)
+        parse_guess(guess)
 
 
 def test_an_empty_guess_shows_one() -> None:
     with pytest.raises(CaptureError, match="The guess is empty"):
-        parse(" ")
+        parse_guess(" ")
 
 
 def test_a_guess_can_be_for_one_variant() -> None:
-    assert parse_for(["gemm=3", "compiled: kernels=4"], ["eager", "compiled"]) == {
+    assert guesses_by_variant(
+        ["gemm=3", "compiled: kernels=4"], ["eager", "compiled"]
+    ) == {
         "eager": {"gemm": 3},
         "compiled": {"gemm": 3, "kernels": 4},
     }
@@ -49,7 +57,7 @@ def test_a_guess_can_be_for_one_variant() -> None:
 
 def test_a_guess_for_an_unknown_variant_is_told() -> None:
     with pytest.raises(CaptureError, match="names 'fast'"):
-        parse_for(["fast: gemm=3"], ["eager"])
+        guesses_by_variant(["fast: gemm=3"], ["eager"])
 
 
 def counted(*steps: Counter[str]) -> Tallies:
@@ -57,7 +65,7 @@ def counted(*steps: Counter[str]) -> Tallies:
 
 
 def test_every_step_is_compared() -> None:
-    found = compare(
+    found = compare_guess(
         {"kernels": 2, "conv": 0}, counted(Counter(kernels=2), Counter(kernels=3))
     )
     assert found == (Guess("kernels", 2, (2, 3)), Guess("conv", 0, (0, 0)))
@@ -65,7 +73,9 @@ def test_every_step_is_compared() -> None:
 
 
 def test_the_mean_of_unequal_steps_is_no_right_guess() -> None:
-    (guess,) = compare({"kernels": 5}, counted(Counter(kernels=4), Counter(kernels=6)))
+    (guess,) = compare_guess(
+        {"kernels": 5}, counted(Counter(kernels=4), Counter(kernels=6))
+    )
     assert not guess.right
 
 

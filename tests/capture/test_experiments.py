@@ -9,7 +9,7 @@ from tests.places import ROOT
 from tests.scripts import benchmark
 
 from fusetui.capture.command import check_request
-from fusetui.capture.options import Options, declared
+from fusetui.capture.options import Options, declared_options
 from fusetui.command_line.parser import command_parsers
 
 pytest.importorskip("torch", reason="the script runs torch")
@@ -72,7 +72,7 @@ def test_every_command_of_a_claim_can_be_typed(
             given = {
                 name: value
                 for name, value in vars(parsed).items()
-                if name in declared()
+                if name in declared_options()
             }
             check_request(parsed.workload, Options(**given, shapes=rest))
         elif words[0] == "python":

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.capture.errors import sentence
+from fusetui.capture.errors import failure_reason
 
 torch = pytest.importorskip("torch", reason="names torch's own errors")
 pytestmark = pytest.mark.torch
@@ -14,11 +14,13 @@ pytestmark = pytest.mark.torch
 def test_the_innermost_error_is_told_in_one_line() -> None:
     outer = RuntimeError("backend failed")
     outer.__cause__ = ValueError("dim must be even\n\nSet TORCH_LOGS for more")
-    assert sentence(outer) == "ValueError: dim must be even"
+    assert failure_reason(outer) == "ValueError: dim must be even"
 
 
 def test_memory_is_told_in_plain_words() -> None:
-    assert "ran out of GPU memory" in sentence(torch.OutOfMemoryError("CUDA: 80 GiB"))
+    assert "ran out of GPU memory" in failure_reason(
+        torch.OutOfMemoryError("CUDA: 80 GiB")
+    )
 
 
 def test_a_missing_compiler_is_told_in_plain_words() -> None:
@@ -26,21 +28,21 @@ def test_a_missing_compiler_is_told_in_plain_words() -> None:
 
     outer = RuntimeError("inductor")
     vars(outer)["inner_exception"] = InvalidCxxCompiler()
-    assert "install g++ or clang" in sentence(outer)
+    assert "install g++ or clang" in failure_reason(outer)
 
 
 def test_a_long_message_is_cut() -> None:
-    assert len(sentence(ValueError("x" * 1000))) == 300
+    assert len(failure_reason(ValueError("x" * 1000))) == 300
 
 
 def test_an_error_without_words_has_its_name() -> None:
-    assert sentence(ValueError()) == "ValueError"
+    assert failure_reason(ValueError()) == "ValueError"
 
 
 def test_memory_of_a_cpu_is_told_in_plain_words() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.empty(2**60)
-    assert sentence(raised.value) == "it ran out of memory: use smaller shapes."
+    assert failure_reason(raised.value) == "it ran out of memory: use smaller shapes."
 
 
 def test_the_users_line_is_told(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_the_users_line_is_told(tmp_path: Path) -> None:
     exec(compile(path.read_text(), path, "exec"), namespace)
     with pytest.raises(RuntimeError) as raised:
         namespace["f"](torch.ones(2, 3))
-    assert sentence(raised.value).endswith("(train.py, line 2)")
+    assert failure_reason(raised.value).endswith("(train.py, line 2)")
 
 
 def test_a_failed_compilation_is_told_as_one() -> None:
@@ -61,4 +63,7 @@ def test_a_failed_compilation_is_told_as_one() -> None:
 
     with pytest.raises(BackendCompilerFailed) as raised:
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
-    assert sentence(raised.value) == "it could not be compiled: ValueError: no such op"
+    assert (
+        failure_reason(raised.value)
+        == "it could not be compiled: ValueError: no such op"
+    )

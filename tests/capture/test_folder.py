@@ -11,7 +11,7 @@ from fusetui.capture.folder import (
     FolderClaim,
     claim_free,
     default_folder,
-    filled,
+    folder_to_fill,
     new_folder,
 )
 
@@ -64,9 +64,9 @@ def test_a_second_run_in_one_second_gets_a_number(tmp_path: Path) -> None:
     def take() -> FolderClaim:
         return claim_free(tmp_path / "a")
 
-    with filled(take), filled(take):
+    with folder_to_fill(take), folder_to_fill(take):
         pass
-    with filled(take) as claim:
+    with folder_to_fill(take) as claim:
         assert claim.out == tmp_path / "a-3"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a-2", "a-3"]
 

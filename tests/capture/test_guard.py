@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.capture.guard import same_folder
+from fusetui.capture.guard import keep_working_directory
 
 
 def test_the_folder_is_the_same_afterwards(
@@ -18,7 +18,7 @@ def test_the_folder_is_the_same_afterwards(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    with suppress(ValueError), same_folder():
+    with suppress(ValueError), keep_working_directory():
         os.chdir("elsewhere")
         raise ValueError
     assert Path.cwd() == tmp_path
@@ -29,20 +29,20 @@ def test_a_folder_that_was_removed_is_no_reason_to_fail(
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
-    with same_folder():
+    with keep_working_directory():
         os.chdir(tmp_path)
         (tmp_path / "gone").rmdir()
-    with same_folder():
+    with keep_working_directory():
         pass
     assert Path.cwd() == tmp_path
 
 
 FORKS = """
 import os, sys
-from fusetui.capture.guard import parent_only
+from fusetui.capture.guard import end_forked_children
 
 try:
-    with parent_only():
+    with end_forked_children():
         child = os.fork()
         if child == 0:
             print("the child's")

@@ -19,7 +19,7 @@ from pathlib import Path
 from fusetui.capture import guard
 from fusetui.capture.folder import new_folder
 
-guard.GRACE = 0.1
+guard.GRACE_SECONDS = 0.1
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 BEFORE
 with new_folder(Path(sys.argv[1])):

@@ -7,14 +7,20 @@ import pytest
 from tests.places import ROOT
 
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import Options, declared, dtype_name, public, validate
+from fusetui.capture.options import (
+    Options,
+    declared_options,
+    dtype_name,
+    scrubbed_options,
+    validate,
+)
 from fusetui.command_line.parser import command_parsers
 
-FLAGS = [one.flag for one in declared().values() if one.flag]
+FLAGS = [one.flag for one in declared_options().values() if one.flag]
 
 
 def test_every_field_is_declared() -> None:
-    assert list(declared()) == list(Options.__dataclass_fields__)
+    assert list(declared_options()) == list(Options.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
@@ -28,7 +34,7 @@ def test_what_is_not_typed_has_its_default() -> None:
     parsed = vars(
         command_parsers("capture")["capture"].parse_args(["mlp", "--no-shapes"])
     )
-    assert {name: parsed[name] for name in declared() if name in parsed} == {
+    assert {name: parsed[name] for name in declared_options() if name in parsed} == {
         "record_shapes": False
     }
 
@@ -68,5 +74,5 @@ def test_a_sweep_takes_less_time_for_each_variant() -> None:
 
 
 def test_what_is_free_text_can_be_scrubbed() -> None:
-    found = public(Options(expect=("mine: gemm=1",), steps=2), str.upper)
+    found = scrubbed_options(Options(expect=("mine: gemm=1",), steps=2), str.upper)
     assert (found.expect, found.steps) == (("MINE: GEMM=1",), 2)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.record import (
-    LARGEST,
+    MAX_JSON_BYTES,
     SavedRun,
     SavedVariant,
     Traces,
@@ -144,7 +144,7 @@ def test_a_record_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_record_without_an_end_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "run.json").open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_JSON_BYTES + 1)
     with pytest.raises(CaptureError, match="larger than 16 MiB"):
         read_json(tmp_path / "run.json")
 
@@ -205,9 +205,10 @@ def test_any_run_that_is_read_can_be_shown_again(
         return
     finally:
         place[key] = before
-    command._show(anywhere, [({"n": 1}, run)])
-    command._show_guesses([({"n": 1}, run)])
-    assert sweep_csv(list(command._rows([({"n": 1}, run)])))
+    runs = [command.SweptRun({"n": 1}, run)]
+    command._print_sweep(anywhere, runs)
+    command._wrong_guesses(runs)
+    assert sweep_csv(list(command._rows(runs)))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

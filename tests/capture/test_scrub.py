@@ -11,7 +11,7 @@ import pytest
 
 from fusetui.capture import provenance as scrub
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.provenance import public_command
+from fusetui.capture.provenance import scrubbed_command
 
 TRACE = """{"host_name": "box-17.lab", "username": "adal",
  "traceEvents": [{"ph": "X", "name": "own/nn.py(3): f", "ts": 4365912618404.960, "dur": 7.50,
@@ -29,7 +29,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_trace_has_the_given_name_and_nothing_private(tmp_path: Path) -> None:
     path = tmp_path / "in.json"
     path.write_text(TRACE)
-    text = scrub.scrubbed(path, "mlp.json")
+    text = scrub.scrubbed_trace(path, "mlp.json")
     assert json.loads(text)["traceName"] == "mlp.json"
     assert not any(word in text for word in ("adal", "box", "home", "my work", "own"))
     assert all(
@@ -41,14 +41,14 @@ def test_a_trace_has_the_given_name_and_nothing_private(tmp_path: Path) -> None:
 def test_a_packed_trace_is_taken_too(tmp_path: Path) -> None:
     path = tmp_path / "in.json.gz"
     path.write_bytes(gzip.compress(TRACE.encode()))
-    assert "adal" not in scrub.scrubbed(path, "mlp.json")
+    assert "adal" not in scrub.scrubbed_trace(path, "mlp.json")
 
 
 def test_a_damaged_trace_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.json"
     path.write_text(TRACE[:-60])
     with pytest.raises(CaptureError, match="damaged"):
-        scrub.scrubbed(path, "mlp.json")
+        scrub.scrubbed_trace(path, "mlp.json")
 
 
 def test_a_trace_name_is_replaced_alone() -> None:
@@ -74,7 +74,7 @@ def test_a_trace_name_is_replaced_alone() -> None:
     ],
 )
 def test_texts_of_a_record(text: str, public: str) -> None:
-    assert scrub.texts().scrub(text) == public
+    assert scrub.new_scrubber().scrub(text) == public
 
 
 def test_the_command_of_fusetui_stays_without_folders() -> None:
@@ -88,12 +88,13 @@ def test_the_command_of_fusetui_stays_without_folders() -> None:
         "3",
     ]
     assert (
-        public_command(words) == "fusetui capture dir1/x.py:build --out dir2 --batch 3"
+        scrubbed_command(words)
+        == "fusetui capture dir1/x.py:build --out dir2 --batch 3"
     )
-    assert public_command([*words[:3], "--out=own"]) == (
+    assert scrubbed_command([*words[:3], "--out=own"]) == (
         "fusetui capture dir1/x.py:build --out=dir2"
     )
 
 
 def test_the_command_of_another_program_goes() -> None:
-    assert public_command(["train.py", "--password", "hunter2"]) is None
+    assert scrubbed_command(["train.py", "--password", "hunter2"]) is None

@@ -14,7 +14,7 @@ from tests.room import room_for
 
 import fusetui.capture
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import STEPS
+from fusetui.capture.options import DEFAULT_STEPS
 
 pytestmark = pytest.mark.torch
 
@@ -34,7 +34,7 @@ def test_a_loop_becomes_a_run_folder(
     loop(tmp_path / "a", 16)
     record = json.loads((tmp_path / "a" / "run.json").read_text())
     (variant,) = record["variants"]
-    assert (record["profiled_steps"], variant["kernels_per_step"]) == (STEPS, 1)
+    assert (record["profiled_steps"], variant["kernels_per_step"]) == (DEFAULT_STEPS, 1)
     assert (variant["step_ns"]["n"], variant["files"]) == (6, ["train.json.gz"])
     output = capsys.readouterr()
     assert (output.out, output.err) == (

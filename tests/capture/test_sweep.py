@@ -142,7 +142,7 @@ def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
             run(tmp_path / "a", f"batch={2**50}")
 
     fail()
-    asked = command._asked("partitioned-linear", OPTIONS, "cpu", [{"batch": 2**50}])
+    asked = command._identity("partitioned-linear", OPTIONS, [{"batch": 2**50}])
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({"asked": asked}))
     (tmp_path / "a" / "notes.txt").touch()
@@ -165,7 +165,9 @@ def test_a_variant_that_was_skipped_did_not_fail() -> None:
         SavedVariant("c"),
     )
     done = SavedRun("mlp", {}, "float32", "a CPU", "cpu", variants)
-    assert list(command._failed([({"n": 1}, done)], [{"n": 1}, {"n": 2}])) == [
+    assert list(
+        command._failed([command.SweptRun({"n": 1}, done)], [{"n": 1}, {"n": 2}])
+    ) == [
         "n=2",
         "n=1 b",
     ]

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.capture.errors import tell
+from fusetui.capture.errors import print_message
 from fusetui.report.output import emit
 from fusetui.report.streams import OutputError
 
@@ -26,7 +26,7 @@ class Full(StringIO):
 
 def test_text_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     emit(f"one\n{WORST}")
-    tell(WORST)
+    print_message(WORST)
     output = capsys.readouterr()
     assert obeyed(output.out + output.err) == set()
     assert output.out.startswith("one\n")
@@ -50,5 +50,5 @@ def test_a_reader_that_left_is_no_failure_of_ours(
 def test_talk_that_nobody_hears_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = Full(OSError(28, "No space left on device"))
     monkeypatch.setattr(sys, "stderr", stderr)
-    tell("a word")
+    print_message("a word")
     assert stderr.asked

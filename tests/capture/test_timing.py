@@ -46,7 +46,7 @@ def test_steps_are_timed_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_have_settled_when_two_windows_agree(
     durations: list[int], settled: bool
 ) -> None:
-    assert timing.settled(durations) is settled
+    assert timing.is_settled(durations) is settled
 
 
 def test_warming_up_lasts_until_steps_are_equally_long(

@@ -25,7 +25,7 @@ SECONDS = 1e-9
 
 
 def test_none_comes_first_more_often() -> None:
-    rounds = recorder.turns(["a", "b", "c"], 30)
+    rounds = recorder.turn_order(["a", "b", "c"], 30)
     assert len(rounds) == 30
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
     assert all(
@@ -42,7 +42,7 @@ def event(
 
 def divided(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     document = json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
-    found = recorder.divided(document, [["a", "b"], ["b", "a"]])
+    found = recorder.divide_by_variant(document, [["a", "b"], ["b", "a"]])
     return {name: json.loads(text)["traceEvents"] for name, text in found.items()}
 
 

@@ -16,7 +16,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer
 from fusetui.capture import profile
 from fusetui.capture.command import capture
-from fusetui.capture.options import ROUNDS, STEPS, Options
+from fusetui.capture.options import DEFAULT_STEPS, ROUNDS, Options
 from fusetui.kernels import Variant
 from fusetui.trace import open_trace
 from fusetui.trace.snapshot.reading import read_snapshot
@@ -49,7 +49,10 @@ def test_a_run_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
     assert eager["kernels_per_step"] == 5
     assert eager["peak_memory_bytes"] == gpu.PEAK_BYTES
     assert 0 < eager["step_ns"]["p10"] <= eager["step_ns"]["median"]
-    assert [guess["found"] for guess in eager["guesses"]] == [[5] * STEPS, [3] * STEPS]
+    assert [guess["found"] for guess in eager["guesses"]] == [
+        [5] * DEFAULT_STEPS,
+        [3] * DEFAULT_STEPS,
+    ]
     assert calls["synchronize"] > 3
 
 

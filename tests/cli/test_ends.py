@@ -20,9 +20,11 @@ from tests.laptops import needs_fork
 from tests.places import ROOT
 from tests.room import room_for
 
-from fusetui import cli, signals
-from fusetui.command_line.parser import EXIT_CODES
+from fusetui import Error, cli, signals
 from fusetui.commands import crash, errors
+from fusetui.report.streams import OutputError
+from fusetui.tables.files import MissingPackageError
+from fusetui.trace.model.errors import NotATraceError
 
 Run = Callable[..., Any]
 WAITING = """
@@ -160,7 +162,7 @@ def test_what_was_begun_is_tidied_up() -> None:
     with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
         command()
     assert ends == ["tidy"]
-    assert signals.code_of(raised.value) == 128 + signal.SIGTERM
+    assert errors.exit_code_of(raised.value) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -177,7 +179,7 @@ def test_a_signal_during_an_import_waits_for_its_end(
     monkeypatch.delitem(sys.modules, "module_that_is_interrupted", raising=False)
     with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
         import_module("module_that_is_interrupted")
-    assert signals.code_of(raised.value) == 128 + number
+    assert errors.exit_code_of(raised.value) == 128 + number
     assert vars(sys)["ends"] == ["whole"]
 
 
@@ -245,18 +247,61 @@ def test_a_process_that_was_forked_dies_of_it() -> None:
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
-def test_every_exit_code_is_documented(fusetui: Run) -> None:
-    ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
-    assert {*ours, signals.ENDED + signal.SIGINT, errors.PIPE_CLOSED} <= set(EXIT_CODES)
-    assert "141 the reader of the pipe closed it" in " ".join(
-        fusetui("--help").out.split()
-    )
+def test_every_exit_code_has_a_meaning(fusetui: Run) -> None:
+    codes = {code for _, code in errors.CODES_OF_ERRORS}
+    codes |= {errors.DONE, errors.NO, errors.CANNOT_TELL}
+    assert {*errors.EXIT_CODES} == codes
+    told = " ".join(fusetui("--help").out.split())
+    assert told.endswith(errors.exit_codes_text())
+
+
+def test_the_guide_has_every_exit_code() -> None:
+    """Its table has a code of each signal, and may say more of a meaning."""
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    assert [
-        code
-        for code in EXIT_CODES
-        if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)
-    ] == []
+    section = guide.partition("## How fusetui ends")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\d, ]+) \| (.*) \|$", section, re.M)
+    meanings = {
+        int(code): meaning for codes, meaning in rows for code in codes.split(",")
+    }
+    of_signals = {
+        signals.ENDED + number
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
+    }
+    assert {*meanings} == {*errors.EXIT_CODES} | of_signals
+    for code in {*errors.EXIT_CODES} - of_signals:
+        assert meanings[code].startswith(errors.EXIT_CODES[code])
+
+
+def test_the_reference_and_the_manual_page_have_every_exit_code() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    manual = (ROOT / "docs" / "fusetui.1").read_text(encoding="utf-8")
+    for code, meaning in errors.EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in reference
+        assert f"\n.B {code}\n" in manual
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Error("No."), 2),
+        (errors.CommandError("No."), 2),
+        (NotATraceError("No."), 2),
+        (MissingPackageError("No."), 2),  # an ImportError too
+        (OutputError("No."), 2),
+        (ImportError("No."), 70),
+        (ZeroDivisionError("No."), 70),
+        (BrokenPipeError("No."), 141),
+        (KeyboardInterrupt(), 130),
+        (signals.SignalInterrupt(signal.SIGTERM), 143),
+    ],
+)
+def test_the_code_of_an_error(error: BaseException, code: int) -> None:
+    assert errors.exit_code_of(error) == code
+
+    def command() -> int:
+        raise error
+
+    assert errors.guarded(command) == code
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def test_folders_of_traces_are_listed_by_trace(
 def test_there_is_a_bound_and_it_is_told(
     fusetui: Run, opened: Opened, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.commands.open.MOST", 1)
+    monkeypatch.setattr("fusetui.commands.open.MAX_OFFERS", 1)
     found = fusetui("open", runs)
     assert len(opened[0]["offers"]) == 1
     assert (

@@ -111,7 +111,7 @@ def test_the_cache(
 ) -> None:
     """It helps only to open a trace again sooner: nothing is said."""
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     path = trace_file()
     with room_for(200):
         found = fusetui("summary", path)

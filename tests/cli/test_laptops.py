@@ -42,7 +42,7 @@ def laptop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
     take_away(monkeypatch)
     monkeypatch.setattr(workers, "core_count", lambda: 4)
-    monkeypatch.setattr(workers, "FEWEST", 0)
+    monkeypatch.setattr(workers, "MIN_BYTES_FOR_THREADS", 0)
     monkeypatch.setattr(subprocess, "Popen", never)
     monkeypatch.setattr(sys, "platform", request.param)
     if request.param == "darwin":
@@ -69,7 +69,7 @@ def test_the_cache_works(
     laptop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also its limit, which removes entries."""
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 1)
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path))
     first, second = (str(path) for path in SHIPPED[:2])
     trace = open_trace(first)
@@ -78,7 +78,7 @@ def test_the_cache_works(
     assert (open_trace(first).start == trace.start).all()
     monkeypatch.undo()
     assert len(list(tmp_path.iterdir())) == 1
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 1)
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path))
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0.000001")
     take_away(monkeypatch)

@@ -21,8 +21,8 @@ import fusetui as ft
 from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
 from fusetui.commands.agents.answers import CHARACTERS, Answerer, text_of
-from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
-from fusetui.commands.agents.questions import WITH_TRACES, PagedItems
+from fusetui.commands.agents.opened import MAX_TRACES, NOT_JOINED, Folders, Opener
+from fusetui.commands.agents.questions import WITH_TRACES, Answer, PagedItems
 from fusetui.commands.agents.tools import DATA, LEAST
 from fusetui.own_process import started
 from fusetui.tables import sql_process
@@ -333,7 +333,7 @@ async def test_sql(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -
             "select * from range(200000)": "The query has more than 100,000 rows",
         }.items():
             assert (await told(client, "sql", **ONE, query=wrong)).startswith(sentence)
-        monkeypatch.setattr("fusetui.commands.agents.answers.PATIENCE", 3.0)
+        monkeypatch.setattr("fusetui.commands.agents.answers.MAX_QUERY_SECONDS", 3.0)
         for endless in (FOREVER, DEAF):
             assert "takes longer than 3 s" in await told(
                 client, "sql", **ONE, query=endless
@@ -359,7 +359,7 @@ async def test_a_query_that_is_cancelled_frees_the_server(
         return begun[-1]
 
     monkeypatch.setattr(sql_process, "started", noted)
-    monkeypatch.setattr("fusetui.commands.agents.answers.PATIENCE", 600.0)
+    monkeypatch.setattr("fusetui.commands.agents.answers.MAX_QUERY_SECONDS", 600.0)
     monkeypatch.setattr("fusetui.commands.agents.answers.QUERIES_AT_ONCE", 1)
     async with client:
         queries = [
@@ -415,7 +415,8 @@ async def test_what_is_asked_twice_at_once_is_answered_once(
     def slow(*given: Any) -> Any:
         asked.append(given)
         time.sleep(0.2)
-        return {"trace": LESSON}, PagedItems("findings", 0, lambda _: ())
+        items = PagedItems("findings", 0, lambda _: ())
+        return Answer(head={"trace": LESSON}, items=items)
 
     monkeypatch.setitem(WITH_TRACES, "why", slow)
     async with client:
@@ -625,16 +626,16 @@ async def test_names_are_escaped(client: Any, folder: Path) -> None:
 
 
 def test_traces_that_were_not_used_last_are_closed(folder: Path) -> None:
-    for number in range(TRACES + 1):
+    for number in range(MAX_TRACES + 1):
         (folder / f"{number}.json").write_text(BARE)
     opener = Opener(Folders([str(folder)]))
     first = opener.open("0.json").trace
-    for number in range(1, TRACES):
+    for number in range(1, MAX_TRACES):
         opener.open(f"{number}.json")
     assert opener.open("0.json").trace is first
-    opener.open(f"{TRACES}.json")  # 1.json makes room
+    opener.open(f"{MAX_TRACES}.json")  # 1.json makes room
     assert opener.open("0.json").trace is first
-    for number in range(1, TRACES + 1):
+    for number in range(1, MAX_TRACES + 1):
         opener.open(f"{number}.json")
     assert opener.open("0.json").trace is not first
 

@@ -166,7 +166,7 @@ def test_missing_ranks_are_named(
 ) -> None:
     for name in ("IMPORTING_S", "POLL_S"):
         monkeypatch.setattr(recording, name, 0.0)
-    monkeypatch.setattr(running, "GROUP_PATIENCE_S", 0.0)
+    monkeypatch.setattr(running, "GROUP_SECONDS", 0.0)
     ranks = {"RANK": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "CODE": "0"}
     for name, value in ranks.items():
         monkeypatch.setenv(name, value)

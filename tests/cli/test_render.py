@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PATIENCE_S", 0)
+    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0)
     stream = Terminal()
     with output.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)
@@ -28,7 +28,7 @@ def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bar_shows_a_name_and_does_not_obey_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(output, "PATIENCE_S", 0)
+    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0)
     stream = Terminal()
     with output.Bar(f"reading {WORST}", stream) as bar:
         bar.update(1, 2)
@@ -44,7 +44,7 @@ class Full(Terminal):
 
 
 def test_a_bar_that_nobody_sees_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PATIENCE_S", 0)
+    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0)
     stream = Full()
     with output.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)

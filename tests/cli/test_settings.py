@@ -12,7 +12,7 @@ from fusetui import Error
 from fusetui.cli import AMOUNTS
 from fusetui.commands.open import show
 from fusetui.commands.terminal import Settings, ignored_colors, user_settings
-from fusetui.trace.cache.folder import BOUND
+from fusetui.trace.cache.folder import MAX_MEGABYTES_VARIABLE
 from fusetui.trace.read.unpack import LIMIT
 from fusetui.tui import app
 
@@ -108,7 +108,7 @@ def test_a_variable_that_is_no_amount_is_said_to_be_ignored(
 
 
 def test_the_variables_that_are_amounts() -> None:
-    assert AMOUNTS.keys() == {BOUND, LIMIT}
+    assert AMOUNTS.keys() == {MAX_MEGABYTES_VARIABLE, LIMIT}
 
 
 def test_colors_of_the_terminal_that_name_none() -> None:

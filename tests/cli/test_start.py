@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.commands.open import NEWEST, found_in
+from fusetui.commands.open import MAX_NEWEST, found_in
 from fusetui.commands.sources import one_trace
 from fusetui.sample_traces import lessons
 from fusetui.trace.formats import looks_like_a_trace
@@ -44,12 +44,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, A
 
 
 def test_the_newest_traces_come_first(tmp_path: Path) -> None:
-    for age in range(NEWEST + 2):
+    for age in range(MAX_NEWEST + 2):
         trace_at(tmp_path / f"{age}.json.gz", age)
     (tmp_path / "package.json").write_text('{"name": "no trace"}')
     found = [Path(offer.label).name for offer in found_in(tmp_path)]
-    assert found[:NEWEST] == [f"{age}.json.gz" for age in range(NEWEST)]
-    assert found[NEWEST] == "tutor"
+    assert found[:MAX_NEWEST] == [f"{age}.json.gz" for age in range(MAX_NEWEST)]
+    assert found[MAX_NEWEST] == "tutor"
 
 
 def test_runs_of_the_folder_and_of_make_demo(tmp_path: Path) -> None:

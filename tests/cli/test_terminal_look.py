@@ -163,7 +163,7 @@ def test_what_is_typed_while_the_terminal_is_asked_is_not_lost(trace: Path) -> N
 
 
 def test_a_terminal_that_says_nothing(trace: Path) -> None:
-    change = "from fusetui.commands import terminal; terminal.PATIENCE = 0.05"
+    change = "from fusetui.commands import terminal; terminal.ANSWER_SECONDS = 0.05"
     asks = {"FUSETUI_THEME": "auto", "COLORTERM": "truecolor"}
     with Terminal(["open", trace], environment=asks, change=change) as shown:
         shown.wait_for(READY)

@@ -67,7 +67,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     recorded."""
     for name in ("IMPORTING_S", "POLL_S"):
         monkeypatch.setattr(recording, name, 0.0)
-    monkeypatch.setattr(running, "GROUP_PATIENCE_S", 0.0)
+    monkeypatch.setattr(running, "GROUP_SECONDS", 0.0)
     (tmp_path / "train.py").write_text(FAKE.read_text(encoding="utf-8"))
     place = tmp_path / "bin"
     place.mkdir()

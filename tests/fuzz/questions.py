@@ -31,7 +31,7 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
-from fusetui.capture.record import compare, parse
+from fusetui.capture.record import compare_guess, parse_guess
 from fusetui.command_line.file_commands import PICTURED
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
@@ -124,7 +124,9 @@ def ask_ops(trace: Trace) -> None:
 
 def ask_check(trace: Trace) -> None:
     counted = tallies(trace)
-    guesses = compare(parse(" ".join(f"{kind}=1" for kind in KINDS)), counted)
+    guesses = compare_guess(
+        parse_guess(" ".join(f"{kind}=1" for kind in KINDS)), counted
+    )
     check(len(guesses) == len(KINDS), "guesses")
     for kind in KINDS:
         counted.per_step(kind)

@@ -11,28 +11,28 @@ from typing import Any
 import pytest
 
 SMALL = {
-    "read.reading.EXTENT": 1000,
+    "read.reading.EXTENT_BYTES": 1000,
     "read.reading.LARGE": 2000,
     "read.source.LARGE": 2000,
-    "read.chunks.MARGIN": 100,
-    "read.document.WINDOW": 1 << 12,
-    "read.mend.WINDOW": 300,
-    "read.mend.AFTER_DAMAGE": 64,
-    "read.unpack.PIECE": 100,
-    "read.unpack.FIRST": 64,
-    "read.unpack.MOST": 300,
-    "cache.entry.SMALLEST": 0,
+    "read.chunks.MARGIN_BYTES": 100,
+    "read.document.MAX_WINDOW_BYTES": 1 << 12,
+    "read.mend.WINDOW_BYTES": 300,
+    "read.mend.WINDOW_BYTES_AFTER_DAMAGE": 64,
+    "read.unpack.MAX_INPUT_BYTES": 100,
+    "read.unpack.FIRST_INPUT_BYTES": 64,
+    "read.unpack.MAX_OUTPUT_BYTES": 300,
+    "cache.entry.MIN_DOCUMENT_BYTES": 0,
 }
 TINY = {
     **SMALL,
-    "read.reading.EXTENT": 200,
+    "read.reading.EXTENT_BYTES": 200,
     "read.source.LARGE": 0,
-    "read.chunks.MARGIN": 20,
-    "read.chunks.FARTHEST": 1 << 10,
-    "read.body.WINDOW": 7,
-    "read.mend.WINDOW": 64,
-    "read.mend.AFTER_DAMAGE": 32,
-    "model.intervals.MANY": 0,
+    "read.chunks.MARGIN_BYTES": 20,
+    "read.chunks.MAX_CHUNK_BYTES": 1 << 10,
+    "read.body.WINDOW_BYTES": 7,
+    "read.mend.WINDOW_BYTES": 64,
+    "read.mend.WINDOW_BYTES_AFTER_DAMAGE": 32,
+    "model.intervals.MIN_COMBINED_TRACKS": 0,
 }
 SIZES: dict[str, dict[str, Any]] = {
     "usual": {"read.workers.core_count": lambda: 1},
@@ -40,7 +40,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {**TINY, "read.workers.core_count": lambda: 1},
     "team": {
         **SMALL,
-        "read.workers.FEWEST": 0,
+        "read.workers.MIN_BYTES_FOR_THREADS": 0,
         "read.workers.core_count": lambda: 2,
     },
 }

@@ -124,10 +124,10 @@ def _events(trace: Trace) -> list[tuple[int, ...]]:
 def _look_early(patch: pytest.MonkeyPatch) -> None:
     reading = import_module("fusetui.trace.read.reading")
     for constant, size in (
-        ("FIRST_LOOK", 100),
-        ("GROWTH", 2),
-        ("WORTH_A_LOOK", 0),
-        ("FAR", 0),
+        ("FIRST_PREVIEW_BYTES", 100),
+        ("PREVIEW_GROWTH", 2),
+        ("MIN_BYTES_FOR_PREVIEWS", 0),
+        ("MIN_SLOW_BYTES_REPORTED", 0),
     ):
         patch.setattr(reading, constant, size)
 

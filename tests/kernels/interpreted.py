@@ -361,13 +361,13 @@ def tuned() -> None:
                 assert tried > 2
                 best = min(times, key=lambda tile: times[tile])
                 assert list(tuning.read(path.absolute()).values()) == [best]
-                tuning._known.clear()  # another process
+                tuning._choices_of_file.clear()  # another process
                 torch.testing.assert_close(
                     geglu_projections(x, weight, weight), expected, **near
                 )
                 assert len(used) == tried
                 path.write_text("not JSON")
-                tuning._known.clear()
+                tuning._choices_of_file.clear()
                 geglu_projections(x, weight, weight)
                 assert len(used) == 2 * tried
 
@@ -401,7 +401,7 @@ def kept_for_another_depth() -> None:
             geglu_projections(x, weight, weight)
             ((key, chosen),) = tuning.read(path).items()
             tuning.write(path, {key: chosen._replace(k=4 * x.shape[1])})
-            tuning._known.clear()  # another process
+            tuning._choices_of_file.clear()  # another process
             found = geglu_projections(x, weight, weight)
         assert tuning.read(path) == {key: chosen}
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

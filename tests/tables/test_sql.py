@@ -6,8 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
+import duckdb
 import msgspec
 import pytest
 from tests.hostile import WORST
@@ -289,6 +291,45 @@ def test_memory_and_threads_are_bounded(
         assert found["threads"] == sql.THREADS
 
 
+class ThreadNotingConnection:
+    """A connection of DuckDB that notes in which threads statements run."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self.threads: set[Thread] = set()
+
+    def execute(self, statement: str) -> Any:
+        self.threads.add(current_thread())
+        return self.connection.execute(statement)
+
+    def sql(self, query: str) -> Any:
+        self.threads.add(current_thread())
+        return self.connection.sql(query)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+
+def test_no_statement_runs_in_the_main_thread(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a signal makes DuckDB raise an error of its own, "Query interrupted",
+    instead of what the handler raises: SIGTERM would be reported as a crash."""
+    connect = duckdb.connect
+    connections: list[ThreadNotingConnection] = []
+
+    def noted(*args: Any, **options: Any) -> ThreadNotingConnection:
+        connections.append(ThreadNotingConnection(connect(*args, **options)))
+        return connections[-1]
+
+    monkeypatch.setattr(duckdb, "connect", noted)
+    with SqlTables([("a", trace)]) as database:
+        database.ask("select count(*) as rows from slices")
+    (connection,) = connections
+    assert connection.threads
+    assert main_thread() not in connection.threads
+
+
 def test_nothing_is_written_at_home(
     trace: Trace, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -311,6 +352,14 @@ def test_a_process_of_its_own_gives_the_same(trace: Trace) -> None:
     assert [*there] == [*here]
     with pytest.raises(WrongSqlError, match="read-only"):
         ask_elsewhere("drop table slices", make, of_several=False, limit_s=100)
+
+
+def test_no_progress_is_drawn_where_answers_are_sent(trace: Trace) -> None:
+    """DuckDB draws a bar on standard output after 2 s, which no reply would survive."""
+    make = partial(table_of_all, [("a", trace)])
+    query = "select current_setting('enable_progress_bar')::varchar as bar"
+    answer = ask_elsewhere(query, make, of_several=False, limit_s=100)
+    assert [*answer] == [{"bar": "false"}]
 
 
 def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ def small_extents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treats a file of some hundred kB like one of some hundred MB; one thread reads
     it."""
     monkeypatch.setattr(workers, "core_count", lambda: 1)
-    monkeypatch.setattr(mend, "SHORT", 1 << 15)
+    monkeypatch.setattr(mend, "MAX_HURRIED_GAP_BYTES", 1 << 15)
     for name, value in (
-        ("EXTENT", 1 << 14),
-        ("FIRST_LOOK", 1 << 16),
-        ("WORTH_A_LOOK", 0),
-        ("FAR", 0),
+        ("EXTENT_BYTES", 1 << 14),
+        ("FIRST_PREVIEW_BYTES", 1 << 16),
+        ("MIN_BYTES_FOR_PREVIEWS", 0),
+        ("MIN_SLOW_BYTES_REPORTED", 0),
     ):
         monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], name, value)

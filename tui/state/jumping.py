@@ -11,7 +11,7 @@ from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
 from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.ids import exact_id
-from fusetui.trace.program.origin import Origins, hosts_of, ops_of
+from fusetui.trace.program.origin import Origins, launching_calls, ops_of
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt, Side
@@ -89,14 +89,14 @@ def other_pass(state: State) -> State:
 def _other_pass(origins: Origins, row: int) -> int:
     """The first op of the other pass, -1 for none."""
     trace, backward = origins.trace, origins.backward
-    hosts = hosts_of(trace, np.array([row]))
+    hosts = launching_calls(trace, np.array([row]))
     op = ops_of(trace, hosts)
     if int(op[0]) < 0:
         return -1
-    if int(backward.over(op)[0]) >= 0 and not origins.recomputes(hosts)[0]:
+    if int(backward.around(op)[0]) >= 0 and not origins.recomputes(hosts)[0]:
         return int(backward.forward_of(op)[0])
-    around = int(backward.made.over(op)[0])
-    first = int(backward.made.rows[around]) if around >= 0 else int(op[0])
+    around = int(backward.forward_ops.around(op)[0])
+    first = int(backward.forward_ops.rows[around]) if around >= 0 else int(op[0])
     inside = (backward.forward >= first) & (backward.forward < trace.end_row[first])
     found = backward.rows[inside]
     return int(found[np.argmin(trace.start[found])]) if len(found) else -1

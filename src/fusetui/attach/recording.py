@@ -13,17 +13,18 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.attach.door import (
+from fusetui.attach.daemon_socket import (
     SAFE,
+    ClientMessage,
     ConfigRequest,
-    Door,
-    Heard,
-    Wish,
+    DaemonSocket,
+    RecordingRequest,
     configuration,
     written,
 )
@@ -81,6 +82,7 @@ RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all
 others."""
 LONGEST_RETRY_MS = 4_000  # each attempt without operations doubles the time, up to this
+MAX_DOUBLINGS = 12
 MIN_FREE_BYTES = 1 << 20  # on a disk that is not called full
 # of a program that is recorded again
 NUMBERS = tuple(f"-{number}" for number in range(2, 1000))
@@ -110,39 +112,44 @@ FINAL = (RecordingPhase.IDLE, RecordingPhase.WHOLE, RecordingPhase.FAILED)
 
 
 class AttachedProcess(Struct, frozen=True):
-    """One process. `file`: where its trace will be; `size`: bytes written; `why`: a
-    sentence about what failed, or the trace lacks, or why it is recorded again;
-    `before`: a clause about what became of the attempt before. Times are those of
-    `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be
-    free again; `heard_at`, its last message; `grown_at`, when its file grew.
-    `profiles_itself`: it said that it records, and nobody had asked it to.
-    `is_compiling`: its trace shows torch.compile at work; `is_loop`: it shows
-    operations that repeat."""
+    """One process, and how far its recording is. Times are those of
+    `time.monotonic`."""
 
     process: Process
     phase: RecordingPhase = RecordingPhase.WAITED_FOR
-    file: Path = Path()
-    size: int = 0
+    file: Path = Path()  # where its trace will be
+    size: int = 0  # bytes of it that are written
     has_asked: bool = False
-    is_free: bool = False
+    is_free: bool = False  # it said last that it would record now
+    # it said that it records, and nobody had asked it to
     profiles_itself: bool = False
-    is_compiling: bool = False
-    is_loop: bool = True
-    told_at: float = 0.0
-    due: float = 0.0
-    heard_at: float = 0.0
-    grown_at: float = 0.0
+    is_compiling: bool = False  # its trace shows torch.compile at work
+    is_loop: bool = True  # its trace shows operations that repeat
+    told_at: float = 0.0  # when it was asked to record
+    due: float = 0.0  # when it must be free again
+    heard_at: float = 0.0  # its last message
+    grown_at: float = 0.0  # when its file grew
+    # a sentence about what failed, or the trace lacks, or why it is recorded again
     why: str = ""
-    before: str = ""
+    before: str = ""  # a clause about what became of the attempt before
 
     @property
     def is_done(self) -> bool:
+        """Whether nothing more happens to it."""
         return self.phase in FINAL
 
     @property
     def is_settled(self) -> bool:
         """Whether this attempt is over."""
         return self.is_done or self.phase in RETRIED
+
+
+class _Order(NamedTuple):
+    """A process once it was answered, and the configuration that it is told; "" for
+    none."""
+
+    job: AttachedProcess
+    configuration: str = ""
 
 
 class Recording:
@@ -154,17 +161,17 @@ class Recording:
 
     def __init__(
         self,
-        doors: Sequence[Door],
+        sockets: Sequence[DaemonSocket],
         folder: Path,
-        wish: Wish,
-        wanted: Iterable[Process],
+        request: RecordingRequest,
+        recorded: Iterable[Process],
         *,
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
-        self._doors = doors
+        self._sockets = sockets
         self._folder = folder.absolute()
-        self._wish = wish
+        self._request = request
         self._attempts = attempts
         self._own_profiler_s = own_profiler_s
         check_name(folder)
@@ -175,7 +182,7 @@ class Recording:
         self._compiling_attempts = 0
         self._attempts_without_loop = 0
         self._was_empty = False  # whether the attempt before had no operations
-        self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
+        self.jobs = {process.pid: AttachedProcess(process) for process in recorded}
         self.forks: dict[int, Process] = {}
         """By PID, those that ran at the end of an attempt: they cannot be recorded."""
         # those recorded in the attempt before
@@ -190,52 +197,59 @@ class Recording:
 
     def turn(self, seconds: float) -> None:
         """Answers what is asked within this time, and looks how far the traces are."""
-        for door in select.select(self._doors, [], [], seconds)[0]:
-            for heard in door.heard():
-                self._hear(door, heard)
+        readable, _, _ = select.select(self._sockets, [], [], seconds)
+        for socket in readable:
+            for message in socket.messages():
+                self._hear(socket, message)
         for pid, job in self.jobs.items():
             if not job.is_settled:
                 self.jobs[pid] = self._looked(job)
         if all(job.is_settled for job in self.jobs.values()):
             self._end_attempt()
 
-    def _hear(self, door: Door, heard: Heard) -> None:
-        job = self.jobs.get(heard.pid)
+    def _hear(self, socket: DaemonSocket, message: ClientMessage) -> None:
+        """Answers a message. What it changes counts only if the answer arrives."""
+        job = self.jobs.get(message.pid)
         if job is None:
             return
-        text = ""
         job = replace(job, has_asked=True, heard_at=time.monotonic())
-        if isinstance(heard.message, ConfigRequest):
-            is_waited_for = job.phase is RecordingPhase.WAITED_FOR
-            job = replace(job, is_free=heard.message.is_free)
-            if is_waited_for and heard.message.is_free:
-                job, text = self._told(job, heard.message.pids[0])
-            elif is_waited_for:
+        text = ""
+        if isinstance(message.content, ConfigRequest):
+            is_free = message.content.is_free
+            job = replace(job, is_free=is_free)
+            if job.phase is not RecordingPhase.WAITED_FOR:
+                job = self._asks_again(job) if is_free else job
+            elif is_free:
+                order = self._order(job, own_pid=message.content.pids[0])
+                job = order.job
+                text = order.configuration
+            else:
                 job = replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER)
-            elif heard.message.is_free:
-                job = self._asks_again(job)
-        if door.answer(heard, text) or not text:
-            self.jobs[heard.pid] = job
+        if socket.answer(message, text) or not text:
+            self.jobs[message.pid] = job
 
-    def _told(self, job: AttachedProcess, own_pid: int) -> tuple[AttachedProcess, str]:
+    def _order(self, job: AttachedProcess, own_pid: int) -> _Order:
         """What a process is told that would record now; nothing while it may be
-        importing, or while others of its group are not free."""
+        importing, or while others of its group are not free. `own_pid`: its PID as it
+        sees it."""
         if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
-            return job, ""
+            return _Order(job)
         is_alone = len(self.jobs) == 1
         now = time.time()
         if not is_alone and not self._start:
             if self.attempt > 1 and not self._are_free():
-                return job, ""
+                return _Order(job)
             phase_s = (self.attempt - 1) * PHASE_S % TICK_S
             self._start = now + TOGETHER_S + phase_s
         if not is_alone and now > self._start - 1:
-            return replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE), ""
+            return _Order(replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE))
         if self._place != _identity(self._folder):
-            return _failed(job, f"{self._folder} was removed or replaced meanwhile"), ""
-        wish = self._wish_now()
-        waits_s = max(self._start - now, POLL_S)
+            why = f"{self._folder} was removed or replaced meanwhile"
+            return _Order(_failed(job, why))
+        request = self._request_now()
         told_at = time.monotonic()
+        waits_s = max(self._start - now, POLL_S)
+        records_s = request.milliseconds / 1000
         file = self._new_file(job.process, own_pid)
         told = replace(
             job,
@@ -244,18 +258,18 @@ class Recording:
             why="",
             told_at=told_at,
             grown_at=told_at,
-            due=told_at + waits_s + wish.milliseconds / 1000 + POLL_S,
+            due=told_at + waits_s + records_s + POLL_S,
         )
-        return told, configuration(wish, file, round(self._start * 1000))
+        start_ms = round(self._start * 1000)
+        return _Order(told, configuration(request, file, start_ms))
 
-    def _wish_now(self) -> Wish:
+    def _request_now(self) -> RecordingRequest:
         """What is asked for in this attempt: longer where there were no operations
         before."""
-        longest = max(self._wish.milliseconds, LONGEST_RETRY_MS)
-        milliseconds = min(
-            self._wish.milliseconds << min(self._empty_attempts, 12), longest
-        )
-        return replace(self._wish, milliseconds=milliseconds)
+        asked_ms = self._request.milliseconds
+        longest_ms = max(asked_ms, LONGEST_RETRY_MS)
+        doubled_ms = asked_ms << min(self._empty_attempts, MAX_DOUBLINGS)
+        return replace(self._request, milliseconds=min(doubled_ms, longest_ms))
 
     def _are_free(self) -> bool:
         """Whether all that still run have said in this attempt that they would record
@@ -264,12 +278,13 @@ class Recording:
             return True
         return all(job.is_free or job.is_settled for job in self.jobs.values())
 
-    def _new_file(self, one: Process, own_pid: int) -> Path:
-        """What the process is told, so that it writes a file that is not there yet."""
-        rank = f"-rank{one.rank}" if one.rank.isdecimal() else ""
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", one.program.removesuffix(".py"))
-        for again in ("", *NUMBERS):
-            name = self._folder / f"{stem}{again}{rank}.json"
+    def _new_file(self, recorded: Process, own_pid: int) -> Path:
+        """What the process is told, so that it writes a file that is not there yet.
+        Raises CannotRecordError if there are too many."""
+        rank = f"-rank{recorded.rank}" if recorded.rank.isdecimal() else ""
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", recorded.program.removesuffix(".py"))
+        for number in ("", *NUMBERS):
+            name = self._folder / f"{stem}{number}{rank}.json"
             file = written(name, own_pid)
             if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
                 return name
@@ -281,91 +296,88 @@ class Recording:
         """It is free again: its trace is there by now, or never will be."""
         if job.is_settled or time.monotonic() < job.due:
             return job
-        if (
-            self._wish.steps
-            and not job.size
-            and time.monotonic() < job.told_at + STEPS_S
-        ):
+        waits_for_steps = self._request.steps and not job.size
+        if waits_for_steps and time.monotonic() < job.told_at + STEPS_S:
             return job
         looked = self._looked(job)
         if looked.is_settled:
             return looked
-        found = inspected(job.file)
+        trace = inspected(job.file)
         disk = os.statvfs(self._folder)
         if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
             return _failed(job, f"{NO_TRACE}: the disk is full")
-        if self._wish.steps and found.state in (FileState.ABSENT, FileState.EMPTY):
+        if self._request.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
             return _failed(job, f"it made no optimizer step within {STEPS_S:.0f} s")
-        if found.state is FileState.EMPTY:
-            removed_if_own(found.path)
+        if trace.state is FileState.EMPTY:
+            removed_if_own(trace.path)
             why = CANCELLED if job.profiles_itself else LEFT_EMPTY
             return replace(job, phase=RecordingPhase.CANCELLED, why=why)
-        if found.state is FileState.ABSENT:
+        if trace.state is FileState.ABSENT:
             if self._is_seen_by(job.process):
                 return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
             return _failed(job, f"{NO_TRACE}: it may not see or write {self._folder}")
-        return _failed(job, f"{NO_TRACE}: {contents_of(found)}")
+        return _failed(job, f"{NO_TRACE}: {contents_of(trace)}")
 
-    def _is_seen_by(self, one: Process) -> bool:
+    def _is_seen_by(self, recorded: Process) -> bool:
         """Whether the process has the same folder at this path: a container may have
         another."""
-        with suppress(OSError):
-            theirs = os.stat(f"/proc/{one.pid}/root{self._folder}")
-            return (theirs.st_dev, theirs.st_ino) == self._place
-        return False
+        return self._place == _identity(
+            Path(f"/proc/{recorded.pid}/root{self._folder}")
+        )
 
     def _looked(self, job: AttachedProcess) -> AttachedProcess:
+        """A job that is not settled, as it is now."""
         alive = is_alive(job.process)
-        now = time.monotonic()
         if job.phase is RecordingPhase.WAITED_FOR:
             return self._looked_at_waiting(job, alive)
-        found = inspected(job.file)
-        if found.state is FileState.STRANGE:
+        trace = inspected(job.file)
+        now = time.monotonic()
+        if trace.state is FileState.STRANGE:
             return _failed(job, f"{job.file.name} is not a file of yours")
-        if found.size and found.size != job.size:
+        if trace.size and trace.size != job.size:
             job = replace(
-                job, phase=RecordingPhase.WRITING, size=found.size, grown_at=now
+                job, phase=RecordingPhase.WRITING, size=trace.size, grown_at=now
             )
-        if found.state is FileState.WHOLE:
+        if trace.state is FileState.WHOLE:
             return self._taken(job)
         if not alive:
             left = f", {job.size:,} bytes of it" if job.size else ""
             ended = f"it ended before its trace was written{left}"
             return _failed(job, f"{ended}{_because_of_profiler(job)}")
-        if now - max(job.heard_at, job.grown_at, job.due) > SILENCE_S:
-            return _failed(
-                job,
-                f"it stopped asking {SILENCE_S:.0f} s ago, and {contents_of(found)}",
-            )
-        if now - max(job.grown_at, job.due) > STALLED_S and not self._wish.steps:
-            return _failed(job, f"its recording does not end, and {contents_of(found)}")
+        silent_s = now - max(job.heard_at, job.grown_at, job.due)
+        if silent_s > SILENCE_S:
+            return _failed(job, f"{_stopped_asking()}, and {contents_of(trace)}")
+        stalled_s = now - max(job.grown_at, job.due)
+        if stalled_s > STALLED_S and not self._request.steps:
+            return _failed(job, f"its recording does not end, and {contents_of(trace)}")
         return job
 
     def _taken(self, job: AttachedProcess) -> AttachedProcess:
         """A job whose trace is whole."""
-        held = held_by(job.file)
-        if not held.has_operations:
+        contents = held_by(job.file)
+        if not contents.has_operations:
             removed_if_own(job.file)
             return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
-        absent = sorted(self._wish.extras - held.extras)
         remarks = []
-        if held.is_compiling:
+        if contents.is_compiling:
             remarks.append(COMPILING)
-        elif not held.is_loop:
+        elif not contents.is_loop:
             remarks.append(NOT_REPEATED)
+        absent = sorted(self._request.extras - contents.extras)
         if absent:
-            remarks += [
+            remarks.append(
                 f"It holds no {' and no '.join(absent)}: this torch does not record that."
-            ]
+            )
         return replace(
             job,
             phase=RecordingPhase.WHOLE,
-            is_compiling=held.is_compiling,
-            is_loop=held.is_loop,
+            is_compiling=contents.is_compiling,
+            is_loop=contents.is_loop,
             why=" ".join(remarks),
         )
 
     def _looked_at_waiting(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
+        """A job that was not told anything yet, as it is now."""
         now = time.monotonic()
         if not alive and job.before:
             ended = f"it ended before it could be recorded again: {job.before}"
@@ -373,8 +385,8 @@ class Recording:
         if not alive:
             return _failed(job, f"it ended before it asked{_because_of_profiler(job)}")
         if not job.has_asked:
-            old = age_s(job.process) > IMPORTING_S + PATIENCE_S
-            if now - self._begun > PATIENCE_S and old:
+            is_old = age_s(job.process) > IMPORTING_S + PATIENCE_S
+            if now - self._begun > PATIENCE_S and is_old:
                 return _failed(job, FORKED if is_fork(job.process) else NEVER_ASKED)
         elif job.profiles_itself and not job.is_free:
             if now - self._first_begun > self._own_profiler_s:
@@ -382,13 +394,14 @@ class Recording:
             if self._start and time.time() > self._start:
                 return replace(job, phase=RecordingPhase.MISSED, why=PROFILES_ITSELF)
         if job.heard_at and now - job.heard_at > SILENCE_S:
-            return _failed(job, _silent())
+            return _failed(job, _stopped_asking())
         return job
 
     def _end_attempt(self) -> None:
         """All are settled: begins the next attempt, or ends the recording."""
         jobs = list(self.jobs.values())
-        self.forks |= {one.pid: one for one in forks_of(self.jobs)}
+        for fork in forks_of(self.jobs):
+            self.forks[fork.pid] = fork
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
         is_wanted = (
             self._is_one_needed(jobs, whole)
@@ -441,6 +454,8 @@ class Recording:
         return False
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
+        """Counts what became of the attempt before, and waits for all that still
+        run."""
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
@@ -448,13 +463,14 @@ class Recording:
         self._start = 0.0
         phases = {job.phase for job in jobs}
         self._was_empty = RecordingPhase.EMPTY in phases
-        self._empty_attempts += self._was_empty
-        self._cancelled_attempts += RecordingPhase.CANCELLED in phases
-        is_compiling = any(job.is_compiling for job in jobs)
-        self._compiling_attempts += is_compiling
-        self._attempts_without_loop += not is_compiling and any(
-            not job.is_loop for job in jobs
-        )
+        if self._was_empty:
+            self._empty_attempts += 1
+        if RecordingPhase.CANCELLED in phases:
+            self._cancelled_attempts += 1
+        if any(job.is_compiling for job in jobs):
+            self._compiling_attempts += 1
+        elif any(not job.is_loop for job in jobs):
+            self._attempts_without_loop += 1
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
@@ -473,7 +489,9 @@ class Recording:
     ) -> AttachedProcess:
         """The last word on a process without a trace."""
         if job.phase is RecordingPhase.EMPTY:
-            starts_others = any(is_ancestor(job.process, one.process) for one in whole)
+            starts_others = any(
+                is_ancestor(job.process, other.process) for other in whole
+            )
             if starts_others and not job.process.rank:
                 return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
             return _failed(
@@ -594,7 +612,7 @@ def _because_of_profiler(job: AttachedProcess) -> str:
     return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 
-def _silent() -> str:
+def _stopped_asking() -> str:
     return f"it stopped asking {SILENCE_S:.0f} s ago"
 
 
@@ -605,6 +623,6 @@ def _capital(sentence: str) -> str:
 def _identity(folder: Path) -> tuple[int, int]:
     """Device and inode of a folder; (0, 0) if there is none."""
     with suppress(OSError):
-        found = os.stat(folder)
-        return found.st_dev, found.st_ino
+        status = os.stat(folder)
+        return status.st_dev, status.st_ino
     return 0, 0

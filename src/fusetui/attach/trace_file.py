@@ -17,8 +17,13 @@ from msgspec.structs import replace
 from fusetui.text.figures import size
 from fusetui.text.patterns import late
 
-HEAD_BYTES, TAIL_BYTES = 64, 8 * 1024  # at both ends of a trace, that are looked at
-CHUNK_BYTES = 1 << 20  # that are searched at once
+HEAD_BYTES = 64
+TAIL_BYTES = 8 * 1024
+"""At the two ends of a trace, that are looked at."""
+
+CHUNK_BYTES = 1 << 20
+"""That are searched at once."""
+
 OPERATIONS = (b'"cpu_op"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"')
 """A trace with one of these holds work; with CUDA graphs there may be kernels alone."""
 MARKS = {
@@ -74,21 +79,22 @@ def partial_file(file: Path) -> Path:
 def inspected(file: Path) -> TraceFile:
     """What there is of this trace. It reads its two ends. What libkineto has not
     renamed yet is partial."""
-    found = _inspected(file)
-    if found.state is not FileState.ABSENT:
-        return found
+    renamed = _inspected(file)
+    if renamed.state is not FileState.ABSENT:
+        return renamed
     partial = _inspected(partial_file(file))
-    is_whole = partial.state is FileState.WHOLE
-    return replace(partial, state=FileState.PARTIAL) if is_whole else partial
+    if partial.state is FileState.WHOLE:
+        return replace(partial, state=FileState.PARTIAL)
+    return partial
 
 
 def _inspected(path: Path) -> TraceFile:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    """What there is at this path alone."""
     try:
         entry = path.lstat()
         if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
             return TraceFile(path, FileState.STRANGE)
-        number = os.open(path, flags)
+        number = _opened(path)
     except FileNotFoundError:
         return TraceFile(path, FileState.ABSENT)
     except OSError:
@@ -104,7 +110,14 @@ def _inspected(path: Path) -> TraceFile:
         os.close(number)
 
 
+def _opened(path: Path) -> int:
+    """Opens a file for reading; no link is followed, and what became a pipe is not
+    waited for. Raises OSError."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def _state(number: int, byte_count: int) -> FileState:
+    """The state of an open file of this size, by its two ends. Raises OSError."""
     if not byte_count:
         return FileState.EMPTY
     if _has_hole(number, byte_count):
@@ -125,24 +138,24 @@ def _has_hole(number: int, byte_count: int) -> bool:
     return False
 
 
-def contents_of(found: TraceFile) -> str:
-    """A clause about what was found: `train_7.json (12 kB) does not end as a trace
+def contents_of(trace: TraceFile) -> str:
+    """A clause about what is there: `train_7.json (12 kB) does not end as a trace
     does`."""
-    if found.state is FileState.ABSENT:
-        return str(found.state.value)
-    told_size = f" ({size(found.size)})" if found.size else ""
-    return f"{found.path.name}{told_size} {found.state.value}"
+    if trace.state is FileState.ABSENT:
+        return str(trace.state.value)
+    told_size = f" ({size(trace.size)})" if trace.size else ""
+    return f"{trace.path.name}{told_size} {trace.state.value}"
 
 
 class TraceContents(Struct, frozen=True):
-    """What a trace holds. `extras`: which of stack, shapes and memory. `is_compiling`:
-    it shows torch.compile at work, and not mostly a loop after that. `is_loop`: the
-    same operations come again and again, or it has none with names; otherwise it may
-    show how the program starts."""
+    """What a trace holds."""
 
-    extras: frozenset[str]
+    extras: frozenset[str]  # which of stack, shapes and memory
     has_operations: bool
+    # it shows torch.compile at work, and not mostly a loop after that
     is_compiling: bool
+    # the same operations come again and again, or it has none with names; otherwise it
+    # may show how the program starts
     is_loop: bool
 
 
@@ -152,17 +165,21 @@ def held_by(file: Path) -> TraceContents:
     has_operations = False
     for chunk, _ in _chunks(file):
         has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
-        extras |= {name for name, mark in MARKS.items() if mark in chunk}
+        for extra, mark in MARKS.items():
+            if mark in chunk:
+                extras.add(extra)
     names = _names(file)
-    last_of_compilation = max(
-        (at for at, name in enumerate(names) if _is_of_compilation(name)), default=-1
-    )
-    after = names[last_of_compilation + 1 :]
-    is_loop = len(after) >= len(names) / 2 and _is_repeated(after)
+    of_compilation = [
+        number for number, name in enumerate(names) if _is_of_compilation(name)
+    ]
+    is_compiled = bool(of_compilation)
+    names_after = names[of_compilation[-1] + 1 :] if is_compiled else names
+    is_most_after = len(names_after) >= len(names) / 2
+    is_loop = is_most_after and _is_repeated(names_after)
     return TraceContents(
         extras=frozenset(extras),
         has_operations=has_operations,
-        is_compiling=last_of_compilation >= 0 and not is_loop,
+        is_compiling=is_compiled and not is_loop,
         is_loop=is_loop,
     )
 
@@ -176,39 +193,41 @@ def _is_repeated(names: Sequence[bytes]) -> bool:
 
 
 def _is_of_compilation(name: bytes) -> bool:
+    """Whether an operation is one of COMPILING."""
     return any(mark.strip(b'"') in name for mark in COMPILING)
 
 
 def _names(file: Path) -> list[bytes]:
     """The names of the operations of a trace by their begin, as far as MAX_NAMED
     reaches."""
-    found: list[tuple[float, bytes]] = []
+    operations: list[tuple[float, bytes]] = []  # begin in us, name
     for chunk, known_bytes in _chunks(file):
         for match in OPERATION.finditer(chunk):
             if match.end() > known_bytes:  # the chunk before did not hold all of it
-                found.append((float(match[2]), match[1]))
-        if len(found) > MAX_NAMED:
+                operations.append((float(match[2]), match[1]))
+        if len(operations) > MAX_NAMED:
             break
-    return [name for _, name in sorted(found)]
+    return [name for _, name in sorted(operations)]
 
 
 def _chunks(file: Path) -> Iterator[tuple[bytes, int]]:
     """The bytes of a file as far as it reaches now, in chunks that overlap; none of a
     link. With each, how many of its bytes the chunk before had too."""
     try:
-        number = os.open(
-            file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        )
+        number = _opened(file)
     except OSError:
         return
     with open(number, "rb") as opened:
-        left = os.fstat(number).st_size
-        before = b""
-        while left > 0 and (read := opened.read(min(CHUNK_BYTES, left))):
-            chunk = before + read
-            yield chunk, len(before)
-            before = chunk[-OVERLAP_BYTES:]
-            left -= len(read)
+        bytes_left = os.fstat(number).st_size
+        overlap = b""
+        while bytes_left > 0:
+            read = opened.read(min(CHUNK_BYTES, bytes_left))
+            if not read:
+                break
+            chunk = overlap + read
+            yield chunk, len(overlap)
+            overlap = chunk[-OVERLAP_BYTES:]
+            bytes_left -= len(read)
 
 
 def removed_if_own(file: Path) -> None:

@@ -25,30 +25,35 @@ class Argument(NamedTuple):
     settings: Mapping[str, Any]
 
 
-MANY: dict[str, dict[str, Any]] = {
+VALUE_COUNTS: dict[str, dict[str, Any]] = {
     "?": {"nargs": "?"},
     "*": {"nargs": "*", "default": []},
     "+": {"nargs": "+"},
     "-*": {"action": "append", "default": []},
     "-+": {"nargs": "+", "action": "extend", "default": []},
 }
-"""By the sign at the end of a usage, behind a dash for options: how many values there
-may be."""
+"""How many values there may be, by the sign at the end of a usage; options have a dash
+before it."""
 
 
 def argument(usage: str, text: str, **settings: Any) -> Argument:
     """`argument("--top N", "How many rows.", type=amount)`: an option with what stands
     for its value, or a positional argument, and what `add_argument` takes beside them.
+
     `A?` may be left out, of `A+` there are several, of `A*` any number; `--a A+` takes
-    several at once, `--a A*` may be repeated."""
+    several at once, `--a A*` may be repeated. A positional argument is named as its
+    usage in lower case, unless the usage has both: `traces TRACE*`.
+    """
     name, _, metavar = usage.rstrip("?*+").partition(" ")
-    dash = name[: name.startswith("-")]
-    if not dash:
-        name, metavar = name.lower(), metavar or name
-    given = {"metavar": metavar} if metavar else {}
-    return Argument(
-        name, {**given, "help": text, **MANY.get(dash + usage[-1], {}), **settings}
-    )
+    is_option = name.startswith("-")
+    if not is_option:
+        metavar = metavar or name
+        name = name.lower()
+    sign = f"-{usage[-1]}" if is_option else usage[-1]
+    given: dict[str, Any] = {"help": text}
+    if metavar:
+        given["metavar"] = metavar
+    return Argument(name, {**given, **VALUE_COUNTS.get(sign, {}), **settings})
 
 
 def flag(name: str, text: str) -> Argument:
@@ -65,18 +70,20 @@ def by(*groupings: str) -> Argument:
 
 def amount(text: str) -> int:
     """The type of an argument: a whole number of at least 0."""
-    if (value := int(text)) < 0:
+    number = int(text)
+    if number < 0:
         raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
-    return value
+    return number
 
 
 def share(text: str) -> float:
     """The type of an argument: percent, at least 0."""
     from fusetui.text.figures import amount as number_of  # only where one is given
 
-    if (value := number_of(text)) is None:
+    number = number_of(text)
+    if number is None:
         raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
-    return value
+    return number
 
 
 class TimeRange(Action):
@@ -90,7 +97,8 @@ class TimeRange(Action):
             raise ArgumentError(
                 self, f"takes two times, as in 1.2ms..3.4ms, not {value!r}"
             )
-        args.begin, args.end = begin or None, end or None
+        args.begin = begin or None
+        args.end = end or None
 
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
@@ -210,20 +218,44 @@ TABLE = (
 )
 """Any of these asks for the answer as a table."""
 
-AS_TABLE = tuple(one.name.lstrip("-") for one in TABLE)
+AS_TABLE = tuple(argument.name.lstrip("-") for argument in TABLE)
+"""The names under which the parsed arguments hold those of TABLE."""
+
 MODULES = {
-    **dict.fromkeys(
-        ("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"
-    ),
-    **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
-    **dict.fromkeys(("gaps", "whatif", "path"), "why"),
-    **{"capture": "record", "report": "picture", "stacks": "picture"},
-    **dict.fromkeys(("slices", "steps", "sql"), "tables"),
-    **dict.fromkeys(("perfetto", "convert", "scrub"), "cut"),
-    **dict.fromkeys(
-        ("decode", "samples", "schema", "help", "completion", "mcp"), "about"
-    ),
+    "capture": "record",
+    "check": "answers",
+    "completion": "about",
+    "convert": "cut",
+    "decode": "about",
+    "gaps": "why",
+    "help": "about",
+    "kernels": "answers",
+    "launches": "answers",
+    "lines": "answers",
+    "mcp": "about",
+    "modules": "answers",
+    "ops": "answers",
+    "path": "why",
+    "perfetto": "cut",
+    "report": "picture",
+    "samples": "about",
+    "schema": "about",
+    "scrub": "cut",
+    "serving": "answers",
+    "slices": "tables",
+    "sql": "tables",
+    "stacks": "picture",
+    "steps": "tables",
+    "summary": "answers",
+    "tutor": "open",
+    "watch": "open",
+    "whatif": "why",
 }
+"""The module of `fusetui.commands` that carries out a command, where it is not named as
+the command is."""
+WITH_TABLES_OF_THEIR_OWN = ("ranks", "memory")
+"""Commands whose own module makes their answer as a table; that of others is made by
+`commands.tables`."""
 
 
 class Command(NamedTuple):
@@ -240,17 +272,30 @@ class Command(NamedTuple):
     more: str = ""
     open_ended: bool = False
 
+    def all_arguments(self) -> tuple[Argument, ...]:
+        """The arguments, imported if necessary."""
+        return self.arguments() if callable(self.arguments) else self.arguments
+
     def run(self, args: Namespace) -> int:
-        module, function = MODULES.get(self.name, self.name), f"run_{self.name}"
-        asks = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
-        if self.name == "sql":
-            pass  # always a table
-        elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = (
-                self.name if self.name in ("ranks", "memory") else "tables",
-                "show",
-            )
-        elif vars(args).get("top", ROWS) is None:
+        """Carries out the command with these parsed arguments; returns its exit
+        code."""
+        has_other_forms = self.name != "sql"  # whose answer is always a table
+        if has_other_forms and self._asks_for_table(args):
+            module = self.name if self.name in WITH_TABLES_OF_THEIR_OWN else "tables"
+            return _called(module, "show", args)
+        if has_other_forms and vars(args).get("top", ROWS) is None:
             args.top = ROWS
-        code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
-        return code
+        return _called(MODULES.get(self.name, self.name), f"run_{self.name}", args)
+
+    def _asks_for_table(self, args: Namespace) -> bool:
+        """Whether an argument asks for the answer as a table, as --top does for
+        `launches`."""
+        given = vars(args)
+        names = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
+        return any(given.get(name) not in (None, []) for name in names)
+
+
+def _called(module: str, function: str, args: Namespace) -> int:
+    """The exit code that a function of a module of `fusetui.commands` returns."""
+    code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
+    return code

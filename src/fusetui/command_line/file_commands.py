@@ -34,21 +34,23 @@ def seconds(text: str) -> float:
 
 def extras(text: str) -> list[str]:
     """The type of an argument: some of stack, shapes and memory; none for "none"."""
-    given = [] if text == "none" else text.split(",")
-    if wrong := [one for one in given if one not in ("stack", "shapes", "memory")]:
-        raise ArgumentTypeError(
-            f"takes stack, shapes, memory or none, not {wrong[0]!r}"
-        )
-    return given
+    if text == "none":
+        return []
+    names = text.split(",")
+    for name in names:
+        if name not in ("stack", "shapes", "memory"):
+            raise ArgumentTypeError(
+                f"takes stack, shapes, memory or none, not {name!r}"
+            )
+    return names
 
 
 def size(text: str) -> tuple[int, int]:
     """The type of an argument: columns and lines."""
     columns, x, lines = text.partition("x")
-    if x and columns.isdecimal() and lines.isdecimal():
-        found = int(columns), int(lines)
-        if all(map(range.__contains__, (range(40, 501), range(10, 501)), found)):
-            return found
+    are_numbers = x and columns.isdecimal() and lines.isdecimal()
+    if are_numbers and 40 <= int(columns) <= 500 and 10 <= int(lines) <= 500:
+        return int(columns), int(lines)
     raise ArgumentTypeError(
         f"takes columns and lines from 40x10 to 500x500, not {text!r}"
     )
@@ -56,26 +58,31 @@ def size(text: str) -> tuple[int, int]:
 
 def pixels(text: str) -> int:
     """The type of an argument: the width of a picture."""
-    if not 100 <= (value := int(text)) <= 10_000:
+    width = int(text)
+    if not 100 <= width <= 10_000:
         raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
-    return value
+    return width
 
 
 def _of_capture() -> tuple[Argument, ...]:
     """What is not given is absent from the parsed arguments."""
-    from fusetui.capture.options import declared
+    from fusetui.capture.options import declared_options
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
     options = []
-    for one in (one for one in declared().values() if one.flag):
-        given: dict[str, Any] = {
-            "action": "append" if one.many else "store",
-            "type": one.kind,
-        }
-        if one.kind is bool:
-            given = {"action": BooleanOptionalAction if one.default else "store_true"}
-        text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
-        options.append(argument(usage, text, dest=one.name, default=SUPPRESS, **given))
+    for option in declared_options().values():
+        if not option.flag:
+            continue
+        settings: dict[str, Any] = {"dest": option.name, "default": SUPPRESS}
+        if option.kind is bool:
+            may_be_off = bool(option.default)
+            settings["action"] = BooleanOptionalAction if may_be_off else "store_true"
+        else:
+            settings["action"] = "append" if option.many else "store"
+            settings["type"] = option.kind
+        usage = f"{option.flag} {option.metavar}".rstrip()
+        text = option.help.replace("%", "%%")  # argparse formats it
+        options.append(argument(usage, text, **settings))
     return (
         argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
         *options,

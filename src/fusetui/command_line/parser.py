@@ -12,16 +12,8 @@ from fusetui import Error, __version__
 from fusetui.command_line.registry import COMMANDS, command
 from fusetui.report.streams import write
 
+DEBUG = "--debug"
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
-EXIT_CODES = {
-    0: "done",
-    1: "the answer is no: a diff over its threshold, a wrong guess, a variant that failed",
-    2: "wrong use, unreadable input, or output that cannot be written",
-    3: "cannot tell: the traces do not settle the question",
-    70: "an internal error of fusetui; the traceback is in a file",
-    130: "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)",
-    141: "the reader of the pipe closed it",
-}
 
 
 WORDS = (
@@ -36,7 +28,8 @@ WORDS = (
     ("^argument ([^:]*): ignored explicit argument .*", r": \1 takes no value"),
     ("^(?![ :])", ": "),
 )
-"""How messages of argparse begin, and what is said instead."""
+"""How messages of argparse begin (patterns), and what is said instead, behind the name
+of the program. The last one is for messages that none of the others matches."""
 
 
 class UsageError(Error):
@@ -50,16 +43,18 @@ class Parser(ArgumentParser):
         super().__init__(**settings, allow_abbrev=False, formatter_class=_Help)
 
     def error(self, message: str) -> NoReturn:
-        """Says what argparse says, in the words of fusetui."""
+        """Raises UsageError with what argparse says, in the words of fusetui."""
         for pattern, words in WORDS:
             message = re.sub(pattern, words, message)
         raise UsageError(f"{self.prog}{message}; see {self.prog} --help.")
 
     def _check_value(self, action: Action, value: object) -> None:
-        if action.choices is not None and value not in action.choices:
-            *others, last = map(str, action.choices)
-            known = " or ".join(filter(None, (", ".join(others), last)))
-            raise ArgumentError(action, f"takes {known}, not {str(value)!r}")
+        """Raises ArgumentError unless the value is one of the action's choices."""
+        if action.choices is None or value in action.choices:
+            return
+        *others, last = map(str, action.choices)
+        choices = f"{', '.join(others)} or {last}" if others else last
+        raise ArgumentError(action, f"takes {choices}, not {str(value)!r}")
 
     def _print_message(self, message: str, file: object = None) -> None:
         """Writes help and version; argparse itself ignores that they cannot be
@@ -71,45 +66,95 @@ class _Help(HelpFormatter):
     """Keeps the paragraphs of the description apart."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        fill = super()._fill_text
-        return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+        paragraphs = []
+        for paragraph in text.split("\n\n"):
+            paragraphs.append(super()._fill_text(paragraph, width, indent))
+        return "\n\n".join(paragraphs)
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """The parsed arguments; `command` is the name of the command, or None if none was
-    given. `rest` holds the arguments that the parser of an open-ended command does not
-    know. Raises UsageError, and SystemExit after printing help or the version."""
-    names, first = [one.name for one in COMMANDS], arguments[0] if arguments else ""
-    is_named = (
-        first == "-" or "://" in first or first.startswith(("sample:", "lesson:"))
-    )
-    if first and first not in names and (is_named or os.path.exists(first)):
-        arguments, first = ["open", *arguments], "open"  # `fusetui trace.json` opens it
-    parsers = command_parsers(first)
+def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
+    """The parsed arguments of a command line, without the name of the program.
+
+    `command` is the name of the command, or None if none was given. `rest` holds the
+    arguments that the parser of an open-ended command does not know; `debug` is whether
+    --debug was given. `epilog` ends the help of the whole line. Raises UsageError, and
+    SystemExit after printing help or the version.
+    """
+    arguments, is_debug = without_debug(arguments)
+    if arguments and _is_to_be_opened(arguments[0]):
+        arguments = ["open", *arguments]  # `fusetui trace.json`
+    first = arguments[0] if arguments else ""
+    is_word = bool(arguments) and not first.startswith("-")
+    parsers = command_parsers(first, epilog)
     top = parsers[""]
-    if arguments and not first.startswith("-") and first not in names:
-        from difflib import get_close_matches  # rarely needed
-
-        close = get_close_matches(first, names, 1)
-        top.error(
-            f"no such command: {first}{f' (did you mean {close[0]}?)' if close else ''}"
-        )
+    if is_word and first not in _command_names():
+        top.error(f"no such command: {first}{_suggestion(first)}")
     parsed, rest = top.parse_known_args(arguments)
-    if hasattr(parsed, "others") and not any(word.startswith("-") for word in rest):
-        parsed.others, rest = [*parsed.others, *rest], []  # those behind an option
-    if rest and not (parsed.command and command(parsed.command).open_ended):
+    has_more_traces = hasattr(parsed, "others")
+    if has_more_traces and not any(word.startswith("-") for word in rest):
+        # Traces that stand behind an option are unknown to argparse.
+        parsed.others = [*parsed.others, *rest]
+        rest = []
+    takes_any = bool(parsed.command) and command(parsed.command).open_ended
+    if rest and not takes_any:
         what = "option" if rest[0].startswith("-") else "argument"
         parsers[parsed.command or ""].error(f"no such {what}: {rest[0]}")
     parsed.rest = tuple(rest)
+    parsed.debug = is_debug
     return parsed
 
 
-def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
-    """Parsers by the name of the command; "" is the parser of the whole line. If
-    `wanted` is the name of a command, there is only that one's parser beside it; for
-    any other word, the parsers of commands have no arguments."""
-    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
-    top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
+def _command_names() -> list[str]:
+    return [entry.name for entry in COMMANDS]
+
+
+def _is_to_be_opened(word: str) -> bool:
+    """Whether the first word names a trace, or anything else that exists, and no
+    command."""
+    if not word or word in _command_names():
+        return False
+    if word == "-" or "://" in word or word.startswith(("sample:", "lesson:")):
+        return True
+    return os.path.exists(word)
+
+
+def _suggestion(word: str) -> str:
+    """` (did you mean ops?)`: the command with the nearest name; "" if none is near."""
+    from difflib import get_close_matches  # rarely needed
+
+    nearest = get_close_matches(word, _command_names(), 1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""
+
+
+def without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The arguments without --debug, and whether it was given.
+
+    It may stand before the command or behind it, but what stands behind an open-ended
+    command, or behind `--`, may be meant for somebody else and stays.
+    """
+    kept: list[str] = []
+    for place, word in enumerate(arguments):
+        if word == "--" or (kept and _is_open_ended(kept[0])):
+            kept += arguments[place:]
+            break
+        if word != DEBUG:
+            kept.append(word)
+    return kept, len(kept) < len(arguments)
+
+
+def _is_open_ended(name: str) -> bool:
+    return any(entry.name == name and entry.open_ended for entry in COMMANDS)
+
+
+def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Parser]:
+    """Parsers by the name of the command; "" is the parser of the whole line, whose
+    help ends with `epilog`.
+
+    If `wanted` is the name of a command, there is only that one's parser beside it; for
+    any other word, the parsers of commands have no arguments; for None, all parsers
+    have theirs.
+    """
+    top = Parser(prog="fusetui", description=OURS, epilog=epilog)
     top.add_argument(
         "--version",
         action="version",
@@ -117,15 +162,26 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
         help="Print the version; with --verbose also those of its libraries, and whether the "
         "compiled parts are in use.",
     )
-    below = top.add_subparsers(
+    top.add_argument(
+        DEBUG,
+        action="store_true",
+        help="Say on stderr which way was taken: cache, reader, compiled parts, processes. "
+        "It may stand behind the command too.",
+    )
+    subparsers = top.add_subparsers(
         prog="fusetui", dest="command", metavar="COMMAND", title="commands"
     )
-    found = {"": top}
-    shown = [one for one in COMMANDS if one.name == wanted]
-    for one in shown or COMMANDS:
-        text = "\n\n".join(filter(None, (one.help, one.more)))
-        found[one.name] = below.add_parser(one.name, help=one.help, description=text)
-        if shown or wanted is None:
-            for given in one.arguments() if callable(one.arguments) else one.arguments:
-                found[one.name].add_argument(given.name, **given.settings)
-    return found
+    is_command = wanted in _command_names()
+    parsers = {"": top}
+    for entry in COMMANDS:
+        if is_command and entry.name != wanted:
+            continue
+        description = f"{entry.help}\n\n{entry.more}" if entry.more else entry.help
+        parser = subparsers.add_parser(
+            entry.name, help=entry.help, description=description
+        )
+        if is_command or wanted is None:
+            for argument in entry.all_arguments():
+                parser.add_argument(argument.name, **argument.settings)
+        parsers[entry.name] = parser
+    return parsers

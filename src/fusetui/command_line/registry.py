@@ -360,4 +360,5 @@ COMMANDS = (
 
 def command(name: str) -> Command:
     """The command of that name. Raises KeyError if there is none."""
-    return {one.name: one for one in COMMANDS}[name]
+    by_name = {entry.name: entry for entry in COMMANDS}
+    return by_name[name]

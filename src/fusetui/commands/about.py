@@ -6,15 +6,19 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from fusetui.commands.errors import DONE, CommandError
+from fusetui.commands.errors import DONE, CommandError, exit_codes_text
 from fusetui.commands.sources import LESSON, SAMPLE
 from fusetui.report.output import emit, emit_json, speaks_unicode, width
 from fusetui.text.printable import printable
+
+if TYPE_CHECKING:
+    from fusetui.gpu.kernel_names.record import Part
 
 ASCII_UNDERLINE = ("\\", "_", "/")
 FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FOLDER"})
@@ -23,27 +27,31 @@ FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FO
 
 def run_decode(args: Namespace) -> int:
     """What the parts of kernel names mean. Raises CommandError if there is no name."""
-    wanted = list(_expand(args.names))
-    if not wanted:
+    names = list(_names(args.names))
+    if not names:
         raise CommandError("There is no name to decode on standard input.")
     if args.json:
         from fusetui.gpu.kernel_names import decoded
         from fusetui.report.documents import NamesDocument
 
-        emit_json(NamesDocument([decoded(name) for name in wanted]))
+        emit_json(NamesDocument([decoded(name) for name in names]))
     else:
-        emit("\n\n".join(_decoded_text(name) for name in wanted))
+        emit("\n\n".join(_decoded_text(name) for name in names))
     return DONE
 
 
-def _expand(names: Sequence[str]) -> Iterator[str]:
-    """Replaces `-` by the lines of standard input."""
-    for name in names:
-        if name != "-":
-            yield name
+def _names(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments, with the lines of standard input that are not blank for `-`.
+    Raises CommandError."""
+    for argument in arguments:
+        if argument != "-":
+            yield argument
             continue
         try:
-            yield from filter(None, map(str.strip, sys.stdin))
+            for line in sys.stdin:
+                name = line.strip()
+                if name:
+                    yield name
         except OSError as error:
             raise CommandError(
                 f"Standard input cannot be read: {error.strerror}."
@@ -51,25 +59,27 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
 
 
 def _decoded_text(name: str) -> str:
+    """What a kernel is; then its name with marks, and what each marked part means."""
     from fusetui.gpu.kernel_names import decode
     from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 
-    found = decode(name)
-    parts = found.parts if found else ()
-    title = (
-        f"{found.short}   ({found.family})"
-        if found
-        else "not of a family that fusetui knows"
-    )
-    marked = annotate(
-        name, parts, width(), UNDERLINE if speaks_unicode() else ASCII_UNDERLINE
-    )
-    lines = [line for pair in marked.lines for line in pair if line]
-    for text in marked.legend:
+    decoded = decode(name)
+    if decoded is None:
+        title = "not of a family that fusetui knows"
+        parts: Sequence[Part] = ()
+    else:
+        title = f"{decoded.short}   ({decoded.family})"
+        parts = decoded.parts
+    underline = UNDERLINE if speaks_unicode() else ASCII_UNDERLINE
+    annotated = annotate(name, parts, width(), underline)
+    lines = [title]
+    for name_line, marks_line in annotated.lines:
+        lines += [line for line in (name_line, marks_line) if line]
+    for meaning in annotated.legend:
         lines += wrap(
-            printable(text), width(), subsequent_indent="  ", break_on_hyphens=False
+            printable(meaning), width(), subsequent_indent="  ", break_on_hyphens=False
         )
-    return "\n".join([title, *lines])
+    return "\n".join(lines)
 
 
 def run_samples(args: Namespace) -> int:
@@ -78,16 +88,20 @@ def run_samples(args: Namespace) -> int:
     from fusetui.report.documents import SampleDocument, SamplesDocument
     from fusetui.sample_traces import lessons
 
-    samples = [
-        SampleDocument(n, sample_traces.describe(n)) for n in sample_traces.names()
+    of_samples = [
+        SampleDocument(name, sample_traces.describe(name))
+        for name in sample_traces.names()
     ]
-    taught = [SampleDocument(n, lessons.describe(n)) for n in lessons.names()]
+    of_lessons = [
+        SampleDocument(name, lessons.describe(name)) for name in lessons.names()
+    ]
     if args.json:
-        emit_json(SamplesDocument(samples, taught))
+        emit_json(SamplesDocument(of_samples, of_lessons))
         return DONE
-    for kind, some in ((SAMPLE, samples), (LESSON, taught)):
-        for one in some:
-            emit("\n".join(lines_about(kind + one.name, one.shows)))
+    for sample in of_samples:
+        emit("\n".join(lines_about(SAMPLE + sample.name, sample.shows)))
+    for lesson in of_lessons:
+        emit("\n".join(lines_about(LESSON + lesson.name, lesson.shows)))
     return DONE
 
 
@@ -105,54 +119,58 @@ def run_schema(args: Namespace) -> int:
     has none."""
     from fusetui import schemas
 
-    known = schemas.names()
-    if args.of not in known:
+    commands = schemas.names()
+    if args.of not in commands:
         raise CommandError(
-            f"{args.of} has no schema: choose one of {', '.join(known)}."
+            f"{args.of} has no schema: choose one of {', '.join(commands)}."
         )
     emit(schemas.text(args.of).rstrip("\n"))
     return DONE
 
 
 def run_help(args: Namespace) -> int:
-    """A page of the documentation, else the help of a command. Raises CommandError."""
+    """A page of the documentation, else the help of a command; without a topic the list
+    of pages. Raises CommandError."""
     from fusetui.command_line.parser import command_parsers
 
     topics = _topics()
     if args.topic is None:
-        titles = {
-            name: path.read_text("utf-8").partition("\n")[0]
-            for name, path in topics.items()
-        }
-        emit(
-            "\n".join(
-                f"{name:<{max(map(len, titles))}}  {titles[name][2:]}"
-                for name in titles
-            )
-        )
-    elif args.topic in topics:
+        emit("\n".join(_titles(topics)))
+        return DONE
+    if args.topic in topics:
         emit(topics[args.topic].read_text("utf-8").rstrip("\n"))
-    elif args.topic in (parsers := command_parsers(args.topic)):
-        emit(parsers[args.topic].format_help().rstrip("\n"))
-    else:
+        return DONE
+    parsers = command_parsers(args.topic, epilog=exit_codes_text())
+    if args.topic not in parsers:
         raise CommandError(
             f"{args.topic} is no topic: choose one of {', '.join(topics)}."
         )
+    emit(parsers[args.topic].format_help().rstrip("\n"))
     return DONE
 
 
 def _topics() -> dict[str, Path]:
-    """The pages by their names: those of a checkout, or those that were installed."""
-    found = [*Path(__file__).resolve().parents[3].glob("docs/*.md")]
-    if not found:
+    """The pages of the documentation by their names: those of a checkout, or those that
+    were installed."""
+    paths = [*Path(__file__).resolve().parents[3].glob("docs/*.md")]
+    if not paths:
         from importlib.metadata import PackageNotFoundError, files
 
         with suppress(PackageNotFoundError):
-            known = (
-                one for one in files("fusetui") or () if one.match("doc/fusetui/*.md")
-            )
-            found = [Path(str(one.locate())) for one in known]
-    return {path.stem: path for path in sorted(found) if path.is_file()}
+            for file in files("fusetui") or ():
+                if file.match("doc/fusetui/*.md"):
+                    paths.append(Path(str(file.locate())))
+    return {path.stem: path for path in sorted(paths) if path.is_file()}
+
+
+def _titles(topics: Mapping[str, Path]) -> list[str]:
+    """Lines of the name of a page and its heading, which is its first line."""
+    name_width = max(map(len, topics), default=0)
+    lines = []
+    for name, path in topics.items():
+        first_line = path.read_text("utf-8").partition("\n")[0]
+        lines.append(f"{name:<{name_width}}  {first_line.removeprefix('# ')}")
+    return lines
 
 
 def run_completion(args: Namespace) -> int:
@@ -164,12 +182,14 @@ def run_completion(args: Namespace) -> int:
     from fusetui.command_line.parser import command_parsers
 
     parsers = command_parsers()
-    for action in (action for parser in parsers.values() for action in parser._actions):
-        if action.metavar in FILES:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif action.metavar == "CHANGE":  # to zsh a colon ends a word
-            ends = ":" if args.shell == "zsh" else ""
-            action.choices = list(dict.fromkeys(one.rstrip(ends) for one in KINDS))
+    ends_word = ":" if args.shell == "zsh" else ""  # to zsh a colon ends a word
+    beginnings = list(dict.fromkeys(kind.rstrip(ends_word) for kind in KINDS))
+    for parser in parsers.values():
+        for action in parser._actions:
+            if action.metavar in FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar == "CHANGE":
+                action.choices = beginnings
     emit(shtab.complete(parsers[""], args.shell))
     return DONE
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -21,16 +21,20 @@ from fusetui.text.figures import plural, several
 from fusetui.text.printable import markdown, printable
 
 if TYPE_CHECKING:
+    from fusetui.analysis.questions.computing import Tallies
     from fusetui.analysis.questions.summary import Summary
     from fusetui.capture.record import Guess
     from fusetui.gpu.roofline.many import Jobs
     from fusetui.report.groups import KernelsDocument
     from fusetui.trace import Trace
 
-LONG = 0.02  # of the span: a gap that changes what the share of busy time means
-LEAST = 1e9
-"""Per second. A smaller peak is taken for TFLOP/s or TB/s without the exponent, and
-rejected."""
+LONG_GAP_SHARE = 0.02
+"""Of the span: a longer gap changes what the share of busy time means."""
+
+MIN_PEAK_PER_SECOND = 1e9
+"""A smaller peak is taken for TFLOP/s or TB/s without the exponent, and rejected."""
+
+ON_CPU = "CPU ops that compute (the trace has no GPU events)"
 
 
 def shown(
@@ -52,17 +56,19 @@ def run_summary(args: Namespace) -> int:
     """Key figures of the whole trace."""
     from fusetui.analysis.questions.summary import summary
 
-    trace, _ = loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by)
+    trace = loaded.trace
     say(*secret_notices(trace))
     figures = summary(trace)
 
     # imports the decoders of kernel names, which --json does not need
-    def text(most: int) -> str:
+    def text(columns: int) -> str:
         from fusetui.analysis.questions.totals import kernel_totals, op_totals
         from fusetui.report.summary import summary_text
 
-        totals = kernel_totals(trace), op_totals(trace)
-        return summary_text(figures, *totals, most, _cut_off(trace, figures))
+        kernels = kernel_totals(trace)
+        ops = op_totals(trace)
+        return summary_text(figures, kernels, ops, columns, _cut_off(trace, figures))
 
     return shown(args, loaded, lambda: figures, text)
 
@@ -72,11 +78,14 @@ def _cut_off(trace: Trace, figures: Summary) -> bool:
     as `why` says; asked only where a stream begins after a long one."""
     import numpy as np
 
-    rows = trace.gpu_rows[np.argsort(trace.start[trace.gpu_rows], kind="stable")]
-    before = np.maximum.accumulate(trace.end[rows])[:-1]
-    after = rows[1:][trace.start[rows[1:]] - before > LONG * figures.gpu_span_ns]
-    first = rows[np.unique(trace.track[rows], return_index=True)[1]]
-    if not np.isin(after, first).any():
+    by_start = np.argsort(trace.start[trace.gpu_rows], kind="stable")
+    rows = trace.gpu_rows[by_start]
+    later_rows = rows[1:]
+    busy_until_ns = np.maximum.accumulate(trace.end[rows])[:-1]
+    gap_ns = trace.start[later_rows] - busy_until_ns
+    rows_after_gaps = later_rows[gap_ns > LONG_GAP_SHARE * figures.gpu_span_ns]
+    _, first_of_streams = np.unique(trace.track[rows], return_index=True)
+    if not np.isin(rows_after_gaps, rows[first_of_streams]).any():
         return False
     from fusetui.analysis.why.answer import why
     from fusetui.report.why_answer import cut_off
@@ -94,15 +103,14 @@ def run_kernels(args: Namespace) -> int:
     given = given_peaks(args.peak)
     loaded = load(args.trace, args.captured_by)
     trace = with_device(loaded.trace, args.device)
-    known = jobs(trace, given=given)
-    groups = kernel_groups(trace, known, args.by)
+    work = jobs(trace, given=given)
+    groups = kernel_groups(trace, work, args.by)
 
-    def text(most: int) -> str:
+    def text(columns: int) -> str:
         if not groups:
-            return "\n".join(wrap(why_no_kernels(trace), most))
-        return kernels_text(
-            groups, args.by, args.top, most, peak_notices(trace, known, given)
-        )
+            return "\n".join(wrap(why_no_kernels(trace), columns))
+        remarks = peak_notices(trace, work, given)
+        return kernels_text(groups, args.by, args.top, columns, remarks)
 
     def document() -> KernelsDocument:
         return kernels_json(groups, args.by, peaks_of_devices(trace, given))
@@ -131,14 +139,24 @@ def run_modules(args: Namespace) -> int:
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins, phases
 
-    trace, _ = loaded = load(args.trace, args.captured_by)
-    found = origins(trace)
-    times, by_phase = module_times(found, args.expand), phases(found)
-    stacks, form = len(trace.rows_of(Role.PYTHON)) > 0, trace.report.format
-    text = partial(modules_text, times, by_phase, args.top, stacks=stacks, form=form)
-    return shown(
-        args, loaded, lambda: ModulesDocument(**asdict(times), phases=by_phase), text
+    loaded = load(args.trace, args.captured_by)
+    trace = loaded.trace
+    origins_of_kernels = origins(trace)
+    times = module_times(origins_of_kernels, args.expand)
+    times_of_phases = phases(origins_of_kernels)
+    text = partial(
+        modules_text,
+        times,
+        times_of_phases,
+        args.top,
+        stacks=len(trace.rows_of(Role.PYTHON)) > 0,
+        form=trace.report.format,
     )
+
+    def document() -> ModulesDocument:
+        return ModulesDocument(**asdict(times), phases=times_of_phases)
+
+    return shown(args, loaded, document, text)
 
 
 def run_lines(args: Namespace) -> int:
@@ -148,17 +166,18 @@ def run_lines(args: Namespace) -> int:
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    trace, _ = loaded = load(args.trace, args.captured_by)
-    times = function_times(
-        origins(trace), args.file, idle_causes(trace), args.by == "line"
-    )
+    loaded = load(args.trace, args.captured_by)
+    trace = loaded.trace
+    by_line = args.by == "line"
+    times = function_times(origins(trace), args.file, idle_causes(trace), by_line)
     say_why_no_lines(trace, args, bool(times.functions))
     text = partial(functions_text, times, args.top, form=trace.report.format)
     return shown(args, loaded, lambda: times, text)
 
 
 def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
-    """Why `lines` has not found what was asked for, if it has not."""
+    """Says why `lines` has not found what was asked for, if it has not. Raises
+    CommandError where the lines were not recorded."""
     from fusetui.trace.model.report import recorded_with
     from fusetui.trace.program.functions import has_lines
 
@@ -180,12 +199,19 @@ def run_launches(args: Namespace) -> int:
         thread_launches,
     )
     from fusetui.report.documents import LaunchesDocument
-    from fusetui.report.program import launches_text
+    from fusetui.report.launches import launches_text
 
-    trace, _ = loaded = load(args.trace, args.captured_by)
-    found = thread_launches(trace), replays(trace), tuple(map(length_of, queues(trace)))
-    document = partial(LaunchesDocument, str(trace.begin_ns), *found)
-    return shown(args, loaded, document, partial(launches_text, *found))
+    loaded = load(args.trace, args.captured_by)
+    trace = loaded.trace
+    threads = thread_launches(trace)
+    graphs = replays(trace)
+    lengths = tuple(length_of(queue) for queue in queues(trace))
+
+    def document() -> LaunchesDocument:
+        return LaunchesDocument(str(trace.begin_ns), threads, graphs, lengths)
+
+    text = partial(launches_text, threads, graphs, lengths)
+    return shown(args, loaded, document, text)
 
 
 def run_serving(args: Namespace) -> int:
@@ -198,80 +224,93 @@ def run_serving(args: Namespace) -> int:
     given = given_peaks(args.peak)
     config = read_config(args.model_config) if args.model_config else None
     loaded = load(args.trace, args.captured_by)
-    found = serving(with_device(loaded.trace, args.device), config, given)
-    return shown(
-        args,
-        loaded,
-        lambda: serving_json(found),
-        lambda most: serving_text(found, most),
-    )
+    answer = serving(with_device(loaded.trace, args.device), config, given)
+    text = partial(serving_text, answer)
+    return shown(args, loaded, lambda: serving_json(answer), text)
 
 
 def run_check(args: Namespace) -> int:
     """Compares a guess about the kernels of a trace with the trace; 1 if any guess is
     wrong."""
     from fusetui.analysis.questions.computing import tallies
-    from fusetui.capture.record import compare, parse
+    from fusetui.capture.record import compare_guess, parse_guess
     from fusetui.report.documents import CheckDocument, GuessDocument
 
-    expected = parse(args.expect)
+    expected = parse_guess(args.expect)
     loaded = load(args.trace)
     counted = tallies(loaded.trace)
-    guesses = compare(expected, counted)
-    right = all(guess.right for guess in guesses)
+    guesses = compare_guess(expected, counted)
+    is_right = all(guess.right for guess in guesses)
 
     def document() -> CheckDocument:
         return CheckDocument(
             per="step" if counted.steps else "trace",
             steps=list(counted.steps),
             counted="kernels" if counted.on_gpu else "cpu_ops",
-            right=right,
+            right=is_right,
             guesses=[
-                GuessDocument(g.kind, g.expected, g.found, g.right) for g in guesses
+                GuessDocument(guess.kind, guess.expected, guess.found, guess.right)
+                for guess in guesses
             ],
         )
 
-    on_cpu = "CPU ops that compute (the trace has no GPU events)"
-    steps = f"in each of {plural(len(counted.steps), 'step')}"
-    where = steps if counted.steps else "in the whole trace, which has no steps"
-    counts = f"{'kernels' if counted.on_gpu else on_cpu} {where}"
+    what_counts = _what_counts(counted)
 
     def text(_: int) -> str:
-        """A line per term; `=` marks a right guess, `!` a wrong one."""
-        wide = max(len(guess.kind) for guess in guesses)
-        lines = (
-            f"  {'=' if g.right else '!'} {g.kind:{wide}}  guess {g.expected:>4}   found {g.said}"
-            for g in guesses
-        )
-        return "\n".join([f"Counted {counts}:", *lines])
+        return _guesses_text(guesses, what_counts)
 
-    code = max(shown(args, loaded, document, text), DONE if right else NO)
-    if not loaded.trace.report.whole:
-        code = UNUSABLE
+    code = shown(args, loaded, document, text)
     if args.github or args.junit is not None:
-        return _told(args, loaded, guesses, counts)
-    return code
+        return _told(args, loaded, guesses, what_counts)
+    if not loaded.trace.report.whole:
+        return UNUSABLE
+    return max(code, DONE if is_right else NO)
+
+
+def _what_counts(counted: Tallies) -> str:
+    """What is counted, and where."""
+    what = "kernels" if counted.on_gpu else ON_CPU
+    if counted.steps:
+        return f"{what} in each of {plural(len(counted.steps), 'step')}"
+    return f"{what} in the whole trace, which has no steps"
+
+
+def _guesses_text(guesses: Sequence[Guess], what_counts: str) -> str:
+    """A line per term; `=` marks a right guess, `!` a wrong one."""
+    kind_width = max(len(guess.kind) for guess in guesses)
+    lines = [f"Counted {what_counts}:"]
+    for guess in guesses:
+        mark = "=" if guess.right else "!"
+        lines.append(
+            f"  {mark} {guess.kind:{kind_width}}  guess {guess.expected:>4}   "
+            f"found {guess.found_text}"
+        )
+    return "\n".join(lines)
 
 
 def _told(
-    args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], counts: str
+    args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], what_counts: str
 ) -> int:
-    """Tells a pipeline the verdict; the exit code of `check`."""
+    """Tells a pipeline the verdict; returns the exit code of `check`."""
     from fusetui.commands.verdicts import Case, Outcome, file_of, told, unread
     from fusetui.report.output import notes_of
 
-    trace, name = loaded.trace, loaded.trace.report.file
-    cases = [
-        Case(
-            f"{one.kind}={one.expected}",
-            Outcome.PASSED if one.right else Outcome.FAILED,
-            f"{name}: guess {one.kind}={one.expected}, found {one.said} (counted {counts}).",
-            file_of(trace),
+    trace = loaded.trace
+    name = trace.report.file
+    cases = []
+    for guess in guesses:
+        term = f"{guess.kind}={guess.expected}"
+        cases.append(
+            Case(
+                name=term,
+                outcome=Outcome.PASSED if guess.right else Outcome.FAILED,
+                said=f"{name}: guess {term}, found {guess.found_text} (counted {what_counts}).",
+                file=file_of(trace),
+            )
         )
-        for one in guesses
-    ]
-    cases += [] if trace.report.whole else [unread(name)]
-    return told(args, cases, [f"* {markdown(one)}" for one in notes_of(trace)])
+    if not trace.report.whole:
+        cases.append(unread(name))
+    return told(args, cases, [f"* {markdown(note)}" for note in notes_of(trace)])
 
 
 def given_peaks(texts: Iterable[str]) -> dict[str, float]:
@@ -279,26 +318,26 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
     CommandError."""
     from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS
 
-    found: dict[str, float] = {}
+    peaks: dict[str, float] = {}
     for text in texts:
         kind, _, figure = text.partition("=")
         if kind not in (*KINDS, BANDWIDTH):
-            known = f"{', '.join(KINDS)} and {BANDWIDTH}"
-            raise CommandError(f"--peak {text}: the kind must be one of {known}.")
+            kinds = f"{', '.join(KINDS)} and {BANDWIDTH}"
+            raise CommandError(f"--peak {text}: the kind must be one of {kinds}.")
         try:
-            value = float(figure)
+            peak = float(figure)
         except ValueError:
-            value = math.nan
-        if not LEAST <= value < math.inf:
-            unit, example = (
-                ("bytes", "3.35e12") if kind == BANDWIDTH else ("FLOP", "989e12")
-            )
+            peak = math.nan
+        if not MIN_PEAK_PER_SECOND <= peak < math.inf:
+            is_bandwidth = kind == BANDWIDTH
+            unit = "bytes" if is_bandwidth else "FLOP"
+            example = "3.35e12" if is_bandwidth else "989e12"
             raise CommandError(
                 f"--peak {text}: the figure must be a number of {unit} per second, as in "
                 f"{kind}={example}."
             )
-        found[kind] = value
-    return found
+        peaks[kind] = peak
+    return peaks
 
 
 def with_device(trace: Trace, name: str | None) -> Trace:
@@ -311,38 +350,44 @@ def with_device(trace: Trace, name: str | None) -> Trace:
     from fusetui.gpu.roofline.peaks import PEAKS
     from fusetui.trace.layout.devices import device_ids, device_names
 
-    if recorded := device_names(trace):
-        was = several(recorded, 3)
+    recorded = device_names(trace)
+    if recorded:
         raise CommandError(
-            f"--device {name}: the trace was recorded on {was}; --peak has figures."
+            f"--device {name}: the trace was recorded on {several(recorded, 3)}; --peak has "
+            "figures."
         )
-    found = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
-    if found is None:
+    for peak in PEAKS:
+        if re.search(peak.pattern, name):
+            break
+    else:
         raise CommandError(
             f"--device {name}: the table of peaks has no such device; give the name that the "
             "driver gives it, as in 'H100 80GB HBM3', or its figures with --peak."
         )
-    listed = [{"id": n, "name": name, "numSms": found.sms} for n in device_ids(trace)]
-    return replace(trace, keys={**trace.keys, "deviceProperties": listed})
+    properties = [
+        {"id": device, "name": name, "numSms": peak.sms} for device in device_ids(trace)
+    ]
+    return replace(trace, keys={**trace.keys, "deviceProperties": properties})
 
 
-def peak_notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator[str]:
+def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[str]:
     """Sentences about why FLOP, bytes or shares of peak are missing."""
     from fusetui.gpu.roofline.many import peaks_of_devices
     from fusetui.trace.model.ids import device_label
     from fusetui.trace.model.report import recorded_with
 
-    if not known.inputs.distinct:
+    if not work.inputs.distinct:
         option = recorded_with("record_shapes=True", trace.report.format)
         yield f"No shapes were recorded ({option}), so FLOP and bytes are not known."
         return
-    without = [one for one in peaks_of_devices(trace, given) if one.peak is None]
-    labels = [one.name or device_label(one.device) for one in without]
-    # With an article, unless it is named or a number tells which device it is.
-    named = [
-        label if one.name or label[-1:].isdigit() else f"the {label}"
-        for one, label in zip(without, labels, strict=True)
-    ]
+    named = []
+    for device in peaks_of_devices(trace, given):
+        if device.peak is not None:
+            continue
+        label = device.name or device_label(device.device)
+        # With an article, unless it is named or a number tells which device it is.
+        is_unique = device.name or label[-1:].isdigit()
+        named.append(label if is_unique else f"the {label}")
     if named:
         yield (
             f"The peaks of {several(list(dict.fromkeys(named)), 3)} are not known: give them "

@@ -15,7 +15,8 @@ from fusetui import __version__
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable_lines
 
-LONGEST = 200  # characters of the error that the message repeats
+MAX_ERROR_CELLS = 200
+"""Of the text of the error that the message repeats."""
 
 
 def crash_sentence(error: BaseException) -> str:
@@ -24,12 +25,16 @@ def crash_sentence(error: BaseException) -> str:
         lines = str(error).strip().splitlines()
     except Exception:  # of its own __str__
         lines = []
-    name = type(error).__name__
-    what = clip(f"{name}: {lines[0].rstrip('.')}" if lines else name, LONGEST)
+    what = type(error).__name__
+    if lines:
+        what = f"{what}: {lines[0].rstrip('.')}"
+    what = clip(what, MAX_ERROR_CELLS)
     return f"fusetui failed with an internal error: {what}; {_where(error)}."
 
 
 def _where(error: BaseException) -> str:
+    """A clause about the file with the traceback; where none can be written, about the
+    innermost frame."""
     try:
         versions = (
             f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
@@ -39,11 +44,10 @@ def _where(error: BaseException) -> str:
         path = written(f"{versions}\n{sys.argv}\n\n{trace}")
     except Exception:
         frames = traceback.extract_tb(error.__traceback__)
-        place = (
-            f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
-            if frames
-            else "?"
-        )
+        place = "?"
+        if frames:
+            innermost = frames[-1]
+            place = f"{Path(innermost.filename).name}, line {innermost.lineno}"
         return f"the traceback could not be written to a file; it ends in {place}"
     return f"the traceback is in {path}"
 
@@ -58,16 +62,16 @@ def written(text: str) -> str:
         folder = user_log_path("fusetui", appauthor=False)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = str(folder / f"crash-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.txt")
-        return _filled(
-            os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content
-        )
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return _filled(handle, name, content)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         handle, name = tempfile.mkstemp(".txt", "fusetui-crash-")
         return _filled(handle, name, content)
 
 
 def _filled(handle: int, name: str, content: bytes) -> str:
-    """The whole content in a file, or no file. Raises OSError."""
+    """Writes the whole content to an open file, or removes the file; returns its path.
+    Raises OSError."""
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -10,6 +10,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,14 +28,31 @@ from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.quantiles import lower_median_index
 from fusetui.trace.scrub.document import check_target, save, scrub_file
 
-Window = tuple[int, int]  # Begin and end in ns of the file
+KINDS = {
+    "variable": "environment variable",
+    "secret": "secret",
+    "user": "user name",
+    "host": "host",
+    "mail": "e-mail account",
+    "command": "command line",
+    "dir": "folder",
+}
+"""What scrubbing removes, by the kind that it counts."""
+
+
+class Window(NamedTuple):
+    """A part of a trace, in ns of the file."""
+
+    begin_ns: int
+    end_ns: int
 
 
 def run_cut(args: Namespace) -> int:
+    """Writes the part that is asked for as a trace of its own."""
     check_target(args.out)
     trace, code = load(args.trace)
-    begin, end = _window(trace, args)
-    part = part_of(trace, begin, end)
+    asked = _window(trace, args)
+    part = part_of(trace, asked.begin_ns, asked.end_ns)
     if not len(part.rows):
         raise CommandError(f"{args.trace} has nothing in that time.")
     name = "" if args.scrub else os.path.basename(trace.report.file)
@@ -42,23 +60,26 @@ def run_cut(args: Namespace) -> int:
     with Bar(f"writing {args.out}", sys.stderr) as bar:
         if args.scrub:
             with TemporaryDirectory(prefix="fusetui-") as folder:
-                place = str(Path(folder) / "part.json")
-                save(place, texts_of(trace, part, keys))
-                scrub_file(place, args.out, bar.update)
+                unscrubbed = str(Path(folder) / "part.json")
+                save(unscrubbed, texts_of(trace, part, keys))
+                scrub_file(unscrubbed, args.out, bar.update)
         else:
             save(args.out, texts_of(trace, part, keys, bar.update))
     if not args.scrub:
         say(*secret_notices(trace))
+    slices = f"{count(len(part.rows))} of {plural(trace.recorded(), 'slice')}"
+    times = window(asked.begin_ns - trace.begin_ns, asked.end_ns - trace.begin_ns)
     clipped = int(part.clipped.sum())
+    reach = "reaches further is" if clipped == 1 else "reach further are"
     emit(
-        f"{printable(args.out)}: {count(len(part.rows))} of {plural(trace.recorded(), 'slice')}, "
-        f"from {window(begin - trace.begin_ns, end - trace.begin_ns)}; {plural(clipped, 'slice')} "
-        f"that {'reaches further is' if clipped == 1 else 'reach further are'} clipped."
+        f"{printable(args.out)}: {slices}, from {times}; "
+        f"{plural(clipped, 'slice')} that {reach} clipped."
     )
     return code
 
 
 def run_perfetto(args: Namespace) -> int:
+    """As run_cut, for another program."""
     code = run_cut(args)
     emit("Open it at https://ui.perfetto.dev: it stays in your browser.")
     return code
@@ -69,40 +90,52 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
     few for."""
     from fusetui.analysis.why.account import Accounts
 
-    latencies = {
-        str(device.pid): latency
-        for line in Accounts(trace).lines
-        for device, latency in zip(line.named, line.latency_ns.tolist(), strict=True)
-    }
-    begin, end, whole = (
-        ns - trace.begin_ns for ns in (part.begin_ns, part.end_ns, trace.end_ns)
+    latency_ns_of_device: dict[str, int] = {}
+    for line in Accounts(trace).lines:
+        for device, ns in zip(line.named, line.latency_ns.tolist(), strict=True):
+            latency_ns_of_device[str(device.pid)] = ns
+    return Whole(
+        name,
+        part.begin_ns - trace.begin_ns,
+        part.end_ns - trace.begin_ns,
+        trace.end_ns - trace.begin_ns,
+        latency_ns_of_device,
     )
-    return Whole(name, begin, end, whole, latencies)
 
 
 def _window(trace: Trace, args: Namespace) -> Window:
     """What is asked for. Raises CommandError or NoSuchSelectionError unless it is one
     thing that is there."""
-    given = [args.step is not None, args.begin is not None or args.end is not None]
-    given += [args.around is not None, args.steady]
-    if sum(given) != 1:
-        which = "Say one part only" if any(given) else "Say which part"
+    ways_given = [
+        args.step is not None,
+        args.begin is not None or args.end is not None,
+        args.around is not None,
+        args.steady,
+    ]
+    if sum(ways_given) != 1:
+        which = "Say one part only" if any(ways_given) else "Say which part"
         raise CommandError(
             f"{which}: --step N, --from T --to T, --around ROW or --steady."
         )
-    if (row := args.around) is not None:
-        if row >= trace.recorded():
-            raise CommandError(
-                f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}."
-            )
-        launched = trace.launch_index.rows[
-            trace.launch_index.within(row, int(trace.end_row[row]))
-        ]
-        rows = np.append(launched, row)
-        return int(trace.start[rows].min()), int(trace.end[rows].max())
+    if args.around is not None:
+        return _around(trace, args.around)
     if args.steady:
         return _steady(trace, args.step_by)
-    return part_asked(trace, args) or (trace.begin_ns, trace.end_ns)
+    part = part_asked(trace, args)
+    return Window(trace.begin_ns, trace.end_ns) if part is None else part
+
+
+def _around(trace: Trace, row: int) -> Window:
+    """The time of a slice and of all GPU events that it launched. Raises
+    CommandError."""
+    if row >= trace.recorded():
+        raise CommandError(
+            f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}."
+        )
+    launches = trace.launch_index
+    launched = launches.rows[launches.within(row, int(trace.end_row[row]))]
+    rows = np.append(launched, row)
+    return Window(int(trace.start[rows].min()), int(trace.end[rows].max()))
 
 
 def part_asked(trace: Trace, args: Namespace) -> Window | None:
@@ -112,7 +145,8 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
     from fusetui.analysis.why.selection import asked
     from fusetui.commands.why import selection_of
 
-    return asked(Accounts(trace), selection_of(args)).window
+    window = asked(Accounts(trace), selection_of(args)).window
+    return None if window is None else Window(*window)
 
 
 def _steady(trace: Trace, by: str | None) -> Window:
@@ -122,60 +156,52 @@ def _steady(trace: Trace, by: str | None) -> Window:
         raise CommandError(
             "The trace has no steps: name them with --step-by, or use --from and --to."
         )
-    later = np.arange(min(1, len(steps) - 1), len(steps))
-    at = later[lower_median_index(step_wall(steps.start, steps.end)[later])]
-    return int(steps.start[at]), int(steps.end[at])
-
-
-KINDS = {
-    **{"variable": "environment variable", "secret": "secret", "user": "user name"},
-    **{
-        "host": "host",
-        "mail": "e-mail account",
-        "command": "command line",
-        "dir": "folder",
-    },
-}
+    is_first_left_aside = len(steps) > 1
+    counted = np.arange(int(is_first_left_aside), len(steps))
+    median = counted[lower_median_index(step_wall(steps.start, steps.end)[counted])]
+    return Window(int(steps.start[median]), int(steps.end[median]))
 
 
 def run_convert(args: Namespace) -> int:
+    """Writes a whole trace as the JSON of torch.profiler."""
     from fusetui.trace.convert import convert_file
 
     with Bar(f"converting {args.trace}", sys.stderr) as bar:
-        raw = convert_file(one_trace(args.trace), args.out, bar.update).report
-    path = printable(raw.path)
-    if not raw.cut and raw.too_damaged >= 0:
-        say(f"{path} is too damaged to be read beyond byte {raw.too_damaged}.")
+        report = convert_file(one_trace(args.trace), args.out, bar.update).report
+    path = printable(report.path)
+    if not report.cut and report.too_damaged >= 0:
+        say(f"{path} is too damaged to be read beyond byte {report.too_damaged}.")
     else:
-        _say_where_it_ends(path, raw.cut, not raw.complete)
-    say(*remarks_of(path, raw))
-    if raw.skipped:
-        _say_what_is_lost(
-            path, raw.unreadable, raw.skipped[0].byte, raw.skipped[0].reason
-        )
-    if raw.damaged_keys and raw.complete:
+        _say_where_it_ends(path, report.cut, not report.complete)
+    say(*remarks_of(path, report))
+    if report.skipped:
+        first = report.skipped[0]
+        _say_what_is_lost(path, report.unreadable, first.byte, first.reason)
+    if report.damaged_keys and report.complete:
         _say_keys_are_lost(path)
-    emit(f"{printable(args.out)}: {plural(raw.events - raw.unreadable, 'event')}.")
-    return UNUSABLE if raw.cut else DONE
+    written = plural(report.events - report.unreadable, "event")
+    emit(f"{printable(args.out)}: {written}.")
+    return UNUSABLE if report.cut else DONE
 
 
 def run_scrub(args: Namespace) -> int:
+    """Writes a copy of a trace without what is private."""
     with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)
     path = printable(scrubbed.source.path)
     _say_where_it_ends(path, scrubbed.source.cut, scrubbed.ends_early)
     if scrubbed.lost:
-        _say_what_is_lost(path, scrubbed.lost_in_all, *scrubbed.lost[0])
+        byte, reason = scrubbed.lost[0]
+        _say_what_is_lost(path, scrubbed.lost_in_all, byte, reason)
     if scrubbed.keys_lost:
         _say_keys_are_lost(path)
-    found = scrubbed.counts()
-    counts = [(found.get(kind, 0), words) for kind, words in KINDS.items()]
-    removed = (
-        ", ".join(plural(number, words) for number, words in counts if number)
-        or "nothing"
-    )
+    counts = scrubbed.counts()
+    removed = [
+        plural(counts[kind], words) for kind, words in KINDS.items() if counts.get(kind)
+    ]
     emit(
-        f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; removed: {removed}."
+        f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; "
+        f"removed: {', '.join(removed) or 'nothing'}."
     )
     return UNUSABLE if scrubbed.source.cut else DONE
 

@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
@@ -20,111 +20,132 @@ if TYPE_CHECKING:
     from fusetui.commands.verdicts import Case
     from fusetui.trace import Trace
 
-Pair = tuple[str, str]
+
+class Pair(NamedTuple):
+    """The names of two traces that are compared."""
+
+    a: str
+    b: str
 
 
 def run_diff(args: Namespace) -> int:
-    """Raises CommandError if it is unclear what to compare, and NoStepsError."""
+    """Compares two traces, the files of two folders or the variants of a run. Raises
+    CommandError if it is unclear what to compare, and NoStepsError."""
     one_form(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
         raise CommandError(
             "--github and --junit tell a verdict: say what it is, with --fail-over."
         )
-    loaded: dict[str, LoadedTrace] = {}
-    found: list[Diff] = []
     pairs = _pairs(args.a, args.b, args.baseline)
+    loaded: dict[str, LoadedTrace] = {}
+    diffs: list[Diff] = []
     for pair in pairs:
         for name in pair:
-            loaded[name] = loaded.get(name) or load(name, ())
-        a, b = (loaded[name].trace for name in pair)
-        found.append(diff(a, b, step_by=args.step_by))
-    if args.json:  # one document for a single pair, a list for several
-        documents = [document(one) for one in found]
-        emit_json(documents[0] if len(documents) == 1 else DiffsDocument(documents))
+            if name not in loaded:
+                loaded[name] = load(name, ())
+        trace_a = loaded[pair.a].trace
+        trace_b = loaded[pair.b].trace
+        diffs.append(diff(trace_a, trace_b, step_by=args.step_by))
+    if args.json:
+        documents = [document(found) for found in diffs]
+        is_single = len(documents) == 1  # else the document is a list
+        emit_json(documents[0] if is_single else DiffsDocument(documents))
+    elif args.markdown:
+        emit("\n".join(to_markdown(found) for found in diffs))
     else:
-        texts = (
-            to_markdown(one) if args.markdown else to_text(one, width())
-            for one in found
-        )
-        emit("\n".join(texts))
+        emit("\n".join(to_text(found, width()) for found in diffs))
     if args.fail_over is None:
         return max(one.code for one in loaded.values())
-    return _verdict(
-        args, {name: one.trace for name, one in loaded.items()}, pairs, found
-    )
+    traces = {name: one.trace for name, one in loaded.items()}
+    return _verdict(args, traces, pairs, diffs)
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
     """The pairs to compare: two traces; the files of equal names in two folders; or in
     one run folder, the baseline (by default the first variant) with every other
-    variant."""
+    variant. Raises CommandError."""
     if b is None:
-        return _variants(a, baseline)
+        return _pairs_of_variants(a, baseline)
     if baseline is not None:
         raise CommandError(
             "--baseline is for a single run folder: leave out the second trace."
         )
     if not (os.path.isdir(a) and os.path.isdir(b)):
-        return [(a, b)]
-    others = {os.path.basename(path): path for path in traces(b)}
-    found = [(path, others.get(os.path.basename(path))) for path in traces(a)]
-    pairs = [(one, other) for one, other in found if other is not None]
+        return [Pair(a, b)]
+    paths_in_b = {os.path.basename(path): path for path in traces(b)}
+    pairs = []
+    for path in traces(a):
+        path_in_b = paths_in_b.get(os.path.basename(path))
+        if path_in_b is not None:
+            pairs.append(Pair(path, path_in_b))
     if not pairs:
         raise CommandError(f"{a} and {b} have no file names in common.")
     return pairs
 
 
-def _variants(folder: str, baseline: str | None) -> list[Pair]:
+def _pairs_of_variants(folder: str, baseline: str | None) -> list[Pair]:
+    """The baseline of a run folder with every other variant. Raises CommandError."""
     run = only_below(folder) if folders_below(folder) else folder
-    found = traces(run) if is_run(run) else []
     if os.path.isdir(run) and not is_run(run):
         raise CommandError(
             f"{run} is no run folder: give a second trace or folder to compare."
         )
-    if len(found) < 2:
+    paths = traces(run) if is_run(run) else []
+    if len(paths) < 2:
         raise CommandError(f"Give a second trace to compare {folder} with.")
-    named = {
-        Path(path).name.removesuffix(".gz").removesuffix(".json"): path
-        for path in found
-    }
-    first = found[0] if baseline is None else named.get(baseline)
-    if first is None:
-        raise CommandError(
-            f"{folder} has no variant {baseline}, only {', '.join(named)}."
-        )
-    return [(first, path) for path in found if path != first]
+    path_of_variant = {_variant(path): path for path in paths}
+    if baseline is None:
+        first = paths[0]
+    elif baseline in path_of_variant:
+        first = path_of_variant[baseline]
+    else:
+        known = ", ".join(path_of_variant)
+        raise CommandError(f"{folder} has no variant {baseline}, only {known}.")
+    return [Pair(first, path) for path in paths if path != first]
+
+
+def _variant(path: str) -> str:
+    """The name of the variant whose trace this is: `eager` of `run/eager.json.gz`."""
+    return Path(path).name.removesuffix(".gz").removesuffix(".json")
 
 
 def _verdict(
     args: Namespace,
     traces: Mapping[str, Trace],
     pairs: Sequence[Pair],
-    found: Sequence[Diff],
+    diffs: Sequence[Diff],
 ) -> int:
-    """What --fail-over says of each pair, and of each trace that is not whole."""
+    """Reports what --fail-over says of each pair, and of each trace that is not whole;
+    returns the exit code."""
     from fusetui.commands.verdicts import file_of, told, unread
 
-    doubtful = [name for name, trace in traces.items() if not trace.report.whole]
-    cases = [
-        _judged(one, args.fail_over, file_of(traces[pair[1]]))
-        for pair, one in zip(pairs, found, strict=True)
-        if not set(pair).intersection(doubtful)
-    ]
+    not_whole = [name for name, trace in traces.items() if not trace.report.whole]
+    cases = []
+    for pair, found in zip(pairs, diffs, strict=True):
+        if pair.a not in not_whole and pair.b not in not_whole:
+            file = file_of(traces[pair.b])
+            cases.append(_case(found, args.fail_over, file))
     if not args.github:
-        say(*(one.said for one in cases if one.outcome.value[0]))
-    return told(args, [*cases, *map(unread, doubtful)], map(to_markdown, found))
+        say(*(case.said for case in cases if case.outcome.is_told))
+    cases += [unread(name) for name in not_whole]
+    return told(args, cases, map(to_markdown, diffs))
 
 
-def _judged(found: Diff, percent: float, file: str) -> Case:
+def _case(found: Diff, percent: float, file: str) -> Case:
+    """Whether B is slower than A by more than so many percent, even by the low end of
+    the interval of its ratio."""
     from fusetui.commands.verdicts import Case, Outcome
 
-    verdict, step = found.verdict, found.step
     pair = f"{found.a} -> {found.b}"
-    if verdict.answer is Answer.CANNOT_TELL:
-        said = f"{pair}: cannot tell whether B is slower: {verdict.reason or ''}."
-        return Case(pair, Outcome.CANNOT_TELL, said, file)
-    if (step.low or 0) <= 1 + percent / 100:
-        return Case(pair, Outcome.PASSED, f"{pair}: {judgment(found)}.", file)
-    by = f"{step.ratio:.3f} times as long as A's"
-    said = f"{pair}: B's {step.length_b.step} is more than {percent:g} % slower: {by}."
-    return Case(pair, Outcome.FAILED, said, file)
+    step = found.step
+    if found.verdict.answer is Answer.CANNOT_TELL:
+        outcome = Outcome.CANNOT_TELL
+        said = f"cannot tell whether B is slower: {found.verdict.reason or ''}."
+    elif (step.low or 0) <= 1 + percent / 100:
+        outcome = Outcome.PASSED
+        said = f"{judgment(found)}."
+    else:
+        outcome = Outcome.FAILED
+        by = f"{step.ratio:.3f} times as long as A's"
+        said = f"B's {step.length_b.step} is more than {percent:g} % slower: {by}."
+    return Case(name=pair, outcome=outcome, said=f"{pair}: {said}", file=file)

@@ -15,36 +15,87 @@ NO = 1
 UNUSABLE = 2
 CANNOT_TELL = 3
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = signals.ENDED + 2  # SIGINT
 PIPE_CLOSED = signals.ENDED + 13  # as for a program killed by SIGPIPE
-NOWHERE = "Standard output is closed: the result cannot be written anywhere."
 
+EXIT_CODES = {
+    DONE: "done",
+    NO: (
+        "the answer is no: a diff over its threshold, a wrong guess, "
+        "a variant that failed"
+    ),
+    UNUSABLE: "wrong use, unreadable input, or output that cannot be written",
+    CANNOT_TELL: "cannot tell: the traces do not settle the question",
+    CRASHED: "an internal error of fusetui; the traceback is in a file",
+    INTERRUPTED: (
+        "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)"
+    ),
+    PIPE_CLOSED: "the reader of the pipe closed it",
+}
+"""What each exit code means: in the help, the manual page and docs/reference.md."""
 
-class CommandError(Error):
-    """One plain sentence for the user: what is wrong and what to do."""
+OUR_SENTENCES = Error | streams.OutputError
+"""Exceptions whose message is a plain sentence for the user. OutputError is no Error,
+so that a command that goes on after an Error ends when its output has nowhere to go."""
 
+CODES_OF_ERRORS: tuple[tuple[type[BaseException], int], ...] = (
+    (Error, UNUSABLE),
+    (streams.OutputError, UNUSABLE),
+    (BrokenPipeError, PIPE_CLOSED),
+    (KeyboardInterrupt, INTERRUPTED),
+    (Exception, CRASHED),
+)
+"""The exit code of a command that ends with an exception: that of the first class here
+that it is an instance of. A SignalInterrupt gives the code of its own signal. Commands
+that go on after an error, such as `ranks` without one of its files, return a code."""
 
-GITHUB = "GITHUB_ACTIONS"
+STDOUT_CLOSED = "Standard output is closed: the result cannot be written anywhere."
+ON_GITHUB = "GITHUB_ACTIONS"
 """The environment variable that GitHub sets where it runs lines of a log as
 commands."""
 WORKFLOW_COMMANDS = ("::", "##[")
 """What such lines begin with: a message may begin with the name of a file that does."""
 
 
-OUR_SENTENCES = Error | streams.OutputError
+class CommandError(Error):
+    """One plain sentence for the user: what is wrong and what to do."""
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a command that ends with this exception: see
+    CODES_OF_ERRORS."""
+    if isinstance(error, signals.SignalInterrupt):
+        return signals.ENDED + error.number
+    for kind, code in CODES_OF_ERRORS:
+        if isinstance(error, kind):
+            return code
+    return CRASHED
+
+
+def exit_codes_text() -> str:
+    """All exit codes and what they mean, in one sentence for the help."""
+    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    return f"Exit codes: {codes}."
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of a command. An error is one sentence; a traceback goes into a
-    file."""
-    is_open = streams.prepare()
+    """Runs a command and returns its exit code, or that of the exception with which it
+    ends. An error is reported as one sentence on stderr; the traceback of an internal
+    error goes into a file."""
+    stdout_is_open = streams.prepare()
     try:
         with signals.ending():
-            code = _code_of(command) if is_open else _told(CommandError(NOWHERE))
+            if stdout_is_open:
+                code = _run(command)
+            else:
+                closed = CommandError(STDOUT_CLOSED)
+                _report(closed)
+                code = exit_code_of(closed)
             streams.settle()
             return code
     except KeyboardInterrupt as interrupt:
         streams.forget()
-        return signals.code_of(interrupt)
+        return exit_code_of(interrupt)
 
 
 def say(*sentences: str) -> None:
@@ -56,7 +107,9 @@ def say(*sentences: str) -> None:
     for sentence in sentences:
         line = printable(without_credentials(sentence))
         is_command = line.lstrip().startswith(WORKFLOW_COMMANDS)
-        print_line(f"| {line}" if is_command and GITHUB in os.environ else line)
+        if is_command and ON_GITHUB in os.environ:
+            line = f"| {line}"
+        print_line(line)
 
 
 def print_line(line: str) -> None:
@@ -66,34 +119,39 @@ def print_line(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _code_of(command: Callable[[], int]) -> int:
+def _run(command: Callable[[], int]) -> int:
+    """The exit code of a command, once all of its output is written. Raises
+    KeyboardInterrupt."""
     try:
         try:
             code = command()
         except SystemExit as ended:  # as --help does
             code = ended.code if isinstance(ended.code, int) else DONE
-        streams.write("")
+        streams.write(
+            ""
+        )  # raises here if what is still in the buffer cannot be written
         return code
-    except BrokenPipeError:
-        return PIPE_CLOSED
     except Exception as error:
-        return _told(error)
+        _report(error)
+        return exit_code_of(error)
 
 
-def _told(error: Exception) -> int:
+def _report(error: Exception) -> None:
+    """Says on stderr why a command ends; nothing where the reader of its output left.
+
+    A module that is missing, also one that the report itself needs, means that fusetui
+    is not completely installed.
+    """
+    if isinstance(error, BrokenPipeError):
+        return
     try:
         if isinstance(error, OUR_SENTENCES):
             say(str(error))
-            return UNUSABLE
-        if isinstance(error, ModuleNotFoundError):
+        elif isinstance(error, ModuleNotFoundError):
             raise error
-        from fusetui.commands.crash import crash_sentence
+        else:
+            from fusetui.commands.crash import crash_sentence
 
-        say(crash_sentence(error))
+            say(crash_sentence(error))
     except ImportError as missing:
-        with suppress(OSError):
-            print(
-                f"fusetui is not completely installed: {str(missing)!a}",
-                file=sys.stderr,
-            )
-    return CRASHED
+        print_line(f"fusetui is not completely installed: {str(missing)!a}")

@@ -23,9 +23,11 @@ from fusetui.trace.flight.reading import read_dumps
 from fusetui.trace.read.foreign import HEAD, is_flight_dump
 from fusetui.trace.read.source import glimpse
 
-DEPTH = 3  # folders below the one that is given: one for each host, say
+MAX_LEVELS = 3
+"""Of folders below the one that is given: one for each machine, say."""
+
 DIGITS = re.compile(r"[0-9]+")
-CODES = {
+CODES_OF_VERDICTS = {
     "none": DONE,
     "missing": NO,
     "mismatch": NO,
@@ -36,7 +38,7 @@ CODES = {
 
 
 def run_hang(args: Namespace) -> int:
-    """Raises CommandError where there is no readable dump."""
+    """Why a job hangs. Raises CommandError where there is no readable dump."""
     return tell(dump_files(args.paths), top=args.top, as_json=args.json)
 
 
@@ -50,7 +52,7 @@ def tell(paths: Sequence[str], *, top: int, as_json: bool = False) -> int:
         emit_json(hang_document(answer))
     else:
         emit(hang_text(answer, width(), top))
-    return CODES[answer.verdict]
+    return CODES_OF_VERDICTS[answer.verdict]
 
 
 def _answered(paths: Sequence[str]) -> HangAnswer:
@@ -70,12 +72,12 @@ def dump_files(names: Sequence[str]) -> list[str]:
     paths: list[str] = []
     for name in names:
         if os.path.isdir(name):
-            inside = dumps_in(name)
-            if not inside:
+            dumps = dumps_in(name)
+            if not dumps:
                 raise CommandError(
                     f"{name} is a folder without dumps of the flight recorder."
                 )
-            paths += inside
+            paths += dumps
         elif os.path.isfile(name):
             paths.append(name)
         else:
@@ -85,20 +87,16 @@ def dump_files(names: Sequence[str]) -> list[str]:
 
 def dumps_in(folder: str) -> list[str]:
     """The dumps in a folder and below it."""
-    return dumps_among(list(_files(Path(folder), DEPTH)))
+    return dumps_among(list(_files(Path(folder), MAX_LEVELS)))
 
 
 def dumps_among(files: Sequence[Path]) -> list[str]:
     """The dumps among some files, by content. An empty or damaged file counts too if
     only the number in its name tells it from a dump."""
-    is_dump = [is_dump_file(str(path)) for path in files]
-    patterns = {
-        _pattern(path) for path, known in zip(files, is_dump, strict=True) if known
-    }
+    dumps = {path for path in files if is_dump_file(str(path))}
+    patterns = {_pattern(path) for path in dumps}
     return sorted(
-        str(path)
-        for path, known in zip(files, is_dump, strict=True)
-        if known or _pattern(path) in patterns
+        str(path) for path in files if path in dumps or _pattern(path) in patterns
     )
 
 
@@ -107,7 +105,7 @@ def is_dump_file(path: str) -> bool:
     return is_flight_dump(glimpse(path, HEAD))
 
 
-def _files(folder: Path, depth: int) -> Iterator[Path]:
+def _files(folder: Path, levels: int) -> Iterator[Path]:
     """The files of a folder, those in folders below it too; hidden ones are left
     out."""
     try:
@@ -120,8 +118,8 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
             continue
         if entry.is_file():
             yield folder / entry.name
-        elif depth > 0 and entry.is_dir(follow_symlinks=False):
-            yield from _files(folder / entry.name, depth - 1)
+        elif levels > 0 and entry.is_dir(follow_symlinks=False):
+            yield from _files(folder / entry.name, levels - 1)
 
 
 def _pattern(path: Path) -> str:

@@ -57,19 +57,23 @@ def _read(name: str, path: str) -> Trace:
 
 
 def called(trace: Trace, name: str) -> Trace:
-    """The trace, told by this name in place of the path of its file, if there is
-    one."""
-    return replace(trace, report=replace(trace.report, named=name)) if name else trace
+    """The trace, told by this name in place of the path of its file; "" for that
+    path."""
+    if not name:
+        return trace
+    return replace(trace, report=replace(trace.report, named=name))
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
+    """The trace with the captures of its graph replays; says what was joined, or why
+    nothing was."""
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
     from fusetui.analysis.graphs.opening import said, with_captures
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
-    if paths and not any(one.of_replays for one in joins):
+    if paths and not any(join.of_replays for join in joins):
         are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
         option = "--annotations" if are_annotations else "--captured-by"
         say(f"{trace.report.file} replays no graph: {option} changes nothing.")
@@ -80,35 +84,30 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
 def captures_named(captured_by: Sequence[str]) -> list[str]:
     """The files of captures that the user names, all of a folder; annotations as they
     are."""
-    named = (
-        traces(n) if not n.startswith(BY_ANNOTATIONS) else [n] for n in captured_by
-    )
-    return [path for paths in named for path in paths]
+    paths: list[str] = []
+    for name in captured_by:
+        if name.startswith(BY_ANNOTATIONS):
+            paths.append(name)
+        else:
+            paths += traces(name)
+    return paths
 
 
 def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is incomplete."""
-    file, skipped, unreadable = report.file, list(report.skipped), report.unreadable
-    read = report.events - unreadable
-    readable = f"{read} event{'' if read == 1 else 's'} could be read"
-    # a list may seem to be closed by a bracket of the event in which the file ends
-    ends_early = (
-        report.prefix or report.cut or report.too_damaged >= 0 or not report.complete
-    )
-    is_cut = bool(ends_early and skipped) and skipped[-1].reason == CUT_SHORT
+    file = report.file
     if report.changed:
         yield f"{file} changed while it was read: the figures may mix two states of it."
-    if report.prefix:
-        yield f"{file}: {report.missing}."
-    elif report.cut:
-        yield f"{file}: {report.cut}, so it cannot be verified; what was unpacked is shown."
-    elif report.too_damaged >= 0:
-        yield f"{file} is too damaged to be read beyond byte {report.too_damaged}: {readable}."
-    elif not report.complete:
-        where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
-        yield f"{file} ends early{where}: {readable}."
-    if is_cut:  # already reported
-        del skipped[-1:]
+    unreadable = report.unreadable
+    skipped = report.skipped
+    ends_early = _ends_early(report)
+    # The last event that could not be read is the one in which the file ends. A list
+    # may seem to be closed by a bracket of it.
+    ends_in_event = ends_early and bool(skipped) and skipped[-1].reason == CUT_SHORT
+    if ends_early:
+        yield _end_notice(report, skipped[-1].byte if ends_in_event else None)
+    if ends_in_event:  # it is reported already
+        skipped = skipped[:-1]
         unreadable -= 1
     if skipped:
         first = skipped[0]
@@ -121,26 +120,48 @@ def notices(report: Report) -> Iterator[str]:
     yield from remarks_of(file, report)
 
 
-def remarks_of(file: str, found: Report) -> Iterator[str]:
+def _ends_early(report: Report) -> bool:
+    """Whether what was read ends before the document does."""
+    is_stopped = bool(report.prefix or report.cut or report.too_damaged >= 0)
+    return is_stopped or not report.complete
+
+
+def _end_notice(report: Report, byte: int | None) -> str:
+    """Where the reading of a document ended, and why; `byte`: where the event begins
+    that it ends in, None if it ends in none."""
+    file = report.file
+    read = report.events - report.unreadable
+    readable = f"{read} event{'' if read == 1 else 's'} could be read"
+    if report.prefix:
+        return f"{file}: {report.missing}."
+    if report.cut:
+        return f"{file}: {report.cut}, so it cannot be verified; what was unpacked is shown."
+    if report.too_damaged >= 0:
+        return f"{file} is too damaged to be read beyond byte {report.too_damaged}: {readable}."
+    where = "" if byte is None else f" in the event at byte {byte}"
+    return f"{file} ends early{where}: {readable}."
+
+
+def remarks_of(file: str, report: Report) -> Iterator[str]:
     """A sentence for all that has no place in a trace, and what the reader had to
     say."""
-    if found.left_out:
+    if report.left_out:
         rows = [
-            f"{count:,} of {printable(what)}" for what, count in found.left_out.items()
+            f"{count:,} of {printable(table)}"
+            for table, count in report.left_out.items()
         ]
         yield f"{file}: rows that have no place in a trace: {several(rows, 6)}."
-    for remark in found.remarks:
+    for remark in report.remarks:
         yield f"{file}: {printable(remark)}"
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:
     """A sentence if the trace holds what looks like a secret; it does not contain its
     value."""
-    if secrets := secrets_of(trace):
-        yield (
-            f"{secret_sentence(trace.report.file, secrets)}: remove it with fusetui scrub before "
-            "you share the trace."
-        )
+    secrets = secrets_of(trace)
+    if secrets:
+        warning = secret_sentence(trace.report.file, secrets)
+        yield f"{warning}: remove it with fusetui scrub before you share the trace."
 
 
 def secret_sentence(file: str, secrets: Sequence[str]) -> str:

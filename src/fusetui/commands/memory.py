@@ -7,7 +7,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusetui import Error
 from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMomentError, memory
@@ -33,89 +33,109 @@ if TYPE_CHECKING:
     from fusetui.report.memory import TracedMemoryDocument
 
 MICROSECONDS = late(r"[0-9]{1,18}")
-ENDINGS = tuple(
-    f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst")
+ENDINGS = (
+    ".pickle",
+    ".pickle.gz",
+    ".pickle.zst",
+    ".pkl",
+    ".pkl.gz",
+    ".pkl.zst",
 )
+"""Of the names of snapshots."""
 
 
 def run_memory(args: Namespace) -> int:
-    """Raises CommandError for what was asked in a wrong way, TraceError for what is no
-    snapshot."""
+    """Who holds the memory of a GPU. Raises CommandError for what was asked in a wrong
+    way, TraceError for what is no snapshot."""
     if os.path.isdir(args.snapshot):
         return _folder(args)
-    from fusetui.report.memory import memory_document, memory_text, traced_text
-
     if is_trace(args.snapshot, args.snapshot):
-        if args.b is not None:
-            raise CommandError(
-                f"{args.snapshot} is a trace: only snapshots are compared."
-            )
-        told, loaded = _traced(args.snapshot, args)
-        return shown(
-            args, loaded, lambda: told, lambda most: traced_text(told, args.top, most)
-        )
-    found = _answered(args.snapshot, args.at)
-    if args.b is not None:
-        from fusetui.analysis.memory.answer import versus
-        from fusetui.report.memory import versus_text
+        return _trace(args)
+    from fusetui.report.memory import memory_document, memory_text
 
-        both = versus(found, _answered(args.b, args.at), args.by)
-        if args.json:
-            emit_json(both)
-        else:
-            emit(versus_text(both, args.top, width()))
+    answer = _answered(args.snapshot, args.at)
+    if args.b is not None:
+        _print_both(args, answer, _answered(args.b, args.at))
     elif args.json:
-        emit_json(memory_document(found))
+        emit_json(memory_document(answer))
     else:
-        emit(memory_text(found, args.by, args.top, width()))
+        emit(memory_text(answer, args.by, args.top, width()))
     return DONE
+
+
+def _trace(args: Namespace) -> int:
+    """The answer about a trace. Raises CommandError and TraceError."""
+    from fusetui.report.memory import traced_text
+
+    if args.b is not None:
+        raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
+    document, loaded = _traced(args.snapshot, args)
+
+    def text(columns: int) -> str:
+        return traced_text(document, args.top, columns)
+
+    return shown(args, loaded, lambda: document, text)
+
+
+def _print_both(args: Namespace, a: MemoryAnswer, b: MemoryAnswer) -> None:
+    from fusetui.analysis.memory.answer import versus
+    from fusetui.report.memory import versus_text
+
+    both = versus(a, b, args.by)
+    if args.json:
+        emit_json(both)
+    else:
+        emit(versus_text(both, args.top, width()))
 
 
 def show(args: Namespace) -> int:
     """Who holds it as a table; raises as `run_memory`, and Error for what cannot be
     written."""
     form_of(args)
-    paths, tables, codes, notes = (
-        _paths(args),
-        list[tuple[str, Table]](),
-        [DONE],
-        list[str](),
-    )
+    paths = _paths(args)
+    tables: list[tuple[str, Table]] = []
+    notes: list[str] = []
+    code = DONE
     for path in paths:
         try:
-            rows, noted, code = _rows(path, args)
+            rows = _rows(path, args)
         except Error as error:
             if len(paths) == 1:
                 raise
             say(str(error))
-            codes.append(UNUSABLE)
+            code = UNUSABLE
             continue
-        tables.append((path, table_of("memory", columns_of("memory"), rows)))
-        codes.append(code)
-        notes += filter(None, [noted])
+        table = table_of("memory", columns_of("memory"), rows.rows)
+        tables.append((path, table))
+        code = max(code, rows.code)
+        if rows.note:
+            notes.append(rows.note)
     if not tables:
         raise CommandError(f"{args.snapshot} holds no snapshot that can be told about.")
-    put(
-        chosen(with_files(tables, FILE) if len(paths) > 1 else tables[0][1], args),
-        args,
-        notes,
-    )
-    return max(codes)
+    whole = with_files(tables, FILE) if len(paths) > 1 else table
+    put(chosen(whole, args), args, notes)
+    return code
 
 
-def _rows(path: str, args: Namespace) -> tuple[list[dict[str, Any]], str, int]:
+class _Rows(NamedTuple):
     """The rows of a file, its note, and the exit code of reading it."""
+
+    rows: list[dict[str, Any]]
+    note: str
+    code: int
+
+
+def _rows(path: str, args: Namespace) -> _Rows:
+    """Raises Error."""
     from fusetui.report.memory import rows_of
 
-    if not is_trace(path, path):
-        devices = _answered(path, args.at).devices
-        return [row for device in devices for row in rows_of(device, args.by)], "", DONE
-    found, (trace, code) = _traced(path, args)
-    return (
-        [row for one in found.devices for row in rows_of(one, "op")],
-        note_of(trace),
-        code,
-    )
+    if is_trace(path, path):
+        document, loaded = _traced(path, args)
+        rows = [row for device in document.devices for row in rows_of(device, "op")]
+        return _Rows(rows=rows, note=note_of(loaded.trace), code=loaded.code)
+    devices = _answered(path, args.at).devices
+    rows = [row for device in devices for row in rows_of(device, args.by)]
+    return _Rows(rows=rows, note="", code=DONE)
 
 
 def is_trace(name: str, place: str) -> bool:
@@ -125,6 +145,7 @@ def is_trace(name: str, place: str) -> bool:
 
 
 def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTrace]:
+    """What a trace says of memory. Raises CommandError and TraceError."""
     from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
     from fusetui.report.memory import TracedMemoryDocument
     from fusetui.report.memory_words import no_events
@@ -133,7 +154,8 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
         raise CommandError(
             f"{path} is a trace, which tells the op that allocated: leave --by out."
         )
-    trace, _ = loaded = load(path)
+    loaded = load(path)
+    trace = loaded.trace
     try:
         at = moment(args.at, start_us(trace))
         devices = memory_of_trace(trace, at)
@@ -152,29 +174,29 @@ def _folder(args: Namespace) -> int:
     from fusetui.analysis.memory.answer import ranked
     from fusetui.report.memory import MemoryRanksDocument, NoSnapshot, ranks_text
 
-    left: list[NoSnapshot] = []
+    unread: list[NoSnapshot] = []
 
     def answers() -> Iterator[MemoryAnswer]:
         for path in _paths(args):
             try:
                 yield _answered(path, "peak")
             except TraceError as error:
-                left.append(NoSnapshot(path, str(error)))
+                unread.append(NoSnapshot(path, str(error)))
 
-    found = ranked(answers())
+    ranks = ranked(answers())
     if args.json:
-        emit_json(MemoryRanksDocument(found, tuple(left)))
-    elif found:
-        emit(ranks_text(found, args.top, width()))
-    say(*(one.reason for one in left))
-    return UNUSABLE if left else DONE
+        emit_json(MemoryRanksDocument(ranks, tuple(unread)))
+    elif ranks:
+        emit(ranks_text(ranks, args.top, width()))
+    say(*(snapshot.reason for snapshot in unread))
+    return UNUSABLE if unread else DONE
 
 
 def _paths(args: Namespace) -> list[str]:
     """The files asked about. Raises CommandError for a folder without any, or beside
     another."""
     if not os.path.isdir(args.snapshot):
-        return [args.snapshot, *([] if args.b is None else [args.b])]
+        return [args.snapshot] if args.b is None else [args.snapshot, args.b]
     if args.b is not None:
         raise CommandError(
             f"{args.snapshot} is a folder: give two snapshots to compare them."
@@ -196,17 +218,25 @@ def _paths(args: Namespace) -> list[str]:
 
 
 def _answered(path: str, at: str) -> MemoryAnswer:
+    """The answer about a snapshot at a moment; warns of secrets in it. Raises
+    CommandError and TraceError."""
     with Bar(f"reading {path}", sys.stderr) as bar:
         snapshot = read_snapshot(path, bar.update)
-    if secrets := secrets_in(snapshot.settings, _texts_of(snapshot)):
+    secrets = secrets_in(snapshot.settings, _texts_of(snapshot))
+    if secrets:
         say(
             f"{secret_sentence(path, secrets)}: remember that before you share the snapshot."
         )
-    firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
-        return memory(snapshot, moment(at, min(firsts, default=-1)))
+        return memory(snapshot, moment(at, first_event_us(snapshot)))
     except NoMomentError as missing:
         raise CommandError(f"{path}: {missing}") from None
+
+
+def first_event_us(snapshot: Snapshot) -> int:
+    """The Unix time of the first event of any device in us; -1 if there is none."""
+    begins_us = [int(events.time_us[0]) for events in snapshot.events if len(events)]
+    return min(begins_us, default=-1)
 
 
 def _texts_of(snapshot: Snapshot) -> Iterator[str]:
@@ -217,7 +247,8 @@ def _texts_of(snapshot: Snapshot) -> Iterator[str]:
 
 
 def moment(text: str, first_us: int) -> str | int:
-    """A name, or Unix time in us of a time as in --json, or after the first event."""
+    """A name of AT; or the Unix time in us of a time as in --json, or of one with its
+    unit, which counts from the first event. Raises CommandError."""
     if text in AT:
         return text
     if MICROSECONDS.fullmatch(text):

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from fusetui import sample_traces
+from fusetui import debug_log, sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
@@ -47,25 +47,34 @@ from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.foreign import HEAD, is_flight_dump
-from fusetui.trace.read.remote import is_remote
-from fusetui.trace.read.source import glimpse
+from fusetui.trace.read.source import glimpse, is_remote
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.tour import LESSONS
 
-SIDES = 2  # traces that are shown side by side
-NEWEST = 9  # traces, and as many runs
-MOST = 200  # of what is in a folder of folders
-LOOKED_AT = 50  # of the newest files: not every .json is a trace
-RUNS = "runs"  # the folder in which make demo puts its runs
+SIDES = 2
+"""Traces, or snapshots, that are shown side by side."""
+
+MAX_NEWEST = 9
+"""Of the traces of a folder that are offered, and as many runs."""
+
+MAX_OFFERS = 200
+"""Of what is in a folder of folders."""
+
+MAX_LOOKED_AT = 50
+"""Of the newest files: not every .json is a trace."""
+
+DEMO_RUNS = "runs"
+"""The folder in which make demo puts its runs."""
+
 HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
 
 
 def run_open(args: Namespace) -> int:
-    look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
+    """The app, with what the user names or chooses; returns its exit code."""
     if not args.traces and not args.memory:
-        return start(**look)
+        return start(**_look(args))
     captures = captures_named(args.captured_by)
-    return browse(args.traces, captured_by=captures, memory=args.memory, **look)
+    return browse(args.traces, args.memory, captured_by=captures, **_look(args))
 
 
 def run_tutor(args: Namespace) -> int:
@@ -75,10 +84,13 @@ def run_tutor(args: Namespace) -> int:
         raise CommandError(
             "fusetui tutor needs a terminal; docs/tour.md describes the same steps."
         )
-    look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
-    return show(
-        [str(lessons.path(name)) for name in LESSONS], opened=1, tour=True, **look
-    )
+    paths = [str(lessons.path(name)) for name in LESSONS]
+    return show(paths, opened=1, tour=True, **_look(args))
+
+
+def _look(args: Namespace) -> dict[str, Any]:
+    """The options of `show` that say how the app looks."""
+    return {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
 
 
 def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> int:
@@ -89,33 +101,50 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
     if the user's keys.toml is wrong.
     """
     named = with_dumps_apart(names)
-    if named.dumps and not named.others and not has_terminal():
-        from fusetui.commands.hang import tell
-
-        return tell(named.dumps, top=ROWS)
     if not has_terminal():
-        raise CommandError(
-            "fusetui open needs a terminal: use fusetui summary or diff instead."
-        )
+        return _without_terminal(named)
     if named.dumps:
         options["dumps"] = named.dumps
-    names = named.others
-    snapshots = [*filter(is_snapshot, names), *memory]
+    snapshots = [*(name for name in named.others if is_snapshot(name)), *memory]
     if snapshots:
         _check_snapshots(snapshots)
         options["memory"] = snapshots
-    names = [name for name in names if name not in snapshots]
+    names = [name for name in named.others if name not in snapshots]
     if not names:
         return show([], **options)
-    if len(names) == 1 and len(below := folders_below(names[0])) > 1:
-        return show([], opened=0, offers=found_below(below), **options)
-    paths = [path for name in names for path in _found(name, len(names) != SIDES)]
-    paths = [path for path in paths if path not in named.dumps]
+    if len(names) == 1:
+        folders = folders_below(names[0])
+        if len(folders) > 1:
+            return show([], opened=0, offers=found_below(folders), **options)
+    paths = _traces_of_all(names, but=named.dumps)
+    is_job = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
+    user_chooses = is_job or len(names) > SIDES
+    return show(paths, opened=0 if user_chooses else SIDES, **options)
+
+
+def _without_terminal(named: NamedFiles) -> int:
+    """The answer of dumps alone, which is a text. Raises CommandError for anything
+    else."""
+    if named.dumps and not named.others:
+        from fusetui.commands.hang import tell
+
+        return tell(named.dumps, top=ROWS)
+    raise CommandError(
+        "fusetui open needs a terminal: use fusetui summary or diff instead."
+    )
+
+
+def _traces_of_all(names: Sequence[str], but: Sequence[str]) -> list[str]:
+    """The traces behind all names, without the files of `but`. Raises CommandError for
+    one that does not exist."""
+    paths: list[str] = []
+    for name in names:
+        traces_of_name = _traces_of(name, every=len(names) != SIDES)
+        paths += [path for path in traces_of_name if path not in but]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
             raise CommandError(f"{path} cannot be opened: there is no such file.")
-    ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
-    return show(paths, opened=0 if ranks or len(names) > SIDES else SIDES, **options)
+    return paths
 
 
 def _check_snapshots(paths: Sequence[str]) -> None:
@@ -186,11 +215,12 @@ def _is_dump(path: str) -> bool:
 
 
 def is_snapshot(path: str) -> bool:
-    """By its name or its first bytes: a trace is no pickle."""
-    from fusetui.commands.memory import ENDINGS as OF_SNAPSHOTS
+    """Whether a file is a memory snapshot, by its name or its first bytes: a trace is
+    no pickle."""
+    from fusetui.commands import memory
     from fusetui.trace.read.foreign import is_pickle
 
-    if path.endswith(OF_SNAPSHOTS):
+    if path.endswith(memory.ENDINGS):
         return os.path.isfile(path)
     try:
         with open(path, "rb") as file:
@@ -199,12 +229,15 @@ def is_snapshot(path: str) -> bool:
         return False
 
 
-def _found(name: str, every: bool) -> list[str]:
-    """Every trace of a folder, or only the first, next to another trace."""
-    found = [*map(exported, traces(name))]
-    if len(found) > 1 and not every:
-        say(f"{name} contains {len(found)} traces; opening {found[0]}.")
-    return found if every else found[:1]
+def _traces_of(name: str, every: bool) -> list[str]:
+    """Every trace of a folder, or only the first, next to another trace. Raises
+    CommandError."""
+    paths = [exported(path) for path in traces(name)]
+    if every:
+        return paths
+    if len(paths) > 1:
+        say(f"{name} contains {len(paths)} traces; opening {paths[0]}.")
+    return paths[:1]
 
 
 def show(
@@ -219,21 +252,22 @@ def show(
     exit code. What is not given is as the user's config.toml says. Raises Error if
     config.toml or keys.toml is wrong."""
     settings = terminal.user_settings()
-    theme = theme if theme != "auto" else settings.theme
+    if theme == "auto":
+        theme = settings.theme
     if theme == "auto":
         say(*terminal.ignored_colors(os.environ))
-    light, typed = terminal.background(theme, os.environ)
+    background = terminal.background(theme, os.environ)
     terminal.prepare(os.environ)
+    is_ascii_asked = ascii_only or settings.ascii
     from fusetui.tui import app  # imports Textual, which reads the environment
 
+    debug_log.leave_terminal()
     return app.run(
         paths,
-        ascii_only=ascii_only
-        or settings.ascii
-        or needs_ascii(os.environ, sys.stderr.encoding),
-        light=light,
+        ascii_only=is_ascii_asked or needs_ascii(os.environ, sys.stderr.encoding),
+        light=background.is_light,
         mouse=settings.mouse if mouse is None else mouse,
-        typed=typed,
+        typed=background.typed,
         say=say,
         **options,
     )
@@ -245,59 +279,61 @@ def start(**look: Any) -> int:
     offers = list(found_in(Path()))
     if has_terminal():
         return show([], opened=0, offers=offers, **look)
-    lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
+    lines: list[str] = []
+    for offer in offers:
+        lines += lines_about(offer.label, offer.about)
     emit("\n".join([*lines, "", HINT]))
     return DONE
 
 
 def found_in(folder: Path) -> Iterator[Offer]:
     """The newest traces and runs of a folder, then what ships with fusetui."""
-    looked_at = (
-        path for path in _by_age(folder)[:LOOKED_AT] if looks_like_a_trace(str(path))
-    )
-    yield from map(_trace, islice(looked_at, NEWEST))
-    runs = (
-        path for path in (*listed(folder), *listed(folder / RUNS)) if is_run(str(path))
-    )
-    for path in heapq.nlargest(NEWEST, runs, key=changed):
+    newest_files = _by_age(folder)[:MAX_LOOKED_AT]
+    newest_traces = (path for path in newest_files if looks_like_a_trace(str(path)))
+    for path in islice(newest_traces, MAX_NEWEST):
+        yield _trace(path)
+    entries = (*listed(folder), *listed(folder / DEMO_RUNS))
+    runs = [path for path in entries if is_run(str(path))]
+    for path in heapq.nlargest(MAX_NEWEST, runs, key=changed):
         yield from _run(path)
     yield from _shipped()
 
 
 def found_below(folders: Sequence[str]) -> list[Offer]:
-    """At most MOST runs and traces of these folders; a run is one offer. No trace is
-    read."""
-    found = list(
-        islice((offer for name in folders for offer in _inside(name)), MOST + 1)
-    )
-    if len(found) > MOST:
-        say(f"There are more than {MOST} runs and traces: only the newest are listed.")
-    return found[:MOST]
-
-
-def _inside(name: str) -> Iterator[Offer]:
-    if is_run(name):
-        yield from _run(Path(name))
-    else:
-        yield from map(
-            _trace, sorted(map(Path, traces(name)), key=changed, reverse=True)
+    """At most MAX_OFFERS runs and traces of these folders; a run is one offer. No trace
+    is read."""
+    all_offers = chain.from_iterable(_inside(folder) for folder in folders)
+    offers = list(islice(all_offers, MAX_OFFERS + 1))
+    if len(offers) > MAX_OFFERS:
+        say(
+            f"There are more than {MAX_OFFERS} runs and traces: only the newest are listed."
         )
+    return offers[:MAX_OFFERS]
+
+
+def _inside(folder: str) -> Iterator[Offer]:
+    """The run that a folder is, or its traces, the newest first."""
+    if is_run(folder):
+        yield from _run(Path(folder))
+        return
+    paths = [Path(path) for path in traces(folder)]
+    for path in sorted(paths, key=changed, reverse=True):
+        yield _trace(path)
 
 
 def _by_age(folder: Path) -> list[Path]:
     """The files that may be traces, the newest first."""
-    files = (
+    files = [
         path
         for path in listed(folder)
         if path.name.endswith(ENDINGS) and path.is_file()
-    )
+    ]
     return sorted(files, key=changed, reverse=True)
 
 
 def _trace(path: Path) -> Offer:
-    return Offer(
-        str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}"
-    )
+    about = f"{_when(path)}   {size(path.stat().st_size)}"
+    return Offer(str(path), (str(path),), about)
 
 
 def _run(path: Path) -> Iterator[Offer]:
@@ -314,16 +350,19 @@ def _shipped() -> Iterator[Offer]:
     yield Offer(
         "tutor", paths, "a guided tour of the app, in five minutes", is_tour=True
     )
-    for prefix, shelf in ((LESSON, lessons), (SAMPLE, sample_traces)):
-        for name in shelf.names():
-            yield Offer(prefix + name, (str(shelf.path(name)),), shelf.describe(name))
+    for prefix, catalog in ((LESSON, lessons), (SAMPLE, sample_traces)):
+        for name in catalog.names():
+            paths = (str(catalog.path(name)),)
+            yield Offer(prefix + name, paths, catalog.describe(name))
 
 
 def _when(path: Path) -> str:
+    """The minute in which a file was written."""
     return f"{datetime.fromtimestamp(changed(path)):%Y-%m-%d %H:%M}"
 
 
-LOOK_S = 0.5  # between two looks; a file that is the same in both is whole
+POLL_SECONDS = 0.5
+"""Between two looks at a folder; a file that is the same in both is whole."""
 
 
 def run_watch(args: Namespace) -> int:
@@ -349,28 +388,41 @@ def run_watch(args: Namespace) -> int:
 
 def newest(folder: Path) -> Path | None:
     """The trace that was written last."""
-    return next(
-        (path for path in _by_age(folder) if looks_like_a_trace(str(path))), None
-    )
+    for path in _by_age(folder):
+        if looks_like_a_trace(str(path)):
+            return path
+    return None
 
 
 def waited_for(folder: Path, shown: Path | None) -> Path:
     """The newest trace once it is another than the one shown, or that one was written
-    again."""
-    before = last = _state(shown)
+    again. Raises SignalInterrupt when the terminal is gone."""
+    state_shown = _state(shown)
+    previous = state_shown
     while True:
-        found = _state(newest(folder))
-        if found == last != before and found is not None:
-            return found[0]
-        last = found
-        time.sleep(LOOK_S)
+        current = _state(newest(folder))
+        is_whole = current == previous
+        if current is not None and is_whole and current != state_shown:
+            return current.path
+        previous = current
+        time.sleep(POLL_SECONDS)
         if not has_terminal():
             # a terminal may go away without a signal, as with nohup
             raise SignalInterrupt(HUNG_UP)
 
 
-def _state(path: Path | None) -> tuple[Path, float, int] | None:
-    return None if path is None else (path, changed(path), path.stat().st_size)
+class _FileState(NamedTuple):
+    """What tells a file from another one, and from itself while it is written."""
+
+    path: Path
+    changed: float
+    size_bytes: int
+
+
+def _state(path: Path | None) -> _FileState | None:
+    if path is None:
+        return None
+    return _FileState(path, changed(path), path.stat().st_size)
 
 
 def exported(path: str) -> str:
@@ -380,8 +432,10 @@ def exported(path: str) -> str:
     Asks before it exports. An export of another user in a shared cache folder is not
     used. Raises CommandError if nsys fails.
     """
-    is_report = path.endswith(".nsys-rep") and os.path.isfile(path)
-    if not is_report or (place := _place(path)) is None:
+    if not (path.endswith(".nsys-rep") and os.path.isfile(path)):
+        return path
+    place = _place(path)
+    if place is None:
         return path
     if not is_own_file(place):
         nsys = shutil.which("nsys")
@@ -397,7 +451,8 @@ def exported(path: str) -> str:
 
 
 def _place(path: str) -> Path | None:
-    """A file for each state of a report; None if the cache is off."""
+    """Where the export of a report is kept, a file for each state of the report; None
+    if the cache is off."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -410,13 +465,13 @@ def _place(path: str) -> Path | None:
 def _export(nsys: str, path: str, place: Path) -> None:
     """Has nsys write the export into a new folder that only this user can enter, then
     moves it to `place`. Raises CommandError."""
-    options = ("export", "--type", "sqlite", "--force-overwrite", "true", "--output")
+    command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true"]
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as private:
             export = Path(private, place.name)
             done = subprocess.run(
-                [nsys, *options, str(export), os.path.abspath(path)],
+                [*command, "--output", str(export), os.path.abspath(path)],
                 stdout=sys.stderr,
                 check=False,
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -29,28 +29,38 @@ from fusetui.tui.layout.figure_trees import module_tree
 from fusetui.tui.layout.flame import TIMES, Flame, flame_of
 from fusetui.tui.layout.op_tree import call_tree, frame_tree
 
-AS_TRACE = "fusetui cut writes it as a trace, of which any page can be drawn"
-TIMELINE, DIFF = "timeline", "diff"
-LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
-LARGEST = 1_000_000  # bytes of a report
-ROWS = (200, 100, 50, 20, 5)  # of each of its tables: as many as keep it below that
+PICTURE_SUFFIXES = (".svg", ".png", ".html")
+REPORT_SUFFIXES = (".html", ".htm")
+TIMELINE = "timeline"
+DIFF = "diff"
+"""Pages of the app, as TIMELINE."""
+
+SVG_OF_A_LETTER = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
+)
+MAX_REPORT_BYTES = 1_000_000
+ROWS_OF_A_TABLE = (200, 100, 50, 20, 5)
+"""Each table of a report has as many rows as keep it below MAX_REPORT_BYTES."""
 
 
 def run_picture(args: Namespace) -> int:
     """A page of the app as an SVG, a PNG or an HTML document. Raises Error."""
-    form = Path(args.out).suffix.lower()
-    if form not in (".svg", ".png", ".html"):
+    suffix = Path(args.out).suffix.lower()
+    if suffix not in PICTURE_SUFFIXES:
         raise CommandError(f"{args.out} must end in .svg, .png or .html.")
     check_new(args.out)
-    rasterizer = _rasterizer() if form == ".png" else None
-    names = [name for name in (args.trace, args.other) if name is not None]
+    rasterizer = _rasterizer() if suffix == ".png" else None
+    names = [args.trace] if args.other is None else [args.trace, args.other]
     page = args.page or (DIFF if len(names) > 1 else TIMELINE)
     loaded = [load(name, args.captured_by) for name in names]
     traces = [one.trace for one in loaded]
     is_whole = args.step is None and args.begin is None and args.end is None
     window = None if is_whole else part_asked(traces[0], args)
     if window and page != TIMELINE:
-        raise CommandError(f"A part is drawn by --page timeline alone: {AS_TRACE}.")
+        raise CommandError(
+            "A part is drawn by --page timeline alone: fusetui cut writes it as a trace, of "
+            "which any page can be drawn."
+        )
     from fusetui.tui.layout.view import short_label
     from fusetui.tui.pictures import drawn, shown
     from fusetui.tui.state.state import Size
@@ -58,16 +68,21 @@ def run_picture(args: Namespace) -> int:
     labels = [short_label(trace.report.file) for trace in traces]
     state = shown(traces, labels, page, Size(*args.size), window)
     title = f"{' and '.join(labels)}: {page}"
-    svg = drawn(state, args.light is not False, title, pixels=args.pixels)
-    if form == ".html":
+    is_light = args.light is not False
+    svg = drawn(state, is_light, title, pixels=args.pixels)
+    if rasterizer is not None:
+        content = rasterizer(svg)
+    elif suffix == ".html":
         from fusetui.commands.web.html import document
 
         style = "body{margin:0}svg{max-width:100%;height:auto}"
-        svg = document(
-            f"fusetui: {args.trace}", svg, style, light=args.light is not False
-        )
+        content = document(
+            f"fusetui: {args.trace}", svg, style, light=is_light
+        ).encode()
+    else:
+        content = svg.encode()
     with new_file(args.out) as file:
-        file.write(rasterizer(svg) if rasterizer else svg.encode())
+        file.write(content)
     emit(f"{printable(args.out)}: the page {page}.")
     return max(one.code for one in loaded)
 
@@ -78,13 +93,15 @@ def _rasterizer() -> Callable[[str], bytes]:
     from fusetui.tables.files import needed
     from fusetui.tui.pictures import FAMILY
 
-    drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
+    svg_to_bytes = needed("resvg_py", "A PNG", "picture").svg_to_bytes
 
     def png(svg: str) -> bytes:
-        return bytes(drawn(svg_string=svg))
+        return bytes(svg_to_bytes(svg_string=svg))
 
     letter = f'<text y="15" font-family="{FAMILY}">M</text>'
-    if png(LETTER.format(letter)) == png(LETTER.format("")):
+    with_letter = SVG_OF_A_LETTER.format(letter)
+    without_letter = SVG_OF_A_LETTER.format("")
+    if png(with_letter) == png(without_letter):
         raise CommandError(
             "No font is installed, so a PNG would have no text: write an SVG."
         )
@@ -94,46 +111,55 @@ def _rasterizer() -> Callable[[str], bytes]:
 def run_report(args: Namespace) -> int:
     """One page for a browser about a trace or two. Raises CannotWriteError or
     NoStepsError."""
-    if not args.out.lower().endswith((".html", ".htm")):
+    if not args.out.lower().endswith(REPORT_SUFFIXES):
         raise CommandError(f"{args.out} must end in .html.")
     check_new(args.out)
-    loaded = [load(name, ()) for name in (args.a, args.b) if name is not None]
+    names = [args.a] if args.b is None else [args.a, args.b]
+    loaded = [load(name, ()) for name in names]
     traces = [one.trace for one in loaded]
-    from fusetui.analysis.replay.worth import with_worth
-    from fusetui.analysis.why.answer import why
-    from fusetui.commands.web.sections import html_of
-
-    sides = [(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
-    found = None
-    if len(traces) > 1:
-        from fusetui.analysis.diff.compare import diff
-
-        found = diff(*traces)
-    for most in ROWS:
-        content = html_of(sides, found, args.light, most).encode()
-        if len(content) < LARGEST:
-            break
+    content = _report(traces, args.light)
     with new_file(args.out) as file:
         file.write(content)
     emit(f"{printable(args.out)}: a report of {plural(len(traces), 'trace')}.")
     return max(one.code for one in loaded)
 
 
+def _report(traces: Sequence[Trace], light: bool | None) -> bytes:
+    """The report with as many rows as MAX_REPORT_BYTES allows, or the shortest one.
+    Raises NoStepsError."""
+    from fusetui.analysis.replay.worth import with_worth
+    from fusetui.analysis.why.answer import why
+    from fusetui.commands.web.sections import ReportedTrace, html_of
+
+    reported = [
+        ReportedTrace(trace, with_worth(trace, why(trace, Selection())))
+        for trace in traces
+    ]
+    difference = None
+    if len(traces) > 1:
+        from fusetui.analysis.diff.compare import diff
+
+        difference = diff(*traces)
+    for max_rows in ROWS_OF_A_TABLE:
+        content = html_of(reported, difference, light, max_rows).encode()
+        if len(content) < MAX_REPORT_BYTES:
+            break
+    return content
+
+
 def run_stacks(args: Namespace) -> int:
-    """Raises CommandError where no such time was recorded, and CannotWriteError."""
+    """The stacks of a flame graph of the app, folded or for speedscope. Raises
+    CommandError where no such time was recorded, and CannotWriteError."""
     if args.folded and args.speedscope:
         raise CommandError("Use either --folded or --speedscope, not both.")
     if args.out is not None:
         check_new(args.out)
     trace, code = load(args.trace, args.captured_by)
-    time = args.time.upper() if args.time else TIMES[not len(trace.gpu_rows)]
-    if args.of == "ops":
-        flame = flame_of(call_tree(trace), time)
-    elif args.of == "modules":
-        found = origins(trace)
-        flame = flame_of(module_tree(module_times(found), found), time)
+    if args.time:
+        time = args.time.upper()
     else:
-        flame = flame_of(frame_tree(trace, origins(trace)), time)
+        time = GPU_TIME if len(trace.gpu_rows) else CPU_TIME
+    flame = _flame(trace, args.of, time)
     if not flame.whole_ns:
         raise CommandError(f"{trace.report.file} has no {time} time of {args.of}.")
     say(*_left_out(trace, flame, time, args.of))
@@ -152,54 +178,89 @@ def run_stacks(args: Namespace) -> int:
     return code
 
 
+def _flame(trace: Trace, kind: str, time: str) -> Flame:
+    """The flame graph of a kind of OF_STACKS, by GPU_TIME or CPU_TIME."""
+    if kind == "ops":
+        return flame_of(call_tree(trace), time)
+    origins_of_kernels = origins(trace)
+    if kind == "modules":
+        times = module_times(origins_of_kernels)
+        return flame_of(module_tree(times, origins_of_kernels), time)
+    return flame_of(frame_tree(trace, origins_of_kernels), time)
+
+
 def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]:
     """A sentence if some GPU time is in none of the stacks of a kind."""
     whole_ns = int(trace.dur[trace.gpu_rows].sum())
-    if time == "GPU" and flame.whole_ns < whole_ns:
+    if time == GPU_TIME and flame.whole_ns < whole_ns:
         held = f"{duration(flame.whole_ns)} of {duration(whole_ns)} of GPU time"
         yield f"The stacks hold {held}: the rest belongs to no {OF_STACKS[kind]}."
 
 
+GPU_TIME, CPU_TIME = TIMES
 OF_STACKS = {
     "ops": "CPU op",
     "modules": "module or annotation",
     "python": "Python frame",
 }
+"""What a frame of a stack is, by the kind of stacks."""
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-BETWEEN = ";"
+SEPARATOR = ";"
+"""Between two frames of a folded stack."""
 
 
-def stacks(flame: Flame) -> Iterator[tuple[list[int], int]]:
-    """Those with any time, in the order of the tree: nodes from the outermost one on,
-    and ns that belong to none further inside."""
-    tree, own = flame.tree, flame.amount.copy()
+class Stack(NamedTuple):
+    """The nodes of the tree from the outermost one on, and the time that belongs to the
+    innermost one and to none further inside."""
+
+    nodes: list[int]
+    ns: int
+
+
+def stacks(flame: Flame) -> Iterator[Stack]:
+    """Those with any time, in the order of the tree."""
+    tree = flame.tree
+    self_ns = flame.amount.copy()
     inner = np.flatnonzero(tree.parent >= 0)
-    np.subtract.at(own, tree.parent[inner], flame.amount[inner])
-    for node in np.flatnonzero(own > 0).tolist():
-        yield flame.path(node), int(own[node])
+    np.subtract.at(self_ns, tree.parent[inner], flame.amount[inner])
+    for node in np.flatnonzero(self_ns > 0).tolist():
+        yield Stack(nodes=flame.path(node), ns=int(self_ns[node]))
 
 
 def folded(flame: Flame) -> Iterator[str]:
     """A line for each stack, as flamegraph.pl and inferno read them: `a;b;c 1200`."""
-    labels = [label.replace(BETWEEN, ",") for label in _labels(flame)]
-    for nodes, ns in stacks(flame):
-        yield f"{BETWEEN.join(labels[node] for node in nodes)} {ns}\n"
+    labels = [label.replace(SEPARATOR, ",") for label in _labels(flame)]
+    for stack in stacks(flame):
+        path = SEPARATOR.join(labels[node] for node in stack.nodes)
+        yield f"{path} {stack.ns}\n"
 
 
 def speedscope(flame: Flame, name: str, trace: str) -> dict[str, Any]:
-    """A document of one profile in the file format of speedscope."""
+    """A document of one profile in the file format of speedscope (SCHEMA). `name` is
+    that of the profile, `trace` that of the document."""
     labels = _labels(flame)
-    frames = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    found = list(stacks(flame))
-    weights = [ns for _, ns in found]
+    frame_of_label: dict[str, int] = {}
+    for label in labels:
+        frame_of_label.setdefault(label, len(frame_of_label))
+    samples = []
+    weights = []
+    for stack in stacks(flame):
+        samples.append([frame_of_label[labels[node]] for node in stack.nodes])
+        weights.append(stack.ns)
     profile = {
-        **{"type": "sampled", "name": name, "unit": "nanoseconds"},
-        **{"startValue": 0, "endValue": sum(weights), "weights": weights},
-        "samples": [[frames[labels[node]] for node in nodes] for nodes, _ in found],
+        "type": "sampled",
+        "name": name,
+        "unit": "nanoseconds",
+        "startValue": 0,
+        "endValue": sum(weights),
+        "weights": weights,
+        "samples": samples,
     }
     return {
-        **{"$schema": SCHEMA, "exporter": f"fusetui {__version__}", "name": trace},
-        "shared": {"frames": [{"name": label} for label in frames]},
+        "$schema": SCHEMA,
+        "exporter": f"fusetui {__version__}",
+        "name": trace,
+        "shared": {"frames": [{"name": label} for label in frame_of_label]},
         "profiles": [profile],
     }
 

@@ -11,9 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK
 from time import monotonic as now
+from typing import Any, NamedTuple
 
 from fusetui.attach import processes
-from fusetui.attach.door import CannotListenError, Door, Wish
+from fusetui.attach.daemon_socket import (
+    CannotListenError,
+    DaemonSocket,
+    RecordingRequest,
+)
 from fusetui.attach.processes import OPEN, Process, has_torch, is_fork, process
 from fusetui.attach.recording import (
     FORKED,
@@ -27,28 +32,39 @@ from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
 from fusetui.text.figures import plural, several, size
 
-TURN_S = 0.2
-TOLD_AGAIN_S = 5.0  # until the size of a file that grows is told again
-MOST_S = 600.0
+TURN_SECONDS = 0.2
+"""Between two looks at what is recorded."""
+
+GROWTH_SECONDS = 5.0
+"""Until the size of a file that grows is told again."""
+
+MAX_SECONDS = 600.0
+MAX_STEPS = 1_000_000
 HOW = f"Start it with fusetui run -- COMMAND, or with {OPEN}=1 (docs/attach.md)."
-NAMED_PIDS = 5  # of forks, in a message
+MAX_NAMED_PIDS = 5
+"""Of forks, in a message."""
+
+MAX_NAMED_VARIANTS = 5
 
 
 def run_record(args: Namespace) -> int:
-    """Returns 1 if a process was not recorded. Raises CommandError, CannotListenError,
-    CannotRecordError."""
-    wish, wanted = wish_of(args), _wanted(args)
-    if wish.steps and len(wanted) > 1:
+    """Records processes that run; returns 1 if one was not recorded. Raises
+    CommandError, CannotListenError, CannotRecordError."""
+    request = request_of(args)
+    asked = _processes_asked(args)
+    if request.steps and len(asked) > 1:
         raise CommandError(
-            f"--steps records one process, and these are {len(wanted)}: each would begin at a step "
+            f"--steps records one process, and these are {len(asked)}: each would begin at a step "
             "of its own. With --seconds all begin together."
         )
     with ExitStack() as stack:
-        doors, wanted = _doors(stack, wanted)
+        sockets = _sockets(stack, asked)
+        reached = [one for one in asked if one.folder in sockets]
         folder = stack.enter_context(trace_folder(args.out))
-        recording = Recording(doors, folder, wish, wanted)
+        recording = Recording(list(sockets.values()), folder, request, reached)
         follow(recording)
-        if ignored := sum(door.ignored for door in doors):
+        ignored = sum(socket.ignored for socket in sockets.values())
+        if ignored:
             say(
                 f"{plural(ignored, 'message')} of other users or of wrong sizes ignored."
             )
@@ -70,7 +86,7 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
     if not forks:
         return []
     program = next(iter(forks)).program
-    pids = several([str(one.pid) for one in forks], NAMED_PIDS)
+    pids = several([str(fork.pid) for fork in forks], MAX_NAMED_PIDS)
     return [
         f"{plural(len(forks), 'fork')} of {program} cannot be recorded ({pids}): a fork "
         "has no thread of libkineto. To record workers, start them with spawn: "
@@ -78,72 +94,83 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
     ]
 
 
-def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
-    """The doors of these processes, without those that others hold. Raises
-    CannotListenError if all."""
-    doors: dict[str, Door] = {}
-    failed: dict[str, CannotListenError] = {}
-    for folder in sorted({one.folder or "" for one in wanted}):
+def _sockets(stack: ExitStack, asked: Sequence[Process]) -> dict[str, DaemonSocket]:
+    """The daemon's sockets of these processes by their folder, which `stack` closes; those that
+    another daemon holds are reported and left out. Raises CannotListenError if all
+    are."""
+    sockets: dict[str, DaemonSocket] = {}
+    errors: list[CannotListenError] = []
+    for folder in sorted({one.folder or "" for one in asked}):
         try:
-            doors[folder] = stack.enter_context(closing(Door(folder)))
+            sockets[folder] = stack.enter_context(closing(DaemonSocket(folder)))
         except CannotListenError as error:
-            failed[folder] = error
-    if failed and not doors:
-        raise next(iter(failed.values()))
-    say(*map(str, failed.values()))
-    return list(doors.values()), [one for one in wanted if one.folder in doors]
+            errors.append(error)
+    if errors and not sockets:
+        raise errors[0]
+    say(*map(str, errors))
+    return sockets
 
 
-def wish_of(args: Namespace) -> Wish:
+def request_of(args: Namespace) -> RecordingRequest:
     """What to record, as `--seconds`, `--steps` and `--with` say. Raises
     CommandError."""
     if args.steps is not None and args.seconds is not None:
         raise CommandError("Use either --seconds or --steps, not both.")
-    if args.seconds is not None and not 0.001 <= args.seconds <= MOST_S:
-        raise CommandError(f"--seconds takes a number from 0.001 to {MOST_S:.0f}.")
-    if args.steps is not None and not 1 <= args.steps <= 1_000_000:
-        raise CommandError("--steps takes a number from 1 to 1000000.")
+    if args.seconds is not None and not 0.001 <= args.seconds <= MAX_SECONDS:
+        raise CommandError(f"--seconds takes a number from 0.001 to {MAX_SECONDS:.0f}.")
+    if args.steps is not None and not 1 <= args.steps <= MAX_STEPS:
+        raise CommandError(f"--steps takes a number from 1 to {MAX_STEPS}.")
     seconds = 0.5 if args.seconds is None else args.seconds
-    return Wish(round(seconds * 1000), args.steps or 0, frozenset(args.extras))
+    return RecordingRequest(
+        milliseconds=round(seconds * 1000),
+        steps=args.steps or 0,
+        extras=frozenset(args.extras),
+    )
 
 
-def _wanted(args: Namespace) -> list[Process]:
+def _processes_asked(args: Namespace) -> list[Process]:
+    """The processes that --pid, --job or --all name, at least one. Raises
+    CommandError."""
     if not os.path.isdir("/proc/self"):
         raise CommandError("record needs Linux: elsewhere torch has no door for it.")
-    if (bool(args.pid) + (args.job is not None) + args.all) != 1:
+    ways = [bool(args.pid), args.job is not None, args.all]
+    if sum(ways) != 1:
         raise CommandError("Name what to record: --pid PID, --job NAME or --all.")
     if args.pid:
         return [_with_door(pid) for pid in dict.fromkeys(args.pid)]
-    with_doors = (one for one in processes.with_torch() if one.folder is not None)
-    found = [one for one in with_doors if args.all or args.job in one.names]
-    if not found:
-        of = "" if args.all else f" of job {args.job}"
+    named = []
+    for one in processes.with_torch():
+        if one.folder is not None and (args.all or args.job in one.names):
+            named.append(one)
+    if not named:
+        of_job = "" if args.all else f" of job {args.job}"
         raise CommandError(
-            f"No process{of} of yours has torch loaded and its door open. {HOW}"
+            f"No process{of_job} of yours has torch loaded and its door open. {HOW}"
         )
-    return found
+    return named
 
 
 def _with_door(pid: int) -> Process:
-    found = process(pid)
-    if found is None:
+    """The process with this PID. Raises CommandError unless it can be recorded."""
+    known = process(pid)
+    if known is None:
         raise CommandError(f"There is no process {pid} of yours.")
-    if found.folder is None:
+    if known.folder is None:
         raise CommandError(
-            f"The door of process {pid} ({found.program}) is closed. {HOW}"
+            f"The door of process {pid} ({known.program}) is closed. {HOW}"
         )
     if not has_torch(pid):
-        raise CommandError(f"Process {pid} ({found.program}) has not loaded torch.")
-    if found.only_helps:
+        raise CommandError(f"Process {pid} ({known.program}) has not loaded torch.")
+    if known.only_helps:
         raise CommandError(
-            f"Process {pid} ({found.program}) only starts or compiles for others: "
+            f"Process {pid} ({known.program}) only starts or compiles for others: "
             "record these, by --job NAME."
         )
-    if is_fork(found):
+    if is_fork(known):
         raise CommandError(
-            f"Process {pid} ({found.program}) cannot be recorded: {FORKED}."
+            f"Process {pid} ({known.program}) cannot be recorded: {FORKED}."
         )
-    return found
+    return known
 
 
 @contextmanager
@@ -207,30 +234,40 @@ def _is_private_group(group: int) -> bool:
     return is_own and set(entry.gr_mem) <= {user.pw_name}
 
 
+class _Told(NamedTuple):
+    """What was said last of a process, and when (time.monotonic)."""
+
+    phase: RecordingPhase
+    why: str
+    at: float
+
+
 def follow(recording: Recording) -> None:
     """Records until all is done, and says what is new; if interrupted, that programs go
     on."""
-    # what was said last of each process, and when
-    known: dict[int, tuple[object, float]] = {}
+    told: dict[int, _Told] = {}  # by PID
     try:
         while True:
             for pid, job in recording.jobs.items():
-                news = job.phase, job.why
-                before, at = known.get(pid, (None, 0.0))
-                grows = (
-                    job.phase is RecordingPhase.WRITING and now() - at > TOLD_AGAIN_S
-                )
-                if before != news or grows:
-                    known[pid] = news, now()
+                if _is_news(job, told.get(pid)):
+                    told[pid] = _Told(job.phase, job.why, now())
                     say(line_of(job))
             if recording.is_done:
                 return
-            recording.turn(TURN_S)
+            recording.turn(TURN_SECONDS)
     except KeyboardInterrupt:
         phases = {job.phase for job in recording.jobs.values()}
         if phases & {RecordingPhase.TOLD, RecordingPhase.WRITING}:
             say("The programs go on, and write what they were told to.")
         raise
+
+
+def _is_news(job: AttachedProcess, told: _Told | None) -> bool:
+    """Whether a process is another way than was said last, or its file grows since
+    long."""
+    if told is None or (job.phase, job.why) != (told.phase, told.why):
+        return True
+    return job.phase is RecordingPhase.WRITING and now() - told.at > GROWTH_SECONDS
 
 
 def line_of(job: AttachedProcess) -> str:
@@ -243,9 +280,8 @@ def line_of(job: AttachedProcess) -> str:
         return f"{line}. {job.why}."
     if job.phase in (RecordingPhase.WRITING, RecordingPhase.WHOLE):
         line += f", {size(job.size)}"
-    line += (
-        f", in {os.path.relpath(job.file)}" if job.phase is RecordingPhase.WHOLE else ""
-    )
+    if job.phase is RecordingPhase.WHOLE:
+        line += f", in {os.path.relpath(job.file)}"
     return f"{line}. {job.why}".strip()
 
 
@@ -269,26 +305,28 @@ def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
 
 
 def run_capture(args: Namespace) -> int:
-    """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or
-    CommandError."""
+    """Records the variants of a workload in a run folder; returns 1 if a guess was
+    wrong or a variant failed. Raises CaptureError or CommandError."""
     from fusetui.capture import command
-    from fusetui.capture.options import Options, declared
+    from fusetui.capture.options import Options, declared_options
 
     if args.open and not has_terminal():
         raise CommandError(
             "--open needs a terminal: leave it out, and open the run later."
         )
-    given = {name: value for name, value in vars(args).items() if name in declared()}
-    repeated = {
-        name: tuple(value) for name, value in given.items() if isinstance(value, list)
-    }
-    options = Options(**(given | repeated), shapes=args.rest)
+    given: dict[str, Any] = {}
+    for name, value in vars(args).items():
+        if name in declared_options():
+            is_repeated = isinstance(value, list)
+            given[name] = tuple(value) if is_repeated else value
+    options = Options(**given, shapes=args.rest)
     outcome = command.capture(
         args.workload, options, out=args.out, prints_json=args.json
     )
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
-        named = several(outcome.failed, 5)  # the table has already said why
+        # the table has already said why
+        named = several(outcome.failed, MAX_NAMED_VARIANTS)
         say(f"Failed: {named}. The other results are in {outcome.folder}.")
     if not args.open:
         return code

@@ -10,13 +10,17 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from time import monotonic as now
 from types import FrameType
 
-from fusetui.attach.door import LONGEST_FOLDER, Door, Wish
+from fusetui.attach.daemon_socket import (
+    MAX_FOLDER_BYTES,
+    DaemonSocket,
+    RecordingRequest,
+)
 from fusetui.attach.processes import (
     FOLDER,
     OPEN,
@@ -29,31 +33,44 @@ from fusetui.attach.processes import (
 from fusetui.attach.recording import AttachedProcess, Recording
 from fusetui.commands.errors import NO, CommandError, say
 from fusetui.commands.record import (
-    TURN_S,
+    TURN_SECONDS,
     are_recorded,
     follow,
     forks_left_out,
     opened,
+    request_of,
     trace_folder,
-    wish_of,
 )
 from fusetui.signals import ENDED, handled, numbers_of
 
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-OF_TERMINALS = (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT))
-LOOK_S = 1.0  # between two looks at the processes of the program
-GROUP_PATIENCE_S = 30.0
-"""Seconds after the first question of a process for which all others of its group are
+"""Signals that the program gets too."""
+
+OF_KEYS = (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT))
+"""Signals that keys of a terminal send to all that runs in its foreground."""
+
+GROUP_POLL_SECONDS = 1.0
+"""Between two looks at the processes of the program."""
+
+GROUP_SECONDS = 30.0
+"""After the first question of a process, for which all others of its group are
 awaited."""
-# of a recording without operations: the program may load its data for minutes
-ATTEMPTS = 12
-OWN_PROFILER_S = 600.0  # that the program's own profiler is waited for
+
+MAX_ATTEMPTS = 12
+"""Of a recording without operations: the program may load its data for minutes."""
+
+OWN_PROFILER_SECONDS = 600.0
+"""That the program's own profiler is waited for."""
+
+FOLDER_NAME_BYTES = 20
+"""At most, of a folder of sockets within the one that it is made in."""
 
 
 def run_run(args: Namespace) -> int:
-    """Returns the program's exit code, 128 and the number of the signal that ended it,
-    or 1 if that is 0 and a process was not recorded. Raises CommandError,
-    CannotListenError and CannotRecordError before the program is started."""
+    """Starts a program and records its processes. Returns the program's exit code, 128
+    and the number of the signal that ended it, or 1 if that is 0 and a process was not
+    recorded. Raises CommandError, CannotListenError and CannotRecordError before the
+    program is started."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         raise CommandError("Name the program: fusetui run -- python train.py")
@@ -63,26 +80,23 @@ def run_run(args: Namespace) -> int:
         raise CommandError(
             "--on-enter reads Enter from its standard input, which is closed."
         )
-    wish = wish_of(args)
+    request = request_of(args)
     with (
         trace_folder(args.out) as folder,
-        sockets() as sock,
-        closing(Door(sock)) as door,
+        sockets() as socket_folder,
+        closing(DaemonSocket(socket_folder)) as socket,
     ):
-        watched = _Watched(door, sock, folder, wish, args)
-        environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: sock}
+        watched = _Watched(
+            socket=socket,
+            socket_folder=socket_folder,
+            trace_folder=folder,
+            request=request,
+            after_s=args.after,
+            on_enter=args.on_enter,
+        )
+        environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: socket_folder}
         with _awaitable_child() as set_up:
-            try:
-                child = subprocess.Popen(
-                    program,
-                    env=environment,
-                    stdin=subprocess.DEVNULL if args.on_enter else None,
-                    preexec_fn=set_up,
-                )
-            except OSError as error:
-                raise CommandError(
-                    f"{program[0]} cannot be started: {error.strerror}."
-                ) from None
+            child = _started(program, environment, set_up, has_input=not args.on_enter)
             with passed_on(child):
                 try:
                     watched.record_until_end(child)
@@ -94,6 +108,27 @@ def run_run(args: Namespace) -> int:
             opened(watched.jobs, folder)
     code = child.returncode if child.returncode >= 0 else ENDED - child.returncode
     return code if code or is_recorded else NO
+
+
+def _started(
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    set_up: Callable[[], object] | None,
+    has_input: bool,
+) -> subprocess.Popen[bytes]:
+    """The program, with the streams of this process; without `has_input`, its standard
+    input is empty. `set_up` is called in it first. Raises CommandError."""
+    try:
+        return subprocess.Popen(
+            program,
+            env=environment,
+            stdin=None if has_input else subprocess.DEVNULL,
+            preexec_fn=set_up,
+        )
+    except OSError as error:
+        raise CommandError(
+            f"{program[0]} cannot be started: {error.strerror}."
+        ) from None
 
 
 def _has_input() -> bool:
@@ -111,28 +146,42 @@ class _Watched:
     starts have the folder of its sockets in their environment, which no other has."""
 
     def __init__(
-        self, door: Door, sock: str, folder: Path, wish: Wish, args: Namespace
+        self,
+        *,
+        socket: DaemonSocket,
+        socket_folder: str,
+        trace_folder: Path,
+        request: RecordingRequest,
+        after_s: float,
+        on_enter: bool,
     ) -> None:
-        self._door, self._sock, self._folder, self._wish = door, sock, folder, wish
-        self._after_s, self._on_enter = args.after, args.on_enter
+        self._socket = socket
+        self._socket_folder = socket_folder
+        self._trace_folder = trace_folder
+        self._request = request
+        self._after_s = after_s
+        self._on_enter = on_enter
         self._asked: dict[int, Process] = {}
+        """By PID, those that asked to be recorded."""
+        # time.monotonic of the first of these questions, and of the last look
         self._asked_since = 0.0
         self._looked_at = 0.0
         self._begun = now()
         self._took_s = 0.0
         self._is_time = False
         self._input_ended = False
-        self._missing: list[str] = []
+        self._missing_ranks: list[str] = []
         self._forks: list[str] = []
         self.jobs: list[AttachedProcess] = []
 
     def record_until_end(self, child: subprocess.Popen[bytes]) -> None:
         """Records once, or whenever Enter is pressed, until the program ends."""
         while child.poll() is None:
-            if select.select([self._door], [], [], TURN_S)[0]:
+            if select.select([self._socket], [], [], TURN_SECONDS)[0]:
                 self._listen()
             self._is_time = self._is_time or self._is_wanted_now()
-            if self._is_time and self._asked and now() - self._looked_at > LOOK_S:
+            is_due = now() - self._looked_at > GROUP_POLL_SECONDS
+            if self._is_time and self._asked and is_due:
                 self._looked_at = now()
                 group = self._group()
                 if self._is_complete(group):
@@ -141,20 +190,23 @@ class _Watched:
 
     def _listen(self) -> None:
         """Notes who asks; nobody is answered before it is time."""
-        for heard in self._door.heard():
-            one = self._asked.get(heard.pid) or process(heard.pid)
-            if one is not None and not one.only_helps:
+        for message in self._socket.messages():
+            sender = self._asked.get(message.pid) or process(message.pid)
+            if sender is not None and not sender.only_helps:
                 self._asked_since = self._asked_since or now()
-                self._asked[heard.pid] = one
+                self._asked[message.pid] = sender
 
     def _group(self) -> list[Process]:
         """Its processes that run and have torch: who asks has it, whatever else it
         looks like."""
-        found = {pid: one for pid, one in self._asked.items() if is_alive(one)}
-        found |= {one.pid: one for one in with_torch(self._sock)}
-        return list(found.values())
+        group = {pid: one for pid, one in self._asked.items() if is_alive(one)}
+        for one in with_torch(self._socket_folder):
+            group[one.pid] = one
+        return list(group.values())
 
     def _is_wanted_now(self) -> bool:
+        """Whether it is time to record: after some seconds once, or because Enter was
+        pressed."""
         if not self._on_enter:
             return not self.jobs and now() - self._begun >= self._after_s
         if self._input_ended:
@@ -173,22 +225,21 @@ class _Watched:
         time the others are not waited for."""
         if not group:
             return False
-        if now() - self._asked_since > GROUP_PATIENCE_S:
+        if now() - self._asked_since > GROUP_SECONDS:
             return True
-        return all(one.pid in self._asked for one in group) and not _missing_ranks(
-            group
-        )
+        have_all_asked = all(one.pid in self._asked for one in group)
+        return have_all_asked and not _missing_ranks(group)
 
     def _record(self, group: list[Process]) -> None:
         self._is_time = False
-        self._missing = _missing_ranks(group)
+        self._missing_ranks = _missing_ranks(group)
         recording = Recording(
-            [self._door],
-            self._folder,
-            self._wish,
+            [self._socket],
+            self._trace_folder,
+            self._request,
             group,
-            attempts=ATTEMPTS,
-            own_profiler_s=OWN_PROFILER_S,
+            attempts=MAX_ATTEMPTS,
+            own_profiler_s=OWN_PROFILER_SECONDS,
         )
         follow(recording)
         self.jobs += recording.jobs.values()
@@ -197,14 +248,14 @@ class _Watched:
     def report(self) -> bool:
         """Says what was not recorded, and why; returns whether all was that was
         wanted."""
-        if self._missing:
-            ranks = ", ".join(self._missing)
+        if self._missing_ranks:
+            ranks = ", ".join(self._missing_ranks)
             say(
                 f"Not recorded: rank {ranks}. No such process with torch asked to be recorded."
             )
         say(*self._forks)
         if self.jobs:
-            return are_recorded(self.jobs) and not self._missing
+            return are_recorded(self.jobs) and not self._missing_ranks
         if self._on_enter and not self._is_time:
             say("Nothing was recorded: Enter was not pressed.")
             return True
@@ -212,6 +263,7 @@ class _Watched:
         return False
 
     def _why_nothing(self) -> str:
+        """The end of a sentence about a program of which nothing was recorded."""
         ended = f"the program ended after {self._took_s:.1f} s"
         if not self._asked:
             return (
@@ -226,21 +278,22 @@ class _Watched:
 def _missing_ranks(group: list[Process]) -> list[str]:
     """The ranks of the jobs on this machine that no process of a group has."""
     expected = {rank for one in group for rank in one.ranks_here}
-    found = {int(one.rank) for one in group if one.ranks_here}
-    return [str(rank) for rank in sorted(expected - found)]
+    present = {int(one.rank) for one in group if one.ranks_here}
+    return [str(rank) for rank in sorted(expected - present)]
 
 
 @contextmanager
 def sockets() -> Iterator[str]:
     """A private folder for sockets, whose path is short enough for libkineto."""
-    where = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    is_usable = os.path.isdir(where) and os.access(where, os.W_OK)
-    if not is_usable or len(os.fsencode(where)) > LONGEST_FOLDER - 20:
-        where = "/tmp"
+    parent = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    is_usable = os.path.isdir(parent) and os.access(parent, os.W_OK)
+    is_short = len(os.fsencode(parent)) <= MAX_FOLDER_BYTES - FOLDER_NAME_BYTES
+    if not (is_usable and is_short):
+        parent = "/tmp"
     with tempfile.TemporaryDirectory(
-        None, "fusetui-", where, ignore_cleanup_errors=True
-    ) as made:
-        yield made
+        prefix="fusetui-", dir=parent, ignore_cleanup_errors=True
+    ) as folder:
+        yield folder
 
 
 @contextmanager
@@ -266,12 +319,14 @@ def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):
-            if number in OF_TERMINALS and os.tcgetpgrp(0) == os.getpgrp():
+            if number in OF_KEYS and os.tcgetpgrp(0) == os.getpgrp():
                 return
         child.send_signal(number)
 
-    numbers = numbers_of(PASSED_ON)
-    with handled(
-        [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN], pass_on
-    ):
+    numbers = [
+        number
+        for number in numbers_of(PASSED_ON)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    with handled(numbers, pass_on):
         yield

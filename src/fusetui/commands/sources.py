@@ -7,44 +7,63 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from fusetui.commands.errors import CommandError, say
 from fusetui.text.figures import several
 
-SAMPLE, LESSON = "sample:", "lesson:"
+SAMPLE = "sample:"
+LESSON = "lesson:"
 RECORD = "run.json"
 SWEEP = "sweep.json"
-ENDINGS = tuple(
-    f".{form}{packed}"
-    for form in ("json", "pftrace", "sqlite")
-    for packed in ("", ".gz", ".zst")
+ENDINGS = (
+    ".json",
+    ".json.gz",
+    ".json.zst",
+    ".pftrace",
+    ".pftrace.gz",
+    ".pftrace.zst",
+    ".sqlite",
+    ".sqlite.gz",
+    ".sqlite.zst",
 )
-WHAT = "(.json, .pftrace or .sqlite, plain, .gz or .zst)"
-DEPTH = 2  # levels of folders
-LISTED = 10_000  # entries of a folder that are looked at
-FOLDERS = 500  # folders that are looked into, the newest first
-# of a file that is looked at to find out whether it is a trace
+ENDINGS_TEXT = "(.json, .pftrace or .sqlite, plain, .gz or .zst)"
+MAX_LEVELS = 2
+"""Of folders that are looked into, below the one that is named."""
+
+MAX_ENTRIES = 10_000
+"""Of a folder that are looked at."""
+
+MAX_FOLDERS = 500
+"""That are looked into, the newest first."""
+
 MAX_SETTINGS_BYTES = 1 << 20
-MOST_NAMED = 3  # folders listed in a message
+"""Of a file that is looked at to find out whether it is a trace."""
+
+MAX_NAMED_TRACES = 6
+MAX_NAMED_FOLDERS = 3
+"""In a message, as MAX_NAMED_TRACES."""
 
 
 def one_trace(name: str) -> str:
     """The file of a single trace. Raises CommandError for a folder with several."""
-    found = traces(name)
-    if len(found) > 1:
-        named = ", ".join(os.path.relpath(path, name) for path in found[:6])
-        named += ", ..." if len(found) > 6 else ""
+    paths = traces(name)
+    if len(paths) > 1:
+        names = [os.path.relpath(path, name) for path in paths[:MAX_NAMED_TRACES]]
+        if len(paths) > MAX_NAMED_TRACES:
+            names.append("...")
         raise CommandError(
-            f"{name} is a folder with {len(found)} traces: choose one ({named})."
+            f"{name} is a folder with {len(paths)} traces: choose one ({', '.join(names)})."
         )
-    return found[0]
+    return paths[0]
 
 
 def traces(name: str) -> list[str]:
     """The trace files behind a name, at least one; variants of a run in their order.
-    Files are not checked here: reading reports those that cannot be read."""
+    Files are not checked here: reading reports those that cannot be read. Raises
+    CommandError."""
     if is_shipped(name):
         return [_shipped(name)]
     if not name.strip():
@@ -53,30 +72,33 @@ def traces(name: str) -> list[str]:
         )
     if not os.path.isdir(name):
         return [name]
-    found = _variants(Path(name)) or _inside(Path(name))
-    return [str(path) for path in found] or traces(only_below(name))
+    folder = Path(name)
+    paths = _variants(folder) or _traces_in(folder)
+    if paths:
+        return [str(path) for path in paths]
+    return traces(only_below(name))
 
 
 def only_below(name: str) -> str:
     """The one folder with traces below a folder without. Raises CommandError."""
-    found = folders_below(name)
-    if not found:
-        raise CommandError(f"{name} is a folder without traces {WHAT}.")
-    if len(found) > 1:
-        named = several(found, MOST_NAMED)
+    folders = folders_below(name)
+    if not folders:
+        raise CommandError(f"{name} is a folder without traces {ENDINGS_TEXT}.")
+    if len(folders) > 1:
+        named = several(folders, MAX_NAMED_FOLDERS)
         raise CommandError(
-            f"{name} holds {len(found)} folders with traces: name one ({named})."
+            f"{name} holds {len(folders)} folders with traces: name one ({named})."
         )
-    return found[0]
+    return folders[0]
 
 
 def of_one_job(name: str) -> list[str]:
     """As `traces`; of a folder with a folder for each rank, the traces of all of
     them."""
-    below = folders_below(name)
-    if len(below) < 2 or any(map(is_run, below)):
+    folders = folders_below(name)
+    if len(folders) < 2 or any(is_run(folder) for folder in folders):
         return traces(name)
-    return [path for folder in sorted(below) for path in traces(folder)]
+    return [path for folder in sorted(folders) for path in traces(folder)]
 
 
 def is_shipped(name: str) -> bool:
@@ -90,15 +112,16 @@ def is_run(name: str) -> bool:
 
 
 def _shipped(name: str) -> str:
+    """The file of a sample or a lesson. Raises CommandError."""
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
 
     kind, _, own_name = name.partition(":")
-    shelf = lessons if name.startswith(LESSON) else sample_traces
-    known = shelf.names()
-    if own_name not in known:
-        raise CommandError(f"There is no {kind} {own_name!r}, only {', '.join(known)}.")
-    return str(shelf.path(own_name))
+    catalog = lessons if name.startswith(LESSON) else sample_traces
+    names = catalog.names()
+    if own_name not in names:
+        raise CommandError(f"There is no {kind} {own_name!r}, only {', '.join(names)}.")
+    return str(catalog.path(own_name))
 
 
 def _variants(folder: Path) -> list[Path]:
@@ -115,35 +138,38 @@ def _variants(folder: Path) -> list[Path]:
         say(f"{error} The traces next to it are listed by name.")
         return []
     if listed.ignored:
-        more = len(listed.ignored) - 1
-        say(
-            f"{listed.ignored[0]}{f' So are {more} more of its files.' if more else ''}"
-        )
+        first, *others = listed.ignored
+        more = f" So are {len(others)} more of its files." if others else ""
+        say(f"{first}{more}")
     return list(dict.fromkeys(path for _, path in listed.found))
 
 
-def _inside(folder: Path) -> list[Path]:
+def _traces_in(folder: Path) -> list[Path]:
+    """The files in a folder that may be traces, by their names. Those that are small,
+    whole JSON and no traces are left out where there are others. Raises
+    CommandError."""
     try:
-        listed = sorted(
-            path for path in folder.iterdir() if path.name.endswith(ENDINGS)
-        )
+        entries = sorted(folder.iterdir())
     except OSError as error:
         raise CommandError(f"{folder} cannot be listed: {error.strerror}.") from None
-    found = [path for path in listed if path.name not in (RECORD, SWEEP)]
-    for path in found:
-        if not (path.is_file() or path.is_dir()):
+    files = []
+    for path in entries:
+        if not path.name.endswith(ENDINGS) or path.name in (RECORD, SWEEP):
+            continue
+        if path.is_file():
+            files.append(path)
+        elif not path.is_dir():
             say(
                 f"{path} is left out: it is no regular file, or a link that leads nowhere."
             )
-    found = [path for path in found if path.is_file()]
-    if len(found) > 1:
-        found = [path for path in found if not _is_other_json(path)] or found
+    if len(files) > 1:
+        files = [path for path in files if not _is_other_json(path)] or files
     if not is_run(str(folder)):
-        return found
-    from fusetui.capture.record import why_not
+        return files
+    from fusetui.capture.record import why_not_opened
 
     # A link could lead anywhere: a run folder may come from somebody else.
-    return [path for path in found if why_not(folder, path.name) is None]
+    return [path for path in files if why_not_opened(folder, path.name) is None]
 
 
 def _is_other_json(path: Path) -> bool:
@@ -164,9 +190,18 @@ def folders_below(name: str) -> list[str]:
     top = Path(name)
     if not top.is_dir() or _newest(top) is not None:
         return []
-    found = islice(_below(top, DEPTH), FOLDERS)
-    newest = sorted(((changed, str(path)) for path, changed in found), reverse=True)
-    return [path for _, path in newest]
+    dated = islice(_below(top, MAX_LEVELS), MAX_FOLDERS)
+    newest_first = sorted(
+        dated, key=lambda one: (one.changed, str(one.path)), reverse=True
+    )
+    return [str(one.path) for one in newest_first]
+
+
+class _DatedFolder(NamedTuple):
+    """A folder with traces, and when the newest of them was written."""
+
+    path: Path
+    changed: float
 
 
 def changed(path: Path) -> float:
@@ -182,31 +217,35 @@ def listed(folder: Path) -> list[Path]:
     listed."""
     try:
         with os.scandir(folder) as entries:
-            return [folder / entry.name for entry in islice(entries, LISTED)]
+            return [folder / entry.name for entry in islice(entries, MAX_ENTRIES)]
     except OSError:
         return []
 
 
-def _below(folder: Path, depth: int) -> Iterator[tuple[Path, float]]:
-    """Folders with traces, and when the newest trace of each was written. Hidden
-    folders are left out: a capture that is not complete is one."""
-    inner = [path for path in listed(folder) if path.name[0] != "." and path.is_dir()]
-    for path in sorted(inner, key=changed, reverse=True)[:FOLDERS]:
+def _below(folder: Path, levels: int) -> Iterator[_DatedFolder]:
+    """Folders with traces. Hidden folders are left out: a capture that is not complete
+    is one."""
+    inner = [
+        path
+        for path in listed(folder)
+        if not path.name.startswith(".") and path.is_dir()
+    ]
+    for path in sorted(inner, key=changed, reverse=True)[:MAX_FOLDERS]:
         newest = _newest(path)
         if newest is not None:
-            yield path, newest
-        elif depth > 1:
-            yield from _below(path, depth - 1)
+            yield _DatedFolder(path=path, changed=newest)
+        elif levels > 1:
+            yield from _below(path, levels - 1)
 
 
 def _newest(folder: Path) -> float | None:
     """When the record of a run or the newest trace was written; None in a folder
     without either."""
-    if (folder / RECORD).is_file():
-        return changed(folder / RECORD)
-    names = (
-        path
-        for path in listed(folder)
-        if path.name.endswith(ENDINGS) and path.name != SWEEP
-    )
-    return max((changed(path) for path in names if path.is_file()), default=None)
+    record = folder / RECORD
+    if record.is_file():
+        return changed(record)
+    times = []
+    for path in listed(folder):
+        if path.name.endswith(ENDINGS) and path.name != SWEEP and path.is_file():
+            times.append(changed(path))
+    return max(times, default=None)

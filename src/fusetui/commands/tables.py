@@ -11,7 +11,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusetui import Error
 from fusetui.analysis.questions.query_text import WrongQueryError
@@ -43,7 +43,7 @@ def show(args: Namespace) -> int:
     """The answer of a command as a table. Raises Error, also for what cannot be
     written."""
     form_of(args)
-    given, tables, codes, notes = vars(args), [], [DONE], dict[str, None]()
+    given = vars(args)
     asked = TableRequest(
         by=given.get("by", "name"),
         peaks=given_peaks(given.get("peak", ())),
@@ -51,19 +51,20 @@ def show(args: Namespace) -> int:
         file=given.get("file"),
         part=selection_of(args) if "step_by" in given else Selection(),
     )
+    tables: list[tuple[str, Table]] = []
+    notes: list[str] = []
+    code = DONE
     for path in (args.trace, *args.others):
-        trace, code = load(path, args.captured_by)
-        tables.append((trace.report.file, made(args.command, trace, asked)))
-        codes.append(code)
+        trace, code_of_trace = load(path, args.captured_by)
+        table = made(args.command, trace, asked)
+        tables.append((trace.report.file, table))
+        code = max(code, code_of_trace)
         if args.command == "lines":
-            say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
-        notes |= dict.fromkeys(notes_of(trace))
-    put(
-        chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args),
-        args,
-        [*notes],
-    )
-    return max(codes)
+            say_why_no_lines(trace, args, len(table) > 0)
+        notes += notes_of(trace)
+    whole = with_files(tables, FILE) if len(tables) > 1 else table
+    put(chosen(whole, args), args, list(dict.fromkeys(notes)))
+    return code
 
 
 def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
@@ -74,17 +75,17 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     if form == TABLE and not args.output:
         emit("\n".join([_text(table, args, width()), *wrapped(notes)]))
         return
-    some = table.top(args.top) if args.top else table
+    rows = table.top(args.top) if args.top else table
     if not args.output:  # not for people
-        for part in TEXTS[form](some):
+        for part in TEXTS[form](rows):
             write(part)
-    elif form == TABLE:
-        with new_file(args.output) as file:
-            file.write(f"{_text(some, args, Unseen(0))}\n".encode())
     else:
-        save(some, args.output, form)
-    if args.output:
-        emit(f"{printable(args.output)}: {plural(len(some), 'row')}.")
+        if form == TABLE:
+            with new_file(args.output) as file:
+                file.write(f"{_text(rows, args, Unseen(0))}\n".encode())
+        else:
+            save(rows, args.output, form)
+        emit(f"{printable(args.output)}: {plural(len(rows), 'row')}.")
     say(*notes)
 
 
@@ -111,9 +112,12 @@ def write_document(name: str, table: Table, trace: Trace) -> None:
     """Prints `{"base_ns": ..., NAME: [a row, ...]}` row by row, as slices may be
     many."""
     head = {"base_ns": str(trace.begin_ns)}
-    if notes := notes_of(trace):
+    notes = notes_of(trace)
+    if notes:
         head["note"] = " ".join(notes)
-    write(json_lines(json.dumps(head))[:-1] + f', "{name}": ')
+    # Python's encoder, as a name of a file may hold a lone surrogate
+    without_brace = json_lines(json.dumps(head)).removesuffix("}")
+    write(f'{without_brace}, "{name}": ')
     for part in TEXTS["json"](table):
         write(part)
     write("}\n")
@@ -124,7 +128,11 @@ def form_of(args: Namespace) -> str:
     CommandError, and Error where that name tells none or there is a file."""
     if args.output == "":
         raise CommandError("--output is followed by the name of a new file.")
-    form: str = args.format or (format_of(args.output) if args.output else TABLE)
+    form: str
+    if args.format:
+        form = args.format
+    else:
+        form = format_of(args.output) if args.output else TABLE
     if getattr(args, "json", False):
         raise CommandError(
             "Use --format json for a table: --json prints the whole answer."
@@ -140,9 +148,9 @@ def chosen(table: Table, args: Namespace) -> Table:
     """The rows and columns that were asked for; `--where` and `--sort` may name other
     columns."""
     table = rows_asked(table, args, "--where")
-    return (
-        table.select(map(str.strip, args.columns.split(","))) if args.columns else table
-    )
+    if not args.columns:
+        return table
+    return table.select(name.strip() for name in args.columns.split(","))
 
 
 def rows_asked(table: Table, asked: Any, option: str) -> Table:
@@ -156,40 +164,45 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
 
 
 def _text(table: Table, args: Namespace, wide: int) -> str:
-    most = ROWS if args.top is None else args.top
+    """Its rows for people: as --top says, all of them in a file."""
     shown = table if args.columns else seen_first(table)
-    return listed(shown, 0 if args.output else most, wide)
+    if args.output:
+        max_rows = 0  # all
+    else:
+        max_rows = ROWS if args.top is None else args.top
+    return listed(shown, max_rows, wide)
 
 
-PROMPT, CONTINUED = "sql> ", "...> "
+PROMPT = "sql> "
+PROMPT_WITHIN = "...> "
+"""Before the second line of a query, and each after it."""
+
 KEYWORDS = (
-    *(
-        "select",
-        "from",
-        "where",
-        "group",
-        "by",
-        "order",
-        "having",
-        "limit",
-        "join",
-        "using",
-    ),
-    *(
-        "desc",
-        "asc",
-        "and",
-        "or",
-        "not",
-        "null",
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "case",
-    ),
+    "select",
+    "from",
+    "where",
+    "group",
+    "by",
+    "order",
+    "having",
+    "limit",
+    "join",
+    "using",
+    "desc",
+    "asc",
+    "and",
+    "or",
+    "not",
+    "null",
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "case",
 )
+"""Words of SQL that Tab completes."""
+
 TABLE_NEXT = re.compile(r"\b(?:from|join)\s+\w*$", re.IGNORECASE)
 HELP = """\
 A query ends with ; or an empty line.
@@ -203,7 +216,8 @@ def run_sql(args: Namespace) -> int:
     """Answers one query, or those of a person at a prompt. Raises CommandError,
     WrongSqlError, MissingPackageError, and Error for what cannot be written."""
     names, query = divided((args.trace, *args.others))
-    at_prompt = not query and sys.stdin.isatty() and sys.stdout.isatty()
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    at_prompt = not query and has_terminal
     form_of(args)
     needed("duckdb", "SQL", "sql")
     if not query and "-" in names:
@@ -211,7 +225,7 @@ def run_sql(args: Namespace) -> int:
     if at_prompt and args.output:
         raise CommandError("--output needs a query.")
     loaded = [load(name, args.captured_by) for name in names]
-    notes = notes_of(*(trace for trace, _ in loaded))
+    notes = notes_of(*(one.trace for one in loaded))
 
     def answer(text: str) -> None:
         table = database.ask(text)
@@ -223,15 +237,24 @@ def run_sql(args: Namespace) -> int:
             _converse(database, answer)
         else:
             answer(query or sys.stdin.read())
-    return max(code for _, code in loaded)
+    return max(one.code for one in loaded)
 
 
-def divided(given: Sequence[str]) -> tuple[list[str], str]:
-    """The names of traces, and the query behind them, if any: it holds a space and is
-    no file."""
-    *before, last = given
-    is_query = bool(before and re.search(r"\s", last)) and not os.path.exists(last)
-    return ([*before], last) if is_query else ([*given], "")
+class SqlArguments(NamedTuple):
+    """The names of traces, and the query; "" for none."""
+
+    names: list[str]
+    query: str
+
+
+def divided(arguments: Sequence[str]) -> SqlArguments:
+    """The last argument is the query if it is not the only one, holds white space, and
+    is no file."""
+    *before, last = arguments
+    has_space = re.search(r"\s", last) is not None
+    if before and has_space and not os.path.exists(last):
+        return SqlArguments(names=before, query=last)
+    return SqlArguments(names=[*arguments], query="")
 
 
 def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
@@ -257,7 +280,7 @@ def _typed() -> Iterator[str]:
     lines: list[str] = []
     while True:
         try:
-            line = input(CONTINUED if lines else PROMPT).strip()
+            line = input(PROMPT_WITHIN if lines else PROMPT).strip()
         except EOFError:
             emit("")
             return
@@ -272,34 +295,43 @@ def _typed() -> Iterator[str]:
                 return
             yield line
             continue
-        lines += [line] if line else []
-        if lines and (not line or line.endswith(";")):
+        if line:
+            lines.append(line)
+        is_complete = not line or line.endswith(";")
+        if lines and is_complete:
             yield "\n".join(lines)
             lines = []
 
 
 def _do(words: Sequence[str], database: SqlTables) -> None:
-    if words[0] == ".tables":
+    """Carries out a command of the prompt, which begins with a dot. Raises
+    CommandError."""
+    command, *arguments = words
+    if command == ".tables":
         emit("\n".join(TABLES))
-    elif words[0] == ".columns" and words[1:2] and words[1].lower() in TABLES:
-        found = database.columns(words[1].lower())
-        rows = [{"column": a.name, "type": a.kind, "meaning": a.meaning} for a in found]
+    elif command == ".columns":
+        table = arguments[0].lower() if arguments else ""
+        if table not in TABLES:
+            raise CommandError(f".columns is followed by a table: {', '.join(TABLES)}.")
+        rows = [
+            {"column": spec.name, "type": spec.kind, "meaning": spec.meaning}
+            for spec in database.columns(table)
+        ]
         emit(listed(table_of("columns", DESCRIBED, rows), 0, width()))
-    elif words[0] == ".columns":
-        raise CommandError(f".columns is followed by a table: {', '.join(TABLES)}.")
     else:
         emit(HELP)
 
 
 def _complete(columns: Mapping[str, Sequence[str]]) -> None:
+    """Has Tab complete words, where Python has readline."""
     with suppress(ImportError):
         import readline
 
         def complete(text: str, state: int) -> str | None:
-            found = completions(
+            words = completions(
                 text, readline.get_line_buffer(), readline.get_endidx(), columns
             )
-            return found[state] if state < len(found) else None
+            return words[state] if state < len(words) else None
 
         readline.set_completer(complete)
         readline.set_completer_delims(" \t\n,()=<>!;+-*/'\"")
@@ -314,13 +346,15 @@ def completions(
 ) -> list[str]:
     """What the word that ends at `end` may become: a table, or a column of those that
     are named."""
-    words: Sequence[str] = [*columns]
     if line.lstrip().startswith("."):
-        words = [".tables", ".columns", ".quit", *columns]
-    elif not TABLE_NEXT.search(line[:end]):
-        named = [
+        words = {".tables", ".columns", ".quit", *columns}
+    elif TABLE_NEXT.search(line[:end]):
+        words = {*columns}
+    else:
+        words = {*columns, *KEYWORDS}
+        tables_named = [
             name for name in columns if re.search(rf"\b{name}\b", line, re.IGNORECASE)
         ]
-        of_tables = [column for name in named or columns for column in columns[name]]
-        words = [*columns, *of_tables, *KEYWORDS]
-    return sorted({word for word in words if word.startswith(text.lower())})
+        for name in tables_named or columns:
+            words.update(columns[name])
+    return sorted(word for word in words if word.startswith(text.lower()))

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -44,14 +44,17 @@ COLOR_SYSTEMS = {"auto", "standard", "256", "truecolor", "windows"}
 COLOR_NUMBER = late(r"[0-9]{1,3}")
 LIGHT_COLORS = {7, *range(9, 16)}  # of the 16 of a terminal
 MANY_COLORS = {"screen", "tmux", "256color"}  # those that have 256
-PATIENCE = 1.0  # seconds; a terminal that answers does so within one round trip
+ANSWER_SECONDS = 1.0
+"""A terminal that answers does so within one round trip."""
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is
 (DA1). Terminals answer in order, and all of them the second question, so none that
 knows no OSC 11 is waited for."""
 COLOR = late(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
-DONE = late(rb"\x1b\[\?[0-9;]*c")
-ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
+"""The answer to the first question: red, green and blue."""
+LAST_ANSWER = late(rb"\x1b\[\?[0-9;]*c")
+ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + LAST_ANSWER.pattern)
+"""Whatever of the input is an answer: people may type at the same time."""
 
 
 def has_terminal() -> bool:
@@ -66,12 +69,12 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     few, and nothing of sizes: the terminal knows its own."""
     for name in ("COLUMNS", "LINES"):
         environment.pop(name, None)
-    known = color_system(environment)
     if environment.get(COLOR_SYSTEM) not in COLOR_SYSTEMS:
         # Textual would fail with what it does not know
         environment.pop(COLOR_SYSTEM, None)
-    if known and COLOR_SYSTEM not in environment:
-        environment[COLOR_SYSTEM] = known
+    by_name = color_system(environment)
+    if by_name and COLOR_SYSTEM not in environment:
+        environment[COLOR_SYSTEM] = by_name
 
 
 def color_system(environment: Mapping[str, str]) -> str:
@@ -102,48 +105,67 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
     return bool(charset) and charset.lower().replace("-", "") != "utf8"
 
 
-def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
-    """Is the background light: as the user says, else COLORFGBG, else the terminal;
-    dark if none of them knows. And what a person typed while the terminal was asked."""
+class Background(NamedTuple):
+    """Whether it is light; and what a person typed while the terminal was asked."""
+
+    is_light: bool
+    typed: str = ""
+
+
+def background(theme: str, environment: Mapping[str, str]) -> Background:
+    """As the user says, else COLORFGBG, else the terminal; dark if none of them says
+    it."""
     if theme in ("dark", "light"):
-        return theme == "light", ""
-    if (light := light_by_variable(environment.get("COLORFGBG", ""))) is not None:
-        return light, ""
-    answer = ask(PATIENCE) if may_ask(environment) else b""
-    return is_light_color(answer), ANSWERS.sub(b"", answer).decode(errors="ignore")
+        return Background(theme == "light")
+    is_light = light_by_variable(environment.get(COLORS, ""))
+    if is_light is not None:
+        return Background(is_light)
+    if not may_ask(environment):
+        return Background(is_light=False)
+    answer = ask(ANSWER_SECONDS)
+    typed = ANSWERS.sub(b"", answer).decode(errors="ignore")
+    return Background(is_light_color(answer), typed)
 
 
 def light_by_variable(value: str) -> bool | None:
     """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16
-    colors."""
+    colors; None for anything else."""
     last = value.rpartition(";")[2]
-    return int(last) in LIGHT_COLORS if COLOR_NUMBER.fullmatch(last) else None
+    if not COLOR_NUMBER.fullmatch(last):
+        return None
+    return int(last) in LIGHT_COLORS
 
 
 def may_ask(environment: Mapping[str, str]) -> bool:
     """Is it a terminal that answers questions and shows none of them."""
     term = environment.get("TERM", "")
-    silent = term in ("", "dumb", "linux") or (
-        term.startswith("screen") and "TMUX" not in environment
-    )
-    return not silent and sys.stdin.isatty() and sys.platform != "win32"
+    is_screen = term.startswith("screen") and "TMUX" not in environment
+    if term in ("", "dumb", "linux") or is_screen:
+        return False
+    return sys.stdin.isatty() and sys.platform != "win32"
 
 
 def is_light_color(answer: bytes) -> bool:
     """Of an answer to OSC 11: is the color nearer to white than to black, by its Rec.
     709 luma."""
-    found = COLOR.search(answer)
-    if found is None:
+    color = COLOR.search(answer)
+    if color is None:
         return False
-    red, green, blue = (
-        int(part, 16) / (16 ** len(part) - 1) for part in found.groups()
-    )
-    return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5)
+    red = _intensity(color[1])
+    green = _intensity(color[2])
+    blue = _intensity(color[3])
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5
 
 
-def ask(patience: float) -> bytes:
-    """What the terminal answers to QUESTION; b"" where it cannot be asked. Without an
-    echo, and with the terminal as it was afterwards."""
+def _intensity(digits: bytes) -> float:
+    """Hexadecimal digits of a color, of which terminals give one to four, as a number
+    from 0 to 1."""
+    return int(digits, 16) / (16.0 ** len(digits) - 1)
+
+
+def ask(seconds: float) -> bytes:
+    """What the terminal answers to QUESTION within this time; b"" where it cannot be
+    asked. Without an echo, and with the terminal as it was afterwards."""
     import termios
     import tty
 
@@ -155,7 +177,7 @@ def ask(patience: float) -> bytes:
             try:
                 tty.setraw(handle, termios.TCSANOW)
                 os.write(handle, QUESTION)
-                answer = _until(handle, time.monotonic() + patience)
+                answer = _read_answers(handle, time.monotonic() + seconds)
             finally:
                 # nothing to restore where it is gone
                 with suppress(OSError, termios.error):
@@ -165,11 +187,15 @@ def ask(patience: float) -> bytes:
     return answer
 
 
-def _until(handle: int, end: float) -> bytes:
-    """What can be read until the last answer is there, or it is too late."""
+def _read_answers(handle: int, end: float) -> bytes:
+    """What can be read until the last answer is there, or until this time
+    (time.monotonic)."""
     answer = b""
-    while not DONE.search(answer) and (left := end - time.monotonic()) > 0:
-        if select.select([handle], [], [], left)[0]:
+    while not LAST_ANSWER.search(answer):
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0:
+            break
+        if select.select([handle], [], [], seconds_left)[0]:
             read = os.read(handle, 1024)
             if not read:
                 break
@@ -177,7 +203,9 @@ def _until(handle: int, end: float) -> bytes:
     return answer
 
 
-PLACE = "FUSETUI_CONFIG"  # names another file, or is `off`
+FILE_VARIABLE = "FUSETUI_CONFIG"
+"""The environment variable that names another file, or is `off`."""
+
 FILE = "config.toml"
 COLORS = "COLORFGBG"
 Theme = Literal["auto", "dark", "light"]
@@ -193,39 +221,51 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The choices of this user. Raises WrongFileError, and CommandError for a variable
-    that is wrong."""
-    place = environment.get(PLACE, "")
-    path, table = Path(place), dict[str, Any]()
-    if not place:
-        from platformdirs import user_config_path
-
-        path = user_config_path("fusetui") / FILE
-    try:
-        table = {} if place == "off" else table_in(text_of(path), path)
-    except FileNotFoundError:
-        if place:
-            raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
-    names = Settings.__struct_fields__
-    for name, value in table.items():
-        if name not in names:
-            raise CommandError(
-                f"{path}: there is no setting {name!r}; {', '.join(names)} are."
-            )
-        try:
-            msgspec.convert({name: value}, Settings)
-        except msgspec.ValidationError:
-            wanted = "auto, dark or light" if name == "theme" else "true or false"
-            raise CommandError(
-                f"{path}: {name} is {value!r}; it can be {wanted}."
-            ) from None
-    found = msgspec.convert(table, Settings)
-    theme = environment.get("FUSETUI_THEME") or found.theme
+    """The choices of this user. Raises WrongFileError, and CommandError for a setting
+    or a variable that is wrong."""
+    settings = _settings_in_file(environment.get(FILE_VARIABLE, ""))
+    theme = environment.get("FUSETUI_THEME") or settings.theme
     if theme not in THEMES:
         raise CommandError(
             f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light."
         )
-    return msgspec.structs.replace(found, theme=theme)
+    return msgspec.structs.replace(settings, theme=theme)
+
+
+def _settings_in_file(name: str) -> Settings:
+    """The settings in the file of this name, or in the user's own for ""; the defaults
+    for `off`, and where the user has no file. Raises WrongFileError and
+    CommandError."""
+    if name == "off":
+        return Settings()
+    if name:
+        path = Path(name)
+    else:
+        from platformdirs import user_config_path
+
+        path = user_config_path("fusetui") / FILE
+    try:
+        table = table_in(text_of(path), path)
+    except FileNotFoundError:
+        if not name:
+            return Settings()
+        raise CommandError(
+            f"{path} does not exist: {FILE_VARIABLE} names it."
+        ) from None
+    known = Settings.__struct_fields__
+    for setting, value in table.items():
+        if setting not in known:
+            raise CommandError(
+                f"{path}: there is no setting {setting!r}; {', '.join(known)} are."
+            )
+        try:
+            msgspec.convert({setting: value}, Settings)
+        except msgspec.ValidationError:
+            choices = "auto, dark or light" if setting == "theme" else "true or false"
+            raise CommandError(
+                f"{path}: {setting} is {value!r}; it can be {choices}."
+            ) from None
+    return msgspec.convert(table, Settings)
 
 
 def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:

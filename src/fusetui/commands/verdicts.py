@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from html import escape
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -27,19 +27,34 @@ from fusetui.trace.new_file import new_file
 if TYPE_CHECKING:
     from fusetui.trace import Trace
 
-SUMMARY = "GITHUB_STEP_SUMMARY"
-ROOM = 200_000  # characters of a summary, of which GitHub takes one megabyte
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+"""The environment variable with the file that GitHub shows as the summary of a job."""
+
+MAX_SUMMARY_CHARACTERS = 200_000
+"""Of what a command adds to it; GitHub takes one megabyte."""
+
+
+class _Forms(NamedTuple):
+    """What becomes of an outcome."""
+
+    exit_code: int
+    level: str = ""  # of the annotation; "" for none
+    element: str = ""  # of JUnit, inside the test case; "" for none
 
 
 class Outcome(Enum):
-    """The level of the annotation and the element of JUnit, nothing for what passed;
-    and the exit code. The most serious first: a file not fully read, a wrong answer, an
+    """The most serious first: a file that was not fully read, a wrong answer, an
     unclear one."""
 
-    UNUSABLE = "error", "error", errors.UNUSABLE
-    FAILED = "error", "failure", errors.NO
-    CANNOT_TELL = "warning", "skipped", errors.CANNOT_TELL
-    PASSED = "", "", errors.DONE
+    UNUSABLE = _Forms(errors.UNUSABLE, level="error", element="error")
+    FAILED = _Forms(errors.NO, level="error", element="failure")
+    CANNOT_TELL = _Forms(errors.CANNOT_TELL, level="warning", element="skipped")
+    PASSED = _Forms(errors.DONE)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a person has to read about it."""
+        return bool(self.value.level)
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -60,42 +75,54 @@ def file_of(trace: Trace) -> str:
 
 def unread(name: str) -> Case:
     """The case of a trace that is not whole: whatever it shows, it passes no gate."""
-    return Case(name, Outcome.UNUSABLE, f"{name} could not be read in full.", name)
+    return Case(
+        name=name,
+        outcome=Outcome.UNUSABLE,
+        said=f"{name} could not be read in full.",
+        file=name,
+    )
 
 
 def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
-    """Writes what was asked for; the exit code of the cases. `more` is Markdown for the
-    summary. Raises CommandError and CannotWriteError for files that cannot be
-    written."""
+    """Writes what --github and --junit ask for; returns the exit code of the most
+    serious case. `more` is Markdown for the summary. Raises CommandError and
+    CannotWriteError for files that cannot be written."""
     if args.github:
         for case in cases:
-            if case.outcome is not Outcome.PASSED:
+            if case.outcome.is_told:
                 print_line(annotation(args.command, case))
-        if path := os.environ.get(SUMMARY):
-            try:
-                with open(path, "a", encoding="utf-8") as file:
-                    file.write(summary(args.command, cases, more))
-            except OSError as error:
-                raise CommandError(
-                    f"{SUMMARY} cannot be written: {error.strerror}."
-                ) from None
+        path = os.environ.get(SUMMARY_VARIABLE)
+        if path:
+            _append(path, summary(args.command, cases, more))
     if args.junit is not None:
         with new_file(args.junit, replace=True) as file:
             file.write(junit(args.command, cases).encode())
-    found = {one.outcome for one in cases}
-    return next(
-        (outcome.value[2] for outcome in Outcome if outcome in found), errors.DONE
-    )
+    outcomes = {case.outcome for case in cases}
+    for outcome in Outcome:
+        if outcome in outcomes:
+            return outcome.value.exit_code
+    return errors.DONE
+
+
+def _append(path: str, text: str) -> None:
+    """Raises CommandError."""
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(
+            f"{SUMMARY_VARIABLE} cannot be written: {error.strerror}."
+        ) from None
 
 
 def annotation(command: str, case: Case) -> str:
     """The workflow command that shows a case; a value ends neither its line nor
     itself."""
-    level, *_ = case.outcome.value
-    file = f"file={_property(case.file)}," if case.file else ""
-    return (
-        f"::{level} {file}title={_property(f'fusetui {command}')}::{_data(case.said)}"
-    )
+    level = case.outcome.value.level
+    properties = f"title={_property(f'fusetui {command}')}"
+    if case.file:
+        properties = f"file={_property(case.file)},{properties}"
+    return f"::{level} {properties}::{_data(case.said)}"
 
 
 def _data(text: str) -> str:
@@ -109,40 +136,43 @@ def _property(text: str) -> str:
 
 def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
     """Markdown: a row for each case, then more Markdown, as far as there is room."""
-    rows = [
-        [
-            one.outcome.name.lower().replace("_", " "),
-            *(markdown(without_credentials(text)) for text in (one.name, one.said)),
-        ]
-        for one in cases
-    ]
-    parts, left = [f"### fusetui {command}", ""], ROOM
-    for part in chain(
-        markdown_table(["verdict", command, "why"], rows, [0, 1, 2]), [""], more
-    ):
-        left -= len(part)
-        if left < 0:
-            parts += ["", "There is more, which this page has no room for."]
+    rows = []
+    for case in cases:
+        verdict = case.outcome.name.lower().replace("_", " ")
+        name = markdown(without_credentials(case.name))
+        said = markdown(without_credentials(case.said))
+        rows.append([verdict, name, said])
+    table = markdown_table(["verdict", command, "why"], rows, [0, 1, 2])
+    lines = [f"### fusetui {command}", ""]
+    room = MAX_SUMMARY_CHARACTERS
+    for line in chain(table, [""], more):
+        room -= len(line)
+        if room < 0:
+            lines += ["", "There is more, which this page has no room for."]
             break
-        parts.append(part)
-    return "\n".join([*parts, ""])
+        lines.append(line)
+    return "\n".join([*lines, ""])
 
 
 def junit(command: str, cases: Sequence[Case]) -> str:
-    """A suite with a test for each case."""
-    counted = Counter(one.outcome.value[1] for one in cases)
-    counts = f'failures="{counted["failure"]}" errors="{counted["error"]}" '
-    counts += f'skipped="{counted["skipped"]}"'
+    """JUnit XML: a suite with a test for each case."""
+    counts = Counter(case.outcome.value.element for case in cases)
     tests = []
-    for one in cases:
-        _, element, _ = one.outcome.value
-        inside = f'<{element} message="{_xml(one.said)}"/>' if element else ""
-        head = f'<testcase classname="fusetui.{command}" name="{_xml(one.name)}">'
-        tests.append(f"{head}{inside}</testcase>\n")
+    for case in cases:
+        element = case.outcome.value.element
+        inside = f'<{element} message="{_xml(case.said)}"/>' if element else ""
+        tests.append(
+            f'<testcase classname="fusetui.{command}" name="{_xml(case.name)}">'
+            f"{inside}</testcase>\n"
+        )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f'<testsuites>\n<testsuite name="fusetui {command}" tests="{len(cases)}" {counts}>\n'
-        f"{''.join(tests)}</testsuite>\n</testsuites>\n"
+        "<testsuites>\n"
+        f'<testsuite name="fusetui {command}" tests="{len(cases)}" '
+        f'failures="{counts["failure"]}" errors="{counts["error"]}" '
+        f'skipped="{counts["skipped"]}">\n'
+        f"{''.join(tests)}</testsuite>\n"
+        "</testsuites>\n"
     )
 
 

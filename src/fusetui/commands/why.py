@@ -17,12 +17,12 @@ from fusetui.text.figures import parse_time
 from fusetui.text.patterns import late
 from fusetui.trace import Trace
 
-NS = late(r"[0-9]{1,18}")
+INTEGER = late(r"[0-9]{1,18}")
 
 
 def run_why(args: Namespace) -> int:
-    """Raises NoSuchSelectionError if the selected part is not in the trace, and
-    CommandError."""
+    """Where the time went in a trace, or in two. Raises NoSuchSelectionError if the
+    selected part is not in the trace, and CommandError."""
     from fusetui.analysis.why.answer import why
 
     one_form(args, "markdown")
@@ -31,61 +31,68 @@ def run_why(args: Namespace) -> int:
             "--together is about the worth of the findings of one trace."
         )
     trace, code = load(args.trace, args.captured_by)
-    found = _with_worth(trace, why(trace, selection_of(args)), args)
+    answer = _with_worth(trace, why(trace, selection_of(args)), args)
     if args.other is not None:
         other, other_code = load(args.other, ())
-        from fusetui.analysis.why.versus import versus
-        from fusetui.report.versus import versus_document, versus_markdown, versus_text
-
-        both = versus(found, _with_worth(other, why(other, selection_of(args)), args))
-        if args.json:
-            emit_json_of(trace, versus_document(both, (trace, other)), other)
-        else:
-            text = (
-                versus_markdown(both) if args.markdown else versus_text(both, width())
-            )
-            emit_of(trace, text, other)
+        answer_of_other = _with_worth(other, why(other, selection_of(args)), args)
+        _print_both(args, (trace, other), (answer, answer_of_other))
         return max(code, other_code)
     from fusetui.report.why import why_document, why_markdown, why_text
 
     if args.json:
-        emit_json_of(trace, why_document(found, trace))
+        emit_json_of(trace, why_document(answer, trace))
     elif args.markdown:
-        emit_of(trace, why_markdown(found, args.all))
+        emit_of(trace, why_markdown(answer, args.all))
     else:
-        emit_of(
-            trace, why_text(found, width(), len(wrapped(notes_of(trace))), args.all)
-        )
+        lines_below = len(wrapped(notes_of(trace)))
+        emit_of(trace, why_text(answer, width(), lines_below, args.all))
     return code
 
 
-def _with_worth(trace: Trace, found: Why, args: Namespace) -> Why:
+def _print_both(
+    args: Namespace, traces: tuple[Trace, Trace], answers: tuple[Why, Why]
+) -> None:
+    """Prints two answers beside each other, in the form that was asked for."""
+    from fusetui.analysis.why.versus import versus
+    from fusetui.report.versus import versus_document, versus_markdown, versus_text
+
+    trace, other = traces
+    both = versus(*answers)
+    if args.json:
+        emit_json_of(trace, versus_document(both, traces), other)
+    elif args.markdown:
+        emit_of(trace, versus_markdown(both), other)
+    else:
+        emit_of(trace, versus_text(both, width()), other)
+
+
+def _with_worth(trace: Trace, answer: Why, args: Namespace) -> Why:
+    """The answer with the worth of its findings, unless that is not wanted."""
     if args.worth is False:
-        return found
+        return answer
     from fusetui.analysis.replay.worth import with_worth
 
-    asked = args.worth is True or args.together > 0
-    return with_worth(trace, found, args.together, by=args.step_by, asked=asked)
+    is_asked = args.worth is True or args.together > 0
+    return with_worth(trace, answer, args.together, by=args.step_by, asked=is_asked)
 
 
 def run_gaps(args: Namespace) -> int:
-    """Raises NoSuchSelectionError if the selected part is not in the trace, and
-    CommandError."""
+    """The longest idle times. Raises NoSuchSelectionError if the selected part is not
+    in the trace, and CommandError."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report import printed
     from fusetui.report.why import GapsDocument, gaps_text
 
     loaded = load(args.trace, args.captured_by)
-    found, most = (
-        accounted(loaded.trace, selection_of(args)),
-        None if args.all else args.top,
-    )
-    text = partial(gaps_text, found, most or None)
-    return shown(args, loaded, lambda: printed(found, GapsDocument), text)
+    answer = accounted(loaded.trace, selection_of(args))
+    max_gaps = None if args.all or not args.top else args.top  # --top 0 means all
+    text = partial(gaps_text, answer, max_gaps)
+    return shown(args, loaded, lambda: printed(answer, GapsDocument), text)
 
 
 def selection_of(args: Namespace) -> Selection:
-    """Raises CommandError for a time without a unit."""
+    """The part of a trace that arguments name. Raises CommandError for a time without a
+    unit."""
     return Selection(
         step=args.step,
         from_ns=_time("--from", args.begin),
@@ -97,9 +104,12 @@ def selection_of(args: Namespace) -> Selection:
 
 
 def _time(option: str, text: str | None) -> int | None:
-    """Nanoseconds from a time with its unit, or from an integer as in --json."""
-    if text is None or NS.fullmatch(text):
-        return None if text is None else int(text)
+    """Nanoseconds from a time with its unit, or from an integer as in --json. Raises
+    CommandError."""
+    if text is None:
+        return None
+    if INTEGER.fullmatch(text):
+        return int(text)
     ns = parse_time(text)
     if ns is None:
         raise CommandError(
@@ -109,8 +119,8 @@ def _time(option: str, text: str | None) -> int | None:
 
 
 def run_whatif(args: Namespace) -> int:
-    """Raises WrongChangeError. Exit code 3 where too little of the recording is
-    understood."""
+    """What changes would be worth. Raises WrongChangeError. Exit code 3 where too
+    little of the recording is understood."""
     from fusetui.analysis.replay.whatif import sweep, whatif
     from fusetui.report.whatif import sweep_text, whatif_text
 
@@ -122,13 +132,16 @@ def run_whatif(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     if args.sweep:
         curve = sweep(loaded.trace, args.sweep, args.step)
-        code = shown(args, loaded, lambda: curve, lambda most: sweep_text(curve, most))
+        code = shown(args, loaded, lambda: curve, partial(sweep_text, curve))
         return code if curve.points else CANNOT_TELL
-    found, every = whatif(loaded.trace, args.changes, args.step), args.steps == "all"
-    code = shown(
-        args, loaded, lambda: found, lambda most: whatif_text(found, most, every)
-    )
-    return CANNOT_TELL if found.abstains else code
+    replayed = whatif(loaded.trace, args.changes, args.step)
+    every_step = args.steps == "all"
+
+    def text(columns: int) -> str:
+        return whatif_text(replayed, columns, every_step)
+
+    code = shown(args, loaded, lambda: replayed, text)
+    return CANNOT_TELL if replayed.abstains else code
 
 
 def run_path(args: Namespace) -> int:
@@ -137,5 +150,5 @@ def run_path(args: Namespace) -> int:
     from fusetui.report.whatif import path_text
 
     loaded = load(args.trace, args.captured_by)
-    found = path(loaded.trace)
-    return shown(args, loaded, lambda: found, lambda most: path_text(found, most))
+    critical = path(loaded.trace)
+    return shown(args, loaded, lambda: critical, partial(path_text, critical))

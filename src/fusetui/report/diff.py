@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from textwrap import wrap
 from typing import Generic, TypeVar
 
@@ -34,14 +33,25 @@ from fusetui.text.figures import (
 from fusetui.text.printable import markdown, printable
 from fusetui.trace.layout.steps import StepLength
 
-TEXT_LINES = 40
-MARKDOWN_LINES = 12
-MARKDOWN_NOTES = 6
+MAX_TEXT_LINES = 40
+"""Of the table."""
+
+MAX_MARKDOWN_LINES = 12
+MAX_MARKDOWN_NOTES = 6
+MIN_WIDTH = 60
+"""Cells of a line of text; a narrower terminal breaks the lines."""
+
 MAX_FOLDS = 3
-PARTS = 5  # of each kind of sum
-PLACE = 40  # cells of a module's name
-_NUMBER = 10
-_KIND = 12
+"""Lines of one text beside the numbers of a row."""
+
+MAX_SUBTOTALS = 5
+"""By sort of work, and by place."""
+
+MAX_PLACE_CELLS = 40
+"""Of the name of a module, or of a file."""
+
+NUMBER_CELLS = 10
+KIND_CELLS = 12
 
 
 Value = TypeVar("Value")
@@ -91,89 +101,111 @@ class DiffsDocument(msgspec.Struct, frozen=True):
     diffs: list[DiffDocument]
 
 
-def document(found: Diff) -> DiffDocument:
-    step, a, b = found.step, found.side_a, found.side_b
+def document(diff: Diff) -> DiffDocument:
+    """What `diff --json` prints of one pair."""
+    step = diff.step
     return printed(
-        found,
+        diff,
         DiffDocument,
-        step_ns=StepTimes(step.a_ns, step.b_ns, step.ratio, step.low, step.high),
-        drift=Sides(step.drift_a, step.drift_b),
+        step_ns=StepTimes(
+            a=step.a_ns,
+            b=step.b_ns,
+            ratio=step.ratio,
+            low=step.low,
+            high=step.high,
+        ),
+        drift=Sides(a=step.drift_a, b=step.drift_b),
         turns=step.turns,
-        interrupted=Sides(step.interrupted_a, step.interrupted_b),
-        verdict=found.verdict.answer,
-        reason=found.verdict.reason,
-        steps=Sides(a.steps, b.steps),
-        sides=Sides(a, b),
+        interrupted=Sides(a=step.interrupted_a, b=step.interrupted_b),
+        verdict=diff.verdict.answer,
+        reason=diff.verdict.reason,
+        steps=Sides(a=diff.side_a.steps, b=diff.side_b.steps),
+        sides=Sides(a=diff.side_a, b=diff.side_b),
     )
 
 
 def to_text(diff: Diff, width: int = 118) -> str:
-    """A table at most `width` columns wide; of many lines only the TEXT_LINES of
+    """A table at most `width` columns wide; of many lines only the MAX_TEXT_LINES of
     largest effect, and none that has no time on either side."""
-    width = max(width, 60)
-    changes = largest(lines(diff), TEXT_LINES)
-    shown = changes.shown
-    rest = changes.rest
-    body = _wrapped(answer(diff), width, "")
-    notes = (f"! {printable(note)}" for note in diff.notes)
-    for said in (diff.story, totals(diff), *sums(diff), *notes):
-        body += _wrapped(said, width, "  ")
-    head = f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what"
-    body += ["-" * width, clip(head, width)]
-    last = closing(diff)
-    if rest:
-        change = sum(line.change_ns for line in rest if line.counts)
-        what = f"{plural(len(rest), 'line')} of smaller effect"
-        last = [DiffLine("", "", None, None, change, what), *last]
-    for line in (*shown, *last):
+    width = max(width, MIN_WIDTH)
+    body = _wrapped(_first_line(diff), width, "")
+    sentences = [diff.story, _totals(diff), *_sums(diff)]
+    sentences += [f"! {printable(note)}" for note in diff.notes]
+    for sentence in sentences:
+        body += _wrapped(sentence, width, "  ")
+    body += ["-" * width, clip(_titles(), width)]
+    changes = largest(lines(diff), MAX_TEXT_LINES)
+    shown = [*changes.shown]
+    if changes.rest:
+        shown.append(_line_of_rest(changes.rest))
+    for line in (*shown, *closing(diff)):
         body += _row(line, width)
-    if any(not line.counts for line in [*shown, *rest]):
-        body += _wrapped(
-            "( ) runs beside the rest and is not part of the sum", width, ""
-        )
+    if any(not line.counts for line in (*changes.shown, *changes.rest)):
+        beside = "( ) runs beside the rest and is not part of the sum"
+        body += _wrapped(beside, width, "")
     return "\n".join(body) + "\n"
+
+
+def _titles() -> str:
+    """Those of the columns that `_row` prints."""
+    numbers = " ".join(
+        title.rjust(NUMBER_CELLS) for title in ("A us", "B us", "change")
+    )
+    return f"    {numbers}  what"
+
+
+def _line_of_rest(rest: Sequence[DiffLine]) -> DiffLine:
+    """One line for those of smaller effect."""
+    return DiffLine(
+        mark="",
+        kind="",
+        a_ns=None,
+        b_ns=None,
+        change_ns=sum(line.change_ns for line in rest if line.counts),
+        what=f"{plural(len(rest), 'line')} of smaller effect",
+    )
 
 
 def to_markdown(diff: Diff) -> str:
     """The verdict, the largest changes as a table, and the notes; short enough to be
     read."""
     beyond_noise = (line for line in lines(diff) if line.mark != "~")
-    changes = largest(beyond_noise, MARKDOWN_LINES)
-    body = [
-        f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**",
-        "",
-    ]
-    body += (
-        [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""]
-        if diff.story
-        else []
-    )
+    changes = largest(beyond_noise, MAX_MARKDOWN_LINES)
+    pair = f"{markdown(diff.a)} -> {markdown(diff.b)}"
+    body = [f"**{pair}: {markdown(judgment(diff))}**", ""]
+    if diff.story:
+        story = f"{diff.story[0].upper()}{diff.story[1:]}"
+        body += [f"{markdown(story)}.", ""]
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
     for line in (*changes.shown, *closing(diff)):
-        numbers = (
-            f"{microseconds(line.a_ns)} | {microseconds(line.b_ns)} | {_change(line)}"
-        )
-        what = (
-            f"{markdown(line.what)} ({markdown(line.why)})"
-            if line.why
-            else markdown(line.what)
-        )
-        body.append(f"| {line.mark} {line.kind} | {numbers} | {what} |")
+        body.append(_markdown_row(line))
     if changes.rest:
         body += ["", f"{plural(len(changes.rest), 'smaller line')} not shown."]
-    notes = [markdown(note) for note in diff.notes]
-    body += ["", *(f"* {note}" for note in notes[:MARKDOWN_NOTES])]
-    if len(notes) > MARKDOWN_NOTES:
-        body.append(f"* and {plural(len(notes) - MARKDOWN_NOTES, 'more note')}")
+    body.append("")
+    for note in diff.notes[:MAX_MARKDOWN_NOTES]:
+        body.append(f"* {markdown(note)}")
+    more_notes = len(diff.notes) - MAX_MARKDOWN_NOTES
+    if more_notes > 0:
+        body.append(f"* and {plural(more_notes, 'more note')}")
     return "\n".join(body).rstrip() + "\n"
 
 
-def answer(diff: Diff) -> str:
+def _markdown_row(line: DiffLine) -> str:
+    a = microseconds(line.a_ns)
+    b = microseconds(line.b_ns)
+    what = markdown(line.what)
+    if line.why:
+        what += f" ({markdown(line.why)})"
+    return f"| {line.mark} {line.kind} | {a} | {b} | {_change(line)} | {what} |"
+
+
+def _first_line(diff: Diff) -> str:
     """The first line: both steps, and how B compares."""
-    step = diff.step
-    a, b = _step(step.length_a, step.a_ns), _step(step.length_b, step.b_ns)
-    sides = f"A {printable(diff.a)}   {a}     B {printable(diff.b)}   {b}"
-    return f"{sides}     {judgment(diff)}"
+    step_a = _step(diff.step.length_a, diff.step.a_ns)
+    step_b = _step(diff.step.length_b, diff.step.b_ns)
+    a = f"A {printable(diff.a)}   {step_a}"
+    b = f"B {printable(diff.b)}   {step_b}"
+    return f"{a}     {b}     {judgment(diff)}"
 
 
 def _step(length: StepLength, ns: int | None) -> str:
@@ -186,25 +218,36 @@ def judgment(diff: Diff) -> str:
 
     Without a verdict: why there is none, and what was measured.
     """
-    step, found = diff.step, diff.verdict
-    if found.answer is Answer.CANNOT_TELL:
-        times = (
-            change(step.a_ns, step.b_ns) if step.a_ns and step.b_ns is not None else ""
-        )
-        measured = f"; B takes {times} time" if times else ""
-        return f"cannot tell: {printable(found.reason or '')}{measured}"
-    a, b = diff.side_a.steps, diff.side_b.steps
-    steps = plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
+    if diff.verdict.answer is Answer.CANNOT_TELL:
+        return _undecided(diff)
+    a_steps = diff.side_a.steps
+    b_steps = diff.side_b.steps
+    steps = plural(b_steps, "step")
+    if a_steps != b_steps:
+        steps = f"{count(a_steps)} and {steps}"
+    step = diff.step
     ratio = 1.0 if step.ratio is None else step.ratio
     share = percent(abs(ratio - 1), 1, fine=True)
-    by = (
-        f"{share} {'faster' if ratio < 1 else 'slower'}"
-        if ratio != 1
-        else "as fast as A"
-    )
-    by += _meaning(diff)
-    by += f" ({_interval(diff)}, {steps})"
-    return f"no significant difference: {by}" if not step.shown else f"B is {by}"
+    if ratio == 1:
+        compared = "as fast as A"
+    elif ratio < 1:
+        compared = f"{share} faster"
+    else:
+        compared = f"{share} slower"
+    compared += f"{_meaning(diff)} ({_interval(diff)}, {steps})"
+    if step.shown:
+        return f"B is {compared}"
+    return f"no significant difference: {compared}"
+
+
+def _undecided(diff: Diff) -> str:
+    """`cannot tell: it takes at least 5 steps on each side; B takes 3.0 % less time`."""
+    reason = printable(diff.verdict.reason or "")
+    a_ns = diff.step.a_ns
+    b_ns = diff.step.b_ns
+    if not a_ns or b_ns is None:
+        return f"cannot tell: {reason}"
+    return f"cannot tell: {reason}; B takes {change(a_ns, b_ns)} time"
 
 
 def _meaning(diff: Diff) -> str:
@@ -212,131 +255,182 @@ def _meaning(diff: Diff) -> str:
     step = diff.step
     if not step.is_opposed:
         return ""
-    medians = (
-        f"while the median step takes {change(step.a_ns or 0, step.b_ns or 0)} time"
-    )
-    if step.turns:
-        return f" by the ratios of neighboring steps, {medians}"
-    return f" without interruptions, {medians}"
+    median = change(step.a_ns or 0, step.b_ns or 0)
+    by = "by the ratios of neighboring steps" if step.turns else "without interruptions"
+    return f" {by}, while the median step takes {median} time"
 
 
 def _interval(diff: Diff) -> str:
-    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `judgment`; with
-    signs if it includes no change."""
+    """`95 % CI 15.2 to 18.1 % within these two runs`: by how much B is faster, or
+    slower where `judgment` says that; with signs if it includes no change."""
     step = diff.step
-    sign = 1 if (step.ratio or 0) <= 1 else -1
-    low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
-    text = signed_percent if low < 0 < high else partial(percent, fine=True)
-    least, most = text(low, 1).removesuffix(" %"), text(high, 1)
-    return f"{CONFIDENCE} % CI {least} to {most} within these two runs"
+    is_slower = step.ratio is not None and step.ratio > 1
+    bounds = []
+    for ratio in (step.low or 0.0, step.high or 0.0):
+        bounds.append(ratio - 1 if is_slower else 1 - ratio)
+    low = min(bounds)
+    high = max(bounds)
+    if low < 0 < high:
+        low_text = signed_percent(low, 1)
+        high_text = signed_percent(high, 1)
+    else:
+        low_text = percent(low, 1, fine=True)
+        high_text = percent(high, 1, fine=True)
+    interval = f"{low_text.removesuffix(' %')} to {high_text}"
+    return f"{CONFIDENCE} % CI {interval} within these two runs"
 
 
-def totals(diff: Diff) -> str:
+def _totals(diff: Diff) -> str:
     """The second line: pieces of work, busy and idle time of a step on both sides."""
-    a, b = diff.side_a, diff.side_b
-    who = "GPU busy" if a.gpu and b.gpu else "busy" if a.gpu or b.gpu else "CPU busy"
+    a = diff.side_a
+    b = diff.side_b
+    has_gpu = a.gpu or b.gpu
+    if a.gpu and b.gpu:
+        busy = "GPU busy"
+    elif has_gpu:
+        busy = "busy"
+    else:
+        busy = "CPU busy"
     parts = [
-        f"a step: {count(a.items)} -> {plural(b.items, _thing(a, b))}",
-        f"{who} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
+        f"a step: {count(a.items)} -> {plural(b.items, _noun_of_work(a, b))}",
+        f"{busy} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
         f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
-        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
     ]
-    return "   ".join(part for part in parts if part)
+    if has_gpu:
+        parts.append(f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}")
+    return "   ".join(parts)
 
 
 def side_lines(diff: Diff) -> list[str]:
     """One line for each side, with the same fields below each other."""
-    a, b, step = diff.side_a, diff.side_b, diff.step
+    has_gpu = diff.side_a.gpu or diff.side_b.gpu
+    step_a = _step(diff.step.length_a, diff.step.a_ns)
+    step_b = _step(diff.step.length_b, diff.step.b_ns)
     rows = [
-        [
-            f"{name} {clip(printable(side.label), PLACE)}",
-            _step(length, ns),
-            plural(side.items, _thing(side, side)),
-            f"busy {duration(side.busy_ns)}",
-            f"idle {duration(side.idle_ns)}",
-            f"CPU {duration(side.cpu_ns)}" if a.gpu or b.gpu else "",
-            plural(side.steps, "step"),
-        ]
-        for name, side, length, ns in (
-            ("A", a, step.length_a, step.a_ns),
-            ("B", b, step.length_b, step.b_ns),
-        )
+        _side_fields("A", diff.side_a, step_a, has_gpu),
+        _side_fields("B", diff.side_b, step_b, has_gpu),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["   ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    side_by_side = []
+    for fields in rows:
+        padded = [
+            field.ljust(width) for field, width in zip(fields, widths, strict=True)
+        ]
+        side_by_side.append("   ".join(padded).rstrip())
+    return side_by_side
 
 
-def sums(diff: Diff) -> list[str]:
+def _side_fields(letter: str, side: DiffSide, step: str, has_gpu: bool) -> list[str]:
+    """`step`: how long one takes; `has_gpu`: of one side or both. Without a GPU, the
+    CPU's time is the busy time."""
+    fields = [
+        f"{letter} {clip(printable(side.label), MAX_PLACE_CELLS)}",
+        step,
+        plural(side.items, _noun_of_work(side, side)),
+        f"busy {duration(side.busy_ns)}",
+        f"idle {duration(side.idle_ns)}",
+    ]
+    fields.append(f"CPU {duration(side.cpu_ns)}" if has_gpu else "")
+    fields.append(plural(side.steps, "step"))
+    return fields
+
+
+def _sums(diff: Diff) -> list[str]:
     """The sums by sort of work and by place, the largest changes of each."""
-    work = [msgspec.structs.replace(part, compiled="") for part in diff.by_work]
-    by = (("work", work), ("place", diff.by_place))
-    return [f"by {name}: {_parts(parts)}" for name, parts in by if len(parts) > 1]
+    texts = []
+    if len(diff.by_work) > 1:
+        # Of a sort of work it does not matter who made the kernels.
+        by_work = [msgspec.structs.replace(part, compiled="") for part in diff.by_work]
+        texts.append(f"by work: {_largest_subtotals(by_work)}")
+    if len(diff.by_place) > 1:
+        texts.append(f"by place: {_largest_subtotals(diff.by_place)}")
+    return texts
 
 
-def _parts(parts: Sequence[Subtotal]) -> str:
-    changed = [part for part in parts if part.change_ns]
-    named = []
-    # `backward, compiled`, with the place where there is one
-    for part in changed[:PARTS]:
-        words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
-        name = clip(printable(" ".join(word for word in words if word)), PLACE)
-        name += " (compiled)" if part.compiled == "b" and part.phase + part.name else ""
+def _largest_subtotals(subtotals: Sequence[Subtotal]) -> str:
+    """`gemm 9 ms -> 8 ms (-1 ms), ..., 3 more +20 us`."""
+    changed = [part for part in subtotals if part.change_ns]
+    if not changed:
+        return "no change"
+    texts = []
+    for part in changed[:MAX_SUBTOTALS]:
         times = f"{duration(part.a_ns)} -> {duration(part.b_ns)}"
-        named.append(f"{name} {times} ({signed_duration(part.change_ns)})")
-    if rest := changed[PARTS:]:
-        more = signed_duration(sum(part.change_ns for part in rest))
-        named.append(f"{count(len(rest))} more {more}")
-    return ", ".join(named) or "no change"
+        difference = signed_duration(part.change_ns)
+        texts.append(f"{_subtotal_name(part)} {times} ({difference})")
+    rest = changed[MAX_SUBTOTALS:]
+    if rest:
+        rest_ns = sum(part.change_ns for part in rest)
+        texts.append(f"{count(len(rest))} more {signed_duration(rest_ns)}")
+    return ", ".join(texts)
 
 
-def _thing(a: DiffSide, b: DiffSide) -> str:
-    return (
-        "GPU event"
-        if a.gpu and b.gpu
-        else "piece of work"
-        if a.gpu or b.gpu
-        else "working op"
-    )
+def _subtotal_name(part: Subtotal) -> str:
+    """`backward (compiled)`, with the place or the sort of work where there is one."""
+    if not part.phase and not part.name:
+        return "elsewhere"
+    words = [word for word in (part.phase, part.name) if word]
+    name = clip(printable(" ".join(words)), MAX_PLACE_CELLS)
+    return f"{name} (compiled)" if part.compiled == "b" else name
+
+
+def _noun_of_work(a: DiffSide, b: DiffSide) -> str:
+    """What the pieces of work of two sides are called."""
+    if a.gpu and b.gpu:
+        return "GPU event"
+    if a.gpu or b.gpu:
+        return "piece of work"
+    return "working op"
 
 
 def _row(line: DiffLine, width: int) -> Iterator[str]:
-    """The numbers and what it is; the reason behind it or, where there is no room,
-    below."""
-    numbers = (
-        f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
-    )
+    """The lines of the screen for one line of the table: the numbers and what it is;
+    the reason behind it or, where there is no room, below."""
     if line.a_ns is None and line.b_ns is None:
-        numbers = " " * len(numbers)
-    head = f"  {line.mark or ' '} {numbers} {_change(line):>{_NUMBER}}  {line.kind:<{_KIND}} "
-    room = width - len(head)
-    fits = len(line.what) + 3 + len(line.why) <= room
-    what = [f"{line.what}   {line.why}"] if fits else _folded(line.what, room)
-    below = [] if fits or not line.why else _folded(line.why, room)
-    for number, text in enumerate([*what, *below]):
-        yield f"{' ' * len(head) if number else head}{text}".rstrip()
+        a = ""
+        b = ""
+    else:
+        a = microseconds(line.a_ns)
+        b = microseconds(line.b_ns)
+    mark = line.mark or " "
+    numbers = " ".join(number.rjust(NUMBER_CELLS) for number in (a, b, _change(line)))
+    head = f"  {mark} {numbers}  {line.kind.ljust(KIND_CELLS)} "
+    rest_cells = width - len(head)
+    what_and_why = f"{line.what}   {line.why}"
+    if len(what_and_why) <= rest_cells:
+        texts = [what_and_why]
+    else:
+        texts = _folded(line.what, rest_cells)
+        if line.why:
+            texts += _folded(line.why, rest_cells)
+    before = head
+    for text in texts:
+        yield f"{before}{text}".rstrip()
+        before = " " * len(head)
 
 
 def _folded(text: str, width: int) -> list[str]:
     """At most MAX_FOLDS lines; the last one shows that more was cut."""
-    found = _wrapped(text, width, "")
-    if len(found) <= MAX_FOLDS:
-        return found
-    return [*found[: MAX_FOLDS - 1], clip(" ".join(found[MAX_FOLDS - 1 :]), width)]
+    folds = _wrapped(text, width, "")
+    if len(folds) <= MAX_FOLDS:
+        return folds
+    whole_folds = folds[: MAX_FOLDS - 1]
+    rest = " ".join(folds[MAX_FOLDS - 1 :])
+    return [*whole_folds, clip(rest, width)]
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
     """Lines of whole words; a word longer than the width is cut."""
-    lines = wrap(
+    wrapped = wrap(
         text,
         width,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [clip(line, width) for line in lines]
+    return [clip(line, width) for line in wrapped]
 
 
 def _change(line: DiffLine) -> str:
     """In parentheses if it is no part of the sum."""
-    change = microseconds(line.change_ns, signed=True)
-    return change if line.counts else f"({change})"
+    difference = microseconds(line.change_ns, signed=True)
+    return difference if line.counts else f"({difference})"

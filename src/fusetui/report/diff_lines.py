@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,11 +30,25 @@ from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
-MAX_NAME = 48
-MAX_PLAIN = 64
-# a compiled part of the program with so many lines is one line that can be opened
+MAX_NAME_CELLS = 48
+MAX_SYMBOL_CHARS = 64
+"""Of a kernel's own name that is shown as it is."""
+
 MANY_LINES = 12
-MOST_WAITS = 3
+"""A compiled part of the program with so many lines is one line that can be opened."""
+
+MAX_WAITS = 3
+"""Causes of a change of idle time that are named."""
+
+MIN_PLACE_CHARS = 3
+"""Of the common beginning of several places, where it stands for all of them."""
+
+MIN_PLACE_CELLS = 10
+"""A place that is cut to fewer says nothing."""
+
+MAX_COMPARED_CHARS = 2000
+"""Of a name, as the time of the comparison is quadratic at worst."""
+
 ARROW = " -> "
 APART = "  "  # between the parts of a line
 
@@ -62,7 +77,7 @@ class DiffLine(msgspec.Struct, frozen=True):
     """One line; ns per step, None on a side that has nothing. Every text is safe to
     print."""
 
-    mark: str  # + more time, - less, ~ no change beyond noise
+    mark: str  # + more time, - less, ~ no change beyond noise, "" neither
     kind: str
     a_ns: int | None
     b_ns: int | None
@@ -130,118 +145,199 @@ def lines(diff: Diff) -> list[DiffLine]:
     return _lines(diff.rows)
 
 
-def regions(diff: Diff) -> tuple[list[Region], list[DiffLine]]:
+class Regions(NamedTuple):
     """The compiled parts of the program that have many lines, and the lines of all
     else."""
-    work = (row for row in diff.rows if row.counts and not row.on_cpu)
-    found: list[Region] = []
-    folded: set[int] = set()
-    for (phase, where), rows in by_key(
-        work, lambda row: (row.phase, row.where)
-    ).items():
+
+    regions: list[Region]
+    other_lines: list[DiffLine]
+
+
+def regions(diff: Diff) -> Regions:
+    """The lines of a diff, with one line for each part of the program that
+    torch.compile made and that has at least MANY_LINES."""
+    work = [row for row in diff.rows if row.counts and not row.on_cpu]
+    rows_by_part = by_key(work, lambda row: (row.phase, row.where))
+    folded_regions = []
+    folded_rows: set[int] = set()  # by identity
+    for (phase, where), rows in rows_by_part.items():
         inner = tuple(_lines(rows))
-        if any(row.compiled for row in rows) and len(inner) >= MANY_LINES:
-            found.append(Region(_region(f"{phase} {where}".strip(), rows), inner))
-            folded.update(map(id, rows))
-    return found, _lines(row for row in diff.rows if id(row) not in folded)
+        is_compiled = any(row.compiled for row in rows)
+        if is_compiled and len(inner) >= MANY_LINES:
+            line = _region_line(f"{phase} {where}".strip(), rows)
+            folded_regions.append(Region(line=line, inner=inner))
+            folded_rows.update(id(row) for row in rows)
+    other_rows = [row for row in diff.rows if id(row) not in folded_rows]
+    return Regions(regions=folded_regions, other_lines=_lines(other_rows))
 
 
-def _region(name: str, rows: Sequence[Row]) -> DiffLine:
+def _region_line(name: str, rows: Sequence[Row]) -> DiffLine:
     """`forward ## over_arch ##: 372 kernels -> 511 kernels, 498 compiled`."""
-    a_ns, b_ns = _sums(rows)
-    sides = []
-    for side in "ab":
-        counts = [(getattr(row, f"{side}_count"), row.compiled) for row in rows]
-        made = sum(times for times, compiled in counts if side in compiled)
-        kernels = plural(sum(times for times, _ in counts), "kernel")
-        sides.append(f"{kernels}, {count(made)} compiled" if made else kernels)
-    what = f"{printable(name) or 'the program'}: {ARROW.join(sides)}"
+    a_ns = sum(row.a_ns for row in rows)
+    b_ns = sum(row.b_ns for row in rows)
+    kernels_a = _kernels(
+        sum(row.a_count for row in rows),
+        compiled=sum(row.a_count for row in rows if "a" in row.compiled),
+    )
+    kernels_b = _kernels(
+        sum(row.b_count for row in rows),
+        compiled=sum(row.b_count for row in rows if "b" in row.compiled),
+    )
     return DiffLine(
-        _sign(a_ns, b_ns), REGION, a_ns, b_ns, b_ns - a_ns, what, rows=tuple(rows)
+        mark=_sign(a_ns, b_ns),
+        kind=REGION,
+        a_ns=a_ns,
+        b_ns=b_ns,
+        change_ns=b_ns - a_ns,
+        what=f"{printable(name) or 'the program'}: {kernels_a}{ARROW}{kernels_b}",
+        rows=tuple(rows),
     )
 
 
-def _sums(rows: Sequence[Row]) -> tuple[int, int]:
-    return sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
+def _kernels(number: int, compiled: int) -> str:
+    """`511 kernels, 498 compiled`."""
+    kernels = plural(number, "kernel")
+    return f"{kernels}, {count(compiled)} compiled" if compiled else kernels
 
 
-def _lines(rows: Iterable[Row]) -> list[DiffLine]:
-    listed = list(rows)
-    work = [row for row in listed if not row.on_cpu]
-    cpu = [row for row in listed if row.on_cpu]
+def _lines(rows: Sequence[Row]) -> list[DiffLine]:
+    """Those of the work, then one for each sort of dispatch."""
+    work = [row for row in rows if not row.on_cpu]
+    work_lines = [_work_line(same) for same in by_key(work, _what_it_says).values()]
+    dispatch = [row for row in rows if row.on_cpu]
     # What is in one step only is told apart from what is in each.
-    dispatch = by_key(cpu, lambda row: (row.kind, row.counts, _only(row)))
-    return [*map(_work, _alike(work)), *map(_dispatch, dispatch.values())]
+    by_sort = by_key(dispatch, lambda row: (row.kind, row.counts, _only_in(row)))
+    return work_lines + [_dispatch_line(same) for same in by_sort.values()]
+
+
+def _what_it_says(row: Row) -> tuple[object, ...]:
+    """Rows for which this is equal are one line: they say the same about the same
+    names. What is said of times differs from row to row."""
+    is_of_time = row.kind in (RowKind.SAME, RowKind.MOVED, *TIMED)
+    return (
+        row.kind,
+        row.op,
+        row.phase,
+        tuple(map(identity, row.a)),
+        tuple(map(identity, row.b)),
+        "" if is_of_time else row.why,
+    )
 
 
 def closing(diff: Diff) -> list[DiffLine]:
     """The lines that close the sum: idle time, work that crosses the borders of a step
     or overlaps other work, what is not explained, and the step itself; none whose
     figures are all zeros."""
-    sums, a, b = diff.accounting, diff.side_a, diff.side_b
-    gpu = a.gpu and b.gpu
-    idle = "no GPU event runs in the step" if gpu else "outside all ops"
-    waits = _waits(changes(a.idle, b.idle), sums.idle_ns) if gpu else ""
-    found = [
-        DiffLine("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, idle, waits),
-        DiffLine("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
-        DiffLine("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
-        DiffLine("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
-        DiffLine("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
-        DiffLine("", "", None, None, sums.not_explained_ns, "not explained"),
+    changes_ns = diff.accounting
+    a = diff.side_a
+    b = diff.side_b
+    both_have_gpu = a.gpu and b.gpu
+    terms = [
         DiffLine(
-            "",
-            STEP,
-            diff.step.a_ns,
-            diff.step.b_ns,
-            sums.step_ns,
-            "= the sum of all above",
+            mark="",
+            kind="idle",
+            a_ns=a.idle_ns,
+            b_ns=b.idle_ns,
+            change_ns=changes_ns.idle_ns,
+            what="no GPU event runs in the step"
+            if both_have_gpu
+            else "outside all ops",
+            why=_waits(diff) if both_have_gpu else "",
+        ),
+        DiffLine(
+            mark="",
+            kind="earlier",
+            a_ns=a.earlier_ns,
+            b_ns=b.earlier_ns,
+            change_ns=changes_ns.earlier_ns,
+            what=EARLIER,
+        ),
+        DiffLine(
+            mark="",
+            kind="later",
+            a_ns=-a.later_ns,
+            b_ns=-b.later_ns,
+            change_ns=changes_ns.later_ns,
+            what=LATER,
+        ),
+        DiffLine(
+            mark="",
+            kind="overlap",
+            a_ns=-a.overlap_ns,
+            b_ns=-b.overlap_ns,
+            change_ns=changes_ns.overlap_ns,
+            what=OVERLAP,
+        ),
+        DiffLine(
+            mark="",
+            kind="odd",
+            a_ns=a.odd_ns,
+            b_ns=b.odd_ns,
+            change_ns=changes_ns.odd_ns,
+            what=ODD,
+        ),
+        DiffLine(
+            mark="",
+            kind="",
+            a_ns=None,
+            b_ns=None,
+            change_ns=changes_ns.not_explained_ns,
+            what="not explained",
         ),
     ]
-    return [line for line in found if line.kind == STEP or not line.is_nothing]
+    step = DiffLine(
+        mark="",
+        kind=STEP,
+        a_ns=diff.step.a_ns,
+        b_ns=diff.step.b_ns,
+        change_ns=changes_ns.step_ns,
+        what="= the sum of all above",
+    )
+    return [*(term for term in terms if not term.is_nothing), step]
 
 
-def _waits(causes: dict[str, int], idle_ns: int) -> str:
-    """What the GPU waited for longer, or less long (ns): the largest causes of the
-    change of idle time, then those that offset it."""
-    reasons, offsets = [], []
-    for cause, ns in [*causes.items()][:MOST_WAITS]:
+def _waits(diff: Diff) -> str:
+    """What the GPU waited for longer, or less long: the largest causes of the change of
+    idle time, then those that offset it."""
+    idle_ns = diff.accounting.idle_ns
+    largest_causes = [*changes(diff.side_a.idle, diff.side_b.idle).items()][:MAX_WAITS]
+    reasons = []
+    offsets = []
+    for cause, ns in largest_causes:
         text = f"{signed_duration(ns)} {cause}"
         if ns * idle_ns < 0:
             offsets.append(text)
         else:
             reasons.append(text)
-    parts = [", ".join(reasons)]
+    clauses = []
+    if reasons:
+        clauses.append(", ".join(reasons))
     if offsets:
-        parts.append(f"offset by {', '.join(offsets)}")
-    return "; ".join(part for part in parts if part)
+        clauses.append(f"offset by {', '.join(offsets)}")
+    return "; ".join(clauses)
 
 
-def _alike(rows: Iterable[Row]) -> list[list[Row]]:
-    """Groups of rows that say the same about the same names, in the order of their
-    first rows."""
-
-    def said(row: Row) -> tuple[object, ...]:
-        timed = row.kind in (RowKind.SAME, RowKind.MOVED, *TIMED)
-        names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
-        return row.kind, row.op, row.phase, *names, "" if timed else row.why
-
-    return list(by_key(rows, said).values())
-
-
-def _work(rows: Sequence[Row]) -> DiffLine:
+def _work_line(rows: Sequence[Row]) -> DiffLine:
+    """One line for rows that say the same, at least one."""
     row = rows[0]
-    a_ns, b_ns = _sums(rows)
+    a_ns = sum(row.a_ns for row in rows)
+    b_ns = sum(row.b_ns for row in rows)
+    kind = _kind(row.kind, a_ns, b_ns)
     parts = _parts(row, _place(rows))
-    times = f"{APART}x{len(rows)}" if len(rows) > 1 else ""
+    if len(rows) > 1:
+        times = f"{APART}x{len(rows)}"
+        why = _why_of_several(row, kind, a_ns, b_ns)
+    else:
+        times = ""
+        why = _why_of_one(row)
     return DiffLine(
         mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
-        kind=_kind(row.kind, a_ns, b_ns),
+        kind=kind,
         a_ns=a_ns if row.a else None,
         b_ns=b_ns if row.b else None,
         change_ns=b_ns - a_ns,
         what=APART.join(parts) + times,
-        why=_why(row, len(rows), a_ns, b_ns),
+        why=why,
         counts=row.counts,
         rows=tuple(rows),
         parts=parts,
@@ -258,16 +354,20 @@ def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
     return str(kind)
 
 
-def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
-    if times > 1 and (row.kind in TIMED or _kind(row.kind, a_ns, b_ns) == NOISE):
+def _why_of_several(row: Row, kind: str, a_ns: int, b_ns: int) -> str:
+    """Why several rows changed, of which `row` is one; the times are those of all."""
+    if row.kind in TIMED or kind == NOISE:
         return f"the same work, {change(a_ns, b_ns)} time"
-    if times > 1 and row.kind is RowKind.MOVED:
+    if row.kind is RowKind.MOVED:
         return ELSEWHERE
-    why = (
-        row.why.removeprefix(SAME).removeprefix(", ")
-        if row.kind is RowKind.SAME
-        else row.why
-    )
+    return _why_of_one(row)
+
+
+def _why_of_one(row: Row) -> str:
+    """Why a row changed; its kind says already that a kernel is the same."""
+    why = row.why
+    if row.kind is RowKind.SAME:
+        why = why.removeprefix(SAME).removeprefix(", ")
     return printable(why)
 
 
@@ -280,86 +380,104 @@ def _sign(a_ns: int, b_ns: int) -> str:
 def _place(rows: Sequence[Row]) -> str:
     """The module or annotation of all of them; with a star when only their beginnings
     agree. Where there is none: the phase."""
+    phase = rows[0].phase
     places = sorted({row.where for row in rows})
-    if len(places) == 1:
-        return places[0] or rows[0].phase
-    common = places[0][: shared_start(places[0], places[-1])].rstrip("0123456789")
-    return f"{common}*" if len(common) > 2 else rows[0].phase
+    first = places[0]
+    last = places[-1]
+    if first == last:
+        return first or phase
+    # What the first and the last of sorted texts share, all of them share.
+    common = first[: shared_start(first, last)].rstrip("0123456789")
+    return f"{common}*" if len(common) >= MIN_PLACE_CHARS else phase
 
 
 def _parts(row: Row, place: str) -> tuple[str, ...]:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
-    op, where = printable(row.op), clip(printable(place), MAX_NAME)
+    op = printable(row.op)
+    where = clip(printable(place), MAX_NAME_CELLS)
+    number = max(row.a_count, row.b_count)
     if row.work == REPEATED:
         parts = [op]
-    elif row.kind in (RowKind.FUSED, RowKind.SPLIT):
-        parts = [where, _several(row, op)]
+    elif row.kind is RowKind.FUSED:
+        several = _several_kernels(op, row.a, number)
+        parts = [where, f"{several}{ARROW}{_few_kernels(row.b)}"]
+    elif row.kind is RowKind.SPLIT:
+        several = _several_kernels(op, row.b, number)
+        parts = [where, f"{_few_kernels(row.a)}{ARROW}{several}"]
     elif row.together and row.kind is RowKind.REPLACED:
-        parts = [where, row.work, ARROW.join(map(_counted, (row.a, row.b)))]
+        parts = [where, row.work, f"{_counted(row.a)}{ARROW}{_counted(row.b)}"]
     elif row.together:
-        kernels = f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
-        parts = [where, row.work, kernels]
+        kernel = _short(row.a[0])
+        parts = [where, row.work, f"{kernel}  {row.a_count}{ARROW}{row.b_count} times"]
     elif row.kind is RowKind.REPLACED and row.a_count != row.b_count:
-        parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
+        parts = [where, op, f"{_added_up(row.a)}{ARROW}{_added_up(row.b)}"]
     else:
         kernel = _short((row.b or row.a)[0])
         parts = [where, op, kernel if kernel != op else ""]
     return tuple(part for part in parts if part)
 
 
-def _several(row: Row, op: str) -> str:
-    """Several kernels of an op, or of several ops, for one or for others."""
-    fused = row.kind is RowKind.FUSED
-    ones = row.b if fused else row.a
-    one = (
-        _plain(ones[0])
-        if len(ones) == 1
-        else f"{_plain(ones[0])} + {len(ones) - 1} more"
-    )
-    many = max(row.a_count, row.b_count)
-    if op and " x" not in op and " + " not in op and many > 1:
-        op = f"{op} ({many} kernels)"
-    others = op or _names(row.a if fused else row.b)
-    return f"{others}{ARROW}{one}" if fused else f"{one}{ARROW}{others}"
+def _several_kernels(op: str, kernels: Sequence[str], number: int) -> str:
+    """The side with several kernels of a row that was fused or split, by their op or
+    ops: `aten::gelu (3 kernels)`. `number`: how many they are in a step."""
+    if not op:
+        return _added_up(kernels)
+    is_one_op = " x" not in op and " + " not in op
+    return f"{op} ({number} kernels)" if is_one_op and number > 1 else op
 
 
-def _counted(names: Sequence[str]) -> str:
-    """The number of kernels, and the most frequent one."""
-    ((most, times),) = Counter(names).most_common(1)
-    return (
-        _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
-    )
+def _few_kernels(kernels: Sequence[str]) -> str:
+    """The other side of such a row: its kernel, or `kernel + 2 more`."""
+    first = _symbol(kernels[0])
+    if len(kernels) == 1:
+        return first
+    return f"{first} + {len(kernels) - 1} more"
 
 
-def _names(names: Sequence[str]) -> str:
-    return " + ".join(_short(name) for name in names)
+def _counted(kernels: Sequence[str]) -> str:
+    """`7 (4 x gemm)`: the number of kernels, and the most frequent one."""
+    if len(kernels) == 1:
+        return _short(kernels[0])
+    ((most_frequent, times),) = Counter(kernels).most_common(1)
+    return f"{len(kernels)} ({times} x {_short(most_frequent)})"
+
+
+def _added_up(kernels: Sequence[str]) -> str:
+    return " + ".join(_short(kernel) for kernel in kernels)
 
 
 def _short(name: str) -> str:
-    known = decode(name)
-    return clip(printable(known.short if known is not None else name), MAX_NAME)
+    decoded = decode(name)
+    short = name if decoded is None else decoded.short
+    return clip(printable(short), MAX_NAME_CELLS)
 
 
-def _plain(name: str) -> str:
+def _symbol(name: str) -> str:
     """A kernel by its own name, unless that is a C++ signature."""
-    return name if len(name) <= MAX_PLAIN and name.isidentifier() else _short(name)
+    is_plain = len(name) <= MAX_SYMBOL_CHARS and name.isidentifier()
+    return name if is_plain else _short(name)
 
 
-def _only(row: Row) -> str:
+def _only_in(row: Row) -> str:
+    """`only in step 3`, of a row about one step; "" of any other."""
     return row.why if row.why.startswith(ONLY) else ""
 
 
-def _dispatch(rows: Sequence[Row]) -> DiffLine:
-    a_ns, b_ns = _sums(rows)
+def _dispatch_line(rows: Sequence[Row]) -> DiffLine:
+    """One line for dispatch of one sort, at least one row."""
+    row = rows[0]
+    a_ns = sum(row.a_ns for row in rows)
+    b_ns = sum(row.b_ns for row in rows)
+    calls = ", ".join(_name_of_dispatch(row) for row in rows)
     return DiffLine(
-        mark=_mark_of_dispatch(rows[0].kind, a_ns, b_ns),
-        kind=str(rows[0].kind),
-        a_ns=a_ns if any(r.a for r in rows) else None,
-        b_ns=b_ns if any(r.b for r in rows) else None,
+        mark=_mark_of_dispatch(row.kind, a_ns, b_ns),
+        kind=str(row.kind),
+        a_ns=a_ns if any(row.a for row in rows) else None,
+        b_ns=b_ns if any(row.b for row in rows) else None,
         change_ns=b_ns - a_ns,
-        what=CPU + ", ".join(_name_of_dispatch(row) for row in rows),
-        why=_only(rows[0]),
-        counts=rows[0].counts,
+        what=f"{CPU}{calls}",
+        why=_only_in(row),
+        counts=row.counts,
         rows=tuple(rows),
     )
 
@@ -369,50 +487,66 @@ def _name_of_dispatch(row: Row) -> str:
     all."""
     name = printable(row.op.removeprefix(CPU))
     more_in_b = row.b_count - row.a_count
-    if row.a_count and row.b_count and more_in_b:
-        return f"all {name} ({count(abs(more_in_b))} {'more' if more_in_b > 0 else 'fewer'})"
+    difference = count(abs(more_in_b))
+    if row.a_count and row.b_count and more_in_b > 0:
+        return f"all {name} ({difference} more)"
+    if row.a_count and row.b_count and more_in_b < 0:
+        return f"all {name} ({difference} fewer)"
     if abs(more_in_b) > 1:
-        return f"{name} x{count(abs(more_in_b))}"
+        return f"{name} x{difference}"
     return name
 
 
 def _mark_of_dispatch(kind: RowKind, a_ns: int, b_ns: int) -> str:
     """What occurs more often may take less time: the mark is that of the time."""
     sign = _sign(a_ns, b_ns)
-    counted = kind in (RowKind.ADDED, RowKind.REMOVED)
-    return sign if counted and sign != "~" else MARKS.get(kind, "~")
+    if kind in (RowKind.ADDED, RowKind.REMOVED) and sign != "~":
+        return sign
+    return MARKS.get(kind, "~")
 
 
-LEAST = 10  # cells: a shorter part of a place says nothing
+class FittedText(NamedTuple):
+    """The text of a line, and those of its parts that it has no room for."""
+
+    text: str
+    left_out: Sequence[str]
 
 
-def fitted(line: DiffLine, most: int) -> tuple[str, Sequence[str]]:
-    """The text in at most `most` cells, and the parts that it has no room for. Where
-    `what` is wider, the place is shortened or left out, then the op, and only then the
-    kernel is cut.
+def fitted(line: DiffLine, most: int) -> FittedText:
+    """The text in at most `most` cells. Where `what` is wider, the place is shortened
+    or left out, then the op, and only then the kernel is cut.
 
     >>> parts = ("Attention_*", "aten::bmm", "gemm bf16 128x128x64")
     >>> what = "Attention_*  aten::bmm  gemm bf16 128x128x64  x24"
     >>> line = DiffLine("-", "removed", 9, None, -9, what, parts=parts, times="  x24")
     >>> fitted(line, 36)
-    ('aten::bmm  gemm bf16 128x128x64  x24', ('Attention_*',))
-    >>> fitted(line, 22)[0]
+    FittedText(text='aten::bmm  gemm bf16 128x128x64  x24', left_out=('Attention_*',))
+    >>> fitted(line, 22).text
     'gemm bf16 128x12…  x24'
     """
     if width(line.what) <= most or not line.parts:
-        return clip(line.what, most), ()
-    indent = line.what[: len(line.what) - len(line.what.lstrip())]
-    room = most - width(indent) - width(line.times)
-    for left_out in range(1, len(line.parts)):
-        text = APART.join(line.parts[left_out:])
-        if width(text) <= room:
-            break
-    else:
-        left_out, text = len(line.parts) - 1, _cut(line.parts[-1], room)
-    spare = room - width(text) - width(APART)
-    if left_out == 1 and spare >= LEAST:
-        text = f"{clip(line.parts[0], spare)}{APART}{text}"
-    return clip(f"{indent}{text}{line.times}", most), line.parts[:left_out]
+        return FittedText(text=clip(line.what, most), left_out=())
+    unindented = line.what.lstrip()
+    indent = line.what[: len(line.what) - len(unindented)]
+    rest_cells = most - width(indent) - width(line.times)
+    last_parts = _last_parts(line.parts, rest_cells)
+    text = last_parts.text
+    place_cells = rest_cells - width(text) - width(APART)
+    if len(last_parts.left_out) == 1 and place_cells >= MIN_PLACE_CELLS:
+        text = f"{clip(line.parts[0], place_cells)}{APART}{text}"
+    return FittedText(
+        text=clip(f"{indent}{text}{line.times}", most), left_out=last_parts.left_out
+    )
+
+
+def _last_parts(parts: Sequence[str], most: int) -> FittedText:
+    """As many of the last parts as fit into `most` cells, but not all; at least the
+    last one, which is cut if need be."""
+    for number_left_out in range(1, len(parts)):
+        text = APART.join(parts[number_left_out:])
+        if width(text) <= most:
+            return FittedText(text=text, left_out=parts[:number_left_out])
+    return FittedText(text=_cut(parts[-1], most), left_out=parts[:-1])
 
 
 def _cut(text: str, most: int) -> str:
@@ -420,27 +554,35 @@ def _cut(text: str, most: int) -> str:
     before, arrow, after = text.partition(ARROW)
     if not arrow:
         return clip(text, most)
-    room = most - width(ARROW)
-    first = clip(before, max(room // 2, room - width(after)))
-    return f"{first}{ARROW}{clip(after, room - width(first))}"
+    rest_cells = most - width(ARROW)
+    before = clip(before, max(rest_cells // 2, rest_cells - width(after)))
+    after = clip(after, rest_cells - width(before))
+    return f"{before}{ARROW}{after}"
 
 
 WORDS = late(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
-LONGEST = 2000  # characters compared; matching is quadratic at worst
 
 
-def differing(a: str, b: str, mark: str = "^") -> tuple[str, str]:
-    """A line of marks for each name: under the words and numbers that the other does
-    not have.
+class NameMarks(NamedTuple):
+    """A line of marks below each of two names."""
+
+    a: str
+    b: str
+
+
+def differing(a: str, b: str, mark: str = "^") -> NameMarks:
+    """Marks under the words and numbers that the other name does not have.
 
     >>> differing("gemm_128x64_nn", "gemm_128x128_tn")
-    ('         ^^ ^^', '         ^^^ ^^')
+    NameMarks(a='         ^^ ^^', b='         ^^^ ^^')
     """
-    words_a, words_b = WORDS.findall(a[:LONGEST]), WORDS.findall(b[:LONGEST])
-    marks_a, marks_b = [], []
+    words_a = WORDS.findall(a[:MAX_COMPARED_CHARS])
+    words_b = WORDS.findall(b[:MAX_COMPARED_CHARS])
+    marks_a = ""
+    marks_b = ""
     matcher = SequenceMatcher(None, words_a, words_b, autojunk=False)
-    for what, a_from, a_to, b_from, b_to in matcher.get_opcodes():
-        sign = " " if what == "equal" else mark
-        marks_a.append(sign * sum(map(len, words_a[a_from:a_to])))
-        marks_b.append(sign * sum(map(len, words_b[b_from:b_to])))
-    return "".join(marks_a).rstrip(), "".join(marks_b).rstrip()
+    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        sign = " " if tag == "equal" else mark
+        marks_a += sign * sum(map(len, words_a[a_from:a_to]))
+        marks_b += sign * sum(map(len, words_b[b_from:b_to]))
+    return NameMarks(a=marks_a.rstrip(), b=marks_b.rstrip())

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from textwrap import fill
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec import UnsetType
+from msgspec.structs import replace
 
-from fusetui.analysis.questions.groups import KernelGroup, OpGroup
+from fusetui.analysis.questions.groups import Group, KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
@@ -21,7 +22,11 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import LEAST, Column, first_of, known, times
 from fusetui.trace.model.ids import Id, device_label, exact_id, stream_label
 
-DIGITS = 3  # of rates, which are based on estimates
+RATE_DIGITS = 3
+"""Of what is based on estimates."""
+
+MIN_SHAPES_CELLS = 60
+"""Of the last column where it has shapes, before other columns are dropped."""
 
 
 class DeviceDocument(msgspec.Struct, frozen=True):
@@ -48,125 +53,181 @@ class OpsDocument(msgspec.Struct, frozen=True):
     ops: Sequence[OpGroup]
 
 
-WIDEST = 60  # width that names with shapes get before figures do
-
-
 def kernels_text(
     groups: Sequence[KernelGroup], by: str, top: int, width: int, notices: Iterable[str]
 ) -> str:
     """The first `top` groups (0: all; at least one), how many are left out, and notices
     about missing figures."""
-    whole = sum(group.total_ns for group in groups)
-    title = {"name": "kernel", "shape": "kernel, op and inputs"}.get(by, by)
-    columns = [
-        *times(total=0),
-        Column(
-            "effective",
-            spare=5,  # where it differs from the total
-            cell=lambda g: (
-                duration(g.effective_ns) if g.effective_ns != g.total_ns else ""
-            ),
-        ),
-        Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
-        Column("count", spare=3, cell=lambda group: count(group.count)),
-        Column(
-            "of peak",
-            spare=1,
-            cell=lambda g: known(g.share_of_peak, lambda n: percent(n, 1), ""),
-        ),
-        Column("FLOP/s", spare=12, cell=lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
-        Column("B/s", spare=13, cell=lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
-        Column(
-            "waves",
-            False,
-            14,
-            lambda g: known(g.waves, lambda n: significant(n, DIGITS), ""),
-        ),
-        *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
-        Column(title, True, cell=lambda group: _label(group, by, width)),
-    ]
-    if by == "name":
-        columns.append(Column("name", True, 15, lambda group: printable(group.name)))
-    left = sum(group.total_ns for group in groups[top:]) if top else 0
-    shown = _table(columns, groups, top, width, by, percent(left, whole))
-    return "\n".join([shown, *(fill(printable(notice), width) for notice in notices)])
+    whole_ns = sum(group.total_ns for group in groups)
+    left_out = groups[top:] if top else ()
+    left_out_ns = sum(group.total_ns for group in left_out)
+    columns = _kernel_columns(by, whole_ns, width)
+    share = percent(left_out_ns, whole_ns)
+    lines = [_table(columns, groups, top, width, by, share)]
+    lines += [fill(printable(notice), width) for notice in notices]
+    return "\n".join(lines)
 
 
 def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
     """The first `top` groups (0: all), and how many are left out."""
     if not groups:
         return "no CPU ops in this trace"
-    title = "op and inputs" if by == "shape" else "op"
-    label = Column(
-        title, True, cell=lambda group: _op_label(asdict(group), group.name, by)
+
+    def label(group: OpGroup) -> str:
+        name = _op_name(str(group.name), group)
+        return _with_inputs(name, group) if by == "shape" else name
+
+    columns = (
+        *OP_COLUMNS,
+        *times(mean=5, p10=8, median=6, p90=7),
+        Column("op and inputs" if by == "shape" else "op", left=True, cell=label),
     )
-    spread = times(mean=5, p10=8, median=6, p90=7)
-    return _table((*OP_COLUMNS, *spread, label), groups, top, width, by)
+    return _table(columns, groups, top, width, by)
 
 
 def kernels_json(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
 ) -> KernelsDocument:
+    """What `kernels --json` prints: names are decoded."""
+    kernels = []
+    for group in groups:
+        if isinstance(group.name, str):
+            kernels.append(replace(group, decoded=decode(group.name)))
+        else:
+            kernels.append(group)
     return KernelsDocument(
         by=by,  # type: ignore[arg-type]  # one of arguments.KERNELS_BY
         devices=[_device(device) for device in devices],
-        kernels=[
-            replace(one, decoded=decode(one.name)) if isinstance(one.name, str) else one
-            for one in groups
-        ],
+        kernels=kernels,
     )
+
+
+def _kernel_columns(by: str, whole_ns: int, width: int) -> list[Column]:
+    """`whole_ns`: the time that shares are of."""
+
+    def share(group: KernelGroup) -> str:
+        return percent(group.total_ns, whole_ns)
+
+    def label(group: KernelGroup) -> str:
+        return _kernel_group(group, by, width)
+
+    columns = [
+        *times(total=0),
+        Column("effective", spare=5, cell=_effective),
+        Column("share", spare=2, cell=share),
+        Column("count", spare=3, cell=lambda group: count(group.count)),
+        Column("of peak", spare=1, cell=_share_of_peak),
+        Column(
+            "FLOP/s",
+            spare=12,
+            cell=lambda group: _rate(group.flop, group.flop_ns, "FLOP/s"),
+        ),
+        Column(
+            "B/s",
+            spare=13,
+            cell=lambda group: _rate(group.bytes, group.bytes_ns, "B/s"),
+        ),
+        Column("waves", spare=14, cell=_waves),
+        *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
+        Column(TITLES.get(by, by), left=True, cell=label),
+    ]
+    if by == "name":
+        full_name = Column(
+            "name", left=True, spare=15, cell=lambda group: printable(group.name)
+        )
+        columns.append(full_name)
+    return columns
+
+
+TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
+"""Of the last column, by what kernels are grouped by; of others it is called so."""
+
+
+def _effective(group: KernelGroup) -> str:
+    """Blank where it is the total."""
+    if group.effective_ns == group.total_ns:
+        return ""
+    return duration(group.effective_ns)
+
+
+def _share_of_peak(group: KernelGroup) -> str:
+    return known(group.share_of_peak, lambda share: percent(share, 1), "")
+
+
+def _waves(group: KernelGroup) -> str:
+    return known(group.waves, lambda waves: significant(waves, RATE_DIGITS), "")
+
+
+def _rate(amount: float | None, ns: int, unit: str) -> str:
+    """An amount of so many ns, per second; blank where one is not known or nothing."""
+    return quantity(amount * NS / ns, unit, RATE_DIGITS) if amount and ns else ""
 
 
 def _table(
     columns: Sequence[Column],
-    groups: Sequence[object],
+    groups: Sequence[Group],
     top: int,
     width: int,
     by: str,
     share: str = "",
 ) -> str:
-    noun, least = (
-        "name" if by == "name" else "group",
-        WIDEST if by == "shape" else LEAST,
-    )
+    """`share`: that of the groups which are left out."""
     return first_of(
-        columns, groups, top, width, noun, least=least, blank="", share=share
+        columns,
+        groups,
+        top,
+        width,
+        noun="name" if by == "name" else "group",
+        least=MIN_SHAPES_CELLS if by == "shape" else LEAST,
+        blank="",
+        share=share,
     )
 
 
-def _label(group: KernelGroup, by: str, width: int) -> str:
-    fields = asdict(group)
+def _kernel_group(group: KernelGroup, by: str, width: int) -> str:
+    """What the kernels of a group have in common: what they are grouped by."""
     if by == "name":
-        return kernel_label(fields["name"], width)
+        return kernel_label(str(group.name), width)
     if by == "shape":
-        op = _op_label(fields, fields["op"] or "no op", by)
-        return f"{kernel_label(fields['name'], width)}   {op}"
+        op = _with_inputs(_op_name(str(group.op or "no op"), group), group)
+        return f"{kernel_label(str(group.name), width)}   {op}"
     if by == "stream":
-        return printable(
-            f"{device_label(fields['device'])} {stream_label(fields['stream'])}"
-        )
-    return printable(str(fields[by] or f"no {by}"))
+        assert not isinstance(
+            group.device, UnsetType
+        )  # set, as these are grouped by it
+        assert not isinstance(group.stream, UnsetType)
+        device = device_label(group.device)
+        return printable(f"{device} {stream_label(group.stream)}")
+    value = getattr(group, by)
+    return printable(str(value or f"no {by}"))
 
 
-def _op_label(fields: dict[str, Any], op: str, by: str) -> str:
-    """`addmm   [8192, 768] bf16, [768, 3072] bf16`: by shape, with inputs that have dimensions."""
-    name = printable(op) + (" (captured)" if fields["captured"] else "")
-    if by != "shape":
-        return name
-    inputs = zip_longest(fields["shapes"] or (), fields["dtypes"] or (), fillvalue="")
-    texts = (f"{shape} {dtype}".strip() for shape, dtype in inputs if shape)
-    return f"{name}   {printable(', '.join(texts))}".rstrip()
+def _op_name(op: str, group: Group) -> str:
+    """With whether the op was captured in a graph."""
+    name = printable(op)
+    return f"{name} (captured)" if group.captured else name
 
 
-def _rate(amount: int | None, ns: int, unit: str) -> str:
-    return quantity(amount * NS / ns, unit, DIGITS) if amount and ns else ""
+def _with_inputs(op: str, group: Group) -> str:
+    """`addmm   [8192, 768] bf16, [768, 3072] bf16`: with the inputs that have
+    dimensions, as far as they were recorded."""
+    inputs = []
+    for shape, dtype in zip_longest(
+        group.shapes or (), group.dtypes or (), fillvalue=""
+    ):
+        if shape:
+            inputs.append(f"{shape} {dtype}".strip())
+    return f"{op}   {printable(', '.join(inputs))}".rstrip()
 
 
 def _device(device: DevicePeak) -> DeviceDocument:
-    if (peak := device.peak) is None:
-        return DeviceDocument(exact_id(device.device), device.name, None, [])
+    number = exact_id(device.device)
+    peak = device.peak
+    if peak is None:
+        return DeviceDocument(device=number, name=device.name, peaks=None, given=[])
     peaks = {kind: round(rate * TERA) for kind, rate in peak.teraflops.items()}
-    peaks |= {BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}
+    if peak.bytes_per_s:
+        peaks[BANDWIDTH] = round(peak.bytes_per_s)
     return DeviceDocument(
-        exact_id(device.device), device.name, peaks, sorted(peak.given)
+        device=number, name=device.name, peaks=peaks, given=sorted(peak.given)
     )

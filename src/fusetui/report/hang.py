@@ -23,10 +23,18 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import Column, first_of, folded
 from fusetui.trace.flight.columns import UNKNOWN, Frame, GroupName, Tensors
 
-MOST_CULPRITS = 3  # that the headline names; the rest are counted
-MOST_RANGES = 8  # of ranks in a sentence
-MOST_REMARKS = 8  # mismatches, messages and files that are named; the rest are counted
+MAX_CULPRITS = 3
+"""That the headline names; the rest are counted."""
+
+MAX_RANGES = 8
+"""Of ranks, in a sentence."""
+
+MAX_REMARKS = 8
+"""Mismatches, messages and files that are named; the rest are counted."""
+
 INDENT = "  "
+"""Of the lines of a sentence behind the first."""
+
 NOBODY = (
     "No rank is missing: no collective that a rank waits in lacks one of its members."
 )
@@ -70,15 +78,15 @@ def headline(answer: HangAnswer) -> list[str]:
         sentences += map(mismatch_sentence, _decisive(answer.mismatches)[:1])
     missing = [culprit for culprit in answer.culprits if culprit.has_dump]
     if answer.verdict != "unmatched":
-        for culprit in missing[:MOST_CULPRITS]:
+        for culprit in missing[:MAX_CULPRITS]:
             sentences.append(_missing(answer, culprit))
-        if len(missing) > MOST_CULPRITS:
-            more = plural(len(missing) - MOST_CULPRITS, "more rank")
+        if len(missing) > MAX_CULPRITS:
+            more = plural(len(missing) - MAX_CULPRITS, "more rank")
             sentences.append(f"{more} are missing in the same way.")
     if answer.cycle:
         sentences.append(_deadlock(answer))
     if answer.verdict == "unmatched":
-        sentences += map(unmatched_sentence, answer.unmatched[:MOST_CULPRITS])
+        sentences += map(unmatched_sentence, answer.unmatched[:MAX_CULPRITS])
     if answer.verdict == "undecided" and not absent:
         sentences += _undecided(answer)
     if answer.verdict == "none":
@@ -102,8 +110,8 @@ def rank_list(ranks: Iterable[int]) -> str:
             texts += [str(first), str(last)]
         else:
             texts.append(f"{first} to {last}")
-    if len(texts) > MOST_RANGES:
-        return f"{', '.join(texts[:MOST_RANGES])} and more"
+    if len(texts) > MAX_RANGES:
+        return f"{', '.join(texts[:MAX_RANGES])} and more"
     if len(texts) == 1:
         return texts[0]
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
@@ -140,7 +148,7 @@ def collective(group: GroupName, sequence: int) -> str:
 
 def mismatch_sentence(mismatch: Mismatch) -> str:
     """Who issued what under one number."""
-    sides = "; ".join(_side(mismatch, side) for side in mismatch.sides[:MOST_REMARKS])
+    sides = "; ".join(_side(mismatch, side) for side in mismatch.sides[:MAX_REMARKS])
     over = " It is over on all of them." if mismatch.is_over else ""
     return (
         f"Ranks issued {DIFFERENCES[mismatch.kind]} as "
@@ -287,12 +295,12 @@ def _deadlock(answer: HangAnswer) -> str:
         what = kind_of(wait.example.operation)
         where = collective(wait.group, wait.sequence)
         steps.append(f"rank {rank} waits for rank {awaited} in {what}, {where}")
-    return f"Deadlock: {'; '.join(steps[:MOST_REMARKS])}."
+    return f"Deadlock: {'; '.join(steps[:MAX_REMARKS])}."
 
 
 def _undecided(answer: HangAnswer) -> Iterator[str]:
     stuck = [doubt for doubt in answer.doubts if doubt.kind == "stuck"]
-    for doubt in stuck[:MOST_CULPRITS]:
+    for doubt in stuck[:MAX_CULPRITS]:
         issued = doubt.issued
         at = "" if issued is None else f" at {place_text(issued.place)}"
         what = "a collective" if issued is None else kind_of(issued.operation)
@@ -364,18 +372,18 @@ def _progress_text(progress: GroupProgress) -> str:
     for newest in sorted(ranks_at, reverse=True):
         number = "not known" if newest == UNKNOWN else count(newest)
         parts.append(f"{number}: {ranks_named(ranks_at[newest])}")
-    return "; ".join(parts[:MOST_REMARKS])
+    return "; ".join(parts[:MAX_REMARKS])
 
 
 def _remarks(answer: HangAnswer) -> Iterator[str]:
     mismatches = _decisive(answer.mismatches)
     if answer.verdict == "mismatch":
         mismatches = mismatches[1:]  # the headline has the first
-    yield from map(mismatch_sentence, mismatches[:MOST_REMARKS])
-    if len(mismatches) > MOST_REMARKS:
-        yield f"{plural(len(mismatches) - MOST_REMARKS, 'more mismatch')} (--json has all)."
+    yield from map(mismatch_sentence, mismatches[:MAX_REMARKS])
+    if len(mismatches) > MAX_REMARKS:
+        yield f"{plural(len(mismatches) - MAX_REMARKS, 'more mismatch')} (--json has all)."
     if answer.verdict != "unmatched":
-        yield from map(unmatched_sentence, answer.unmatched[:MOST_REMARKS])
+        yield from map(unmatched_sentence, answer.unmatched[:MAX_REMARKS])
     yield from map(doubt_sentence, answer.doubts)
     if not all(group.members_are_listed for group in answer.groups):
         yield (
@@ -384,9 +392,9 @@ def _remarks(answer: HangAnswer) -> Iterator[str]:
         )
     if answer.ranks_from_order and answer.ranks:
         yield "Ranks are places in the order of the files: no name has a number."
-    yield from (file.reason for file in answer.unread[:MOST_REMARKS])
-    if len(answer.unread) > MOST_REMARKS:
-        yield f"{plural(len(answer.unread) - MOST_REMARKS, 'more file')} left out."
+    yield from (file.reason for file in answer.unread[:MAX_REMARKS])
+    if len(answer.unread) > MAX_REMARKS:
+        yield f"{plural(len(answer.unread) - MAX_REMARKS, 'more file')} left out."
 
 
 def _folded(sentences: Iterable[str], most: int) -> list[str]:

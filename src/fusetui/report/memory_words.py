@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.findings import Helps, MemoryFinding, Rule
@@ -12,13 +13,16 @@ from fusetui.text.figures import count, plural, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
-# the folder, the file, the line
 PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)
+"""A place in the code; its group begins with the folder of the file."""
+
 MORE = (
     "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
     "the stack and the kind of each allocation, the segments, and why memory ran out: "
     "docs/memory.md says how to record one."
 )
+"""What a trace does not have; shown below its memory."""
+
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
@@ -30,131 +34,108 @@ def no_events(trace: Trace) -> str:
 
 
 def short_place(place: str) -> str:
-    """`/home/a/model/layers.py:12 forward` -> `model/layers.py:12 forward`."""
+    """A place in the code with one folder, or a category in words.
+
+    >>> short_place("/home/a/model/layers.py:12 forward")
+    'model/layers.py:12 forward'
+    """
     if place in CATEGORIES:
         return place.replace("_", " ")
-    found = PLACE.fullmatch(place)
-    return printable(found[1] if found else place)
+    in_code = PLACE.fullmatch(place)
+    return printable(in_code[1] if in_code else place)
 
 
-def finding_text(one: MemoryFinding) -> str:
+def finding_text(finding: MemoryFinding) -> str:
     """The claim with its figures."""
-    if one.rule == "fragmentation":
-        return _fragmentation(one)
-    return SAID[one.rule].format(
-        place=short_place(one.places[0]) if one.places else "",
-        count=one.count or 0,
-        of_count=one.of_count or 0,
-        each=size(one.each_bytes or 0),
-        bytes=size(one.bytes),
-        of=f"{size(one.bytes)} of the peak's {size(one.of_bytes)}",
-        gradients=plural(one.count or 0, "gradient"),
-        pools=plural(one.count or 0, "private pool"),
-        at_stake=size(one.at_stake_bytes or 0),
-    )
+    return CLAIMS[finding.rule](finding)
 
 
-def remedy(one: MemoryFinding) -> str:
-    """What to try."""
-    return HELPS[one.helps] if one.helps else TRY[one.rule]
-
-
-def oom_text(one: OutOfMemory) -> str:
-    """What was asked for, what there was, and why that did not suffice."""
-    where = f" in {short_place(one.place)}" if one.place else ""
-    free = (
-        "an unknown amount"
-        if one.device_free_bytes is None
-        else size(one.device_free_bytes)
-    )
+def _memory_leak(finding: MemoryFinding) -> str:
+    place = _first_place(finding)
+    each = size(finding.each_bytes or 0)
     return (
-        f"Out of memory at event {count(one.index)}{where}: {size(one.asked_bytes)} asked for, "
-        f"{free} free on the device, {size(one.reserved_bytes)} reserved, of which "
-        f"{size(one.inactive_bytes)} inactive; the largest piece of its pool and stream has "
-        f"{size(one.largest_bytes)}. {_why(one)}"
+        f"What one stack in {place} keeps grew in {finding.count or 0} of the last "
+        f"{finding.of_count or 0} steps, by {each} on average. After the last one it kept "
+        f"{size(finding.bytes)} of what was allocated since the recording began."
     )
 
 
-def _why(one: OutOfMemory) -> str:
-    if one.reason == "live":
-        return (
-            "What is free and what is inactive together are less than that, so pieces alone are "
-            "not why: less would have to live, here or in other processes. What those hold is not "
-            "in the file."
-        )
-    if one.reason == "fragmented":
-        return (
-            "What is free and what is inactive together would be enough, but no piece that could "
-            f"serve it is: {_inactive(one.inactive)}. {_pages(one)}"
-        )
-    free, head = one.device_free_bytes, "Why cannot be told"
-    if free is None:
-        return f"{head}: the file does not say what was free on the device."
-    if one.largest_bytes >= one.asked_bytes:
-        return f"{head}: by its blocks, that piece was large enough."
-    if free + one.reserved_bytes < one.asked_bytes:
-        return f"{head}: it is more than this process holds and the device has free together."
-    if free < one.asked_bytes:
-        return f"{head}: how large blocks from before the recording were is not in the file."
-    return f"{head}: so much was free on the device, as where a process may use a part of it only."
-
-
-def _inactive(there: Inactive) -> str:
-    """Where inactive bytes are, as seen from what was asked for."""
-    parts = (
-        (there.own_bytes, "in its pool and on its stream"),
-        (there.other_streams_bytes, "on other streams"),
-        (there.other_pools_bytes, "in other pools (as CUDA and HIP graphs have)"),
-        (there.other_size_bytes, "in segments for blocks of another size"),
-    )
+def _peak_not_needed(finding: MemoryFinding) -> str:
+    gradients = plural(finding.count or 0, "gradient")
     return (
-        ", ".join(f"{size(part)} {where}" for part, where in parts if part)
-        + " are inactive"
+        f"{_part_of_peak(finding)} are {gradients} of a step that was over. Without them the "
+        f"peak would be {_at_stake(finding)} lower."
     )
 
 
-def _pages(one: OutOfMemory) -> str:
-    if one.is_expandable:
-        return "Segments are expandable already."
-    if one.expandable_would_fit is None:
-        return (
-            "How much of it whole pages of 2 MB could have given back cannot be told."
-        )
-    enough = "" if one.expandable_would_fit else "not "
+def _optimizer_state_large(finding: MemoryFinding) -> str:
+    return f"{_part_of_peak(finding)} are state of the optimizer."
+
+
+def _activations_large(finding: MemoryFinding) -> str:
     return (
-        f"Whole pages of 2 MB of its pool and stream could have given back "
-        f"{size(one.usable_bytes)}: with what was free, that would {enough}have been enough for it "
-        "in such pages. A layout that was expandable from the start would be another one."
+        f"{_part_of_peak(finding)} are activations. Checkpointing would lower the peak by "
+        f"{_at_stake(finding)} at most."
     )
 
 
-def _fragmentation(one: MemoryFinding) -> str:
-    if one.inactive:
-        most = "The segment with most of that is kept by"
-        keeps = f" {most} {short_place(one.places[0])}." if one.places else ""
-        return (
-            f"When memory ran out, of {size(one.of_bytes)} reserved {_inactive(one.inactive)}; the "
-            f"largest piece that could have served has {size(one.each_bytes or 0)}.{keeps}"
-        )
+def _pool_per_graph(finding: MemoryFinding) -> str:
+    pools = plural(finding.count or 0, "private pool")
     return (
-        f"{size(one.bytes)} of {size(one.of_bytes)} reserved are inactive, in pieces before "
-        f"blocks that live: the largest one has {size(one.each_bytes or 0)}."
+        f"{pools}, as CUDA and HIP graphs have, reserve {size(finding.bytes)}. Sharing one "
+        f"would save {_at_stake(finding)} at most."
     )
 
 
-SAID: dict[Rule, str] = {
-    "memory-leak": "What one stack in {place} keeps grew in {count} of the last {of_count} steps, "
-    "by {each} on average. After the last one it kept {bytes} of what was allocated since the "
-    "recording began.",
-    "peak-not-needed": "{of} are {gradients} of a step that was over. Without them the peak would "
-    "be {at_stake} lower.",
-    "optimizer-state-large": "{of} are state of the optimizer.",
-    "activations-large": "{of} are activations. Checkpointing would lower the peak by {at_stake} "
-    "at most.",
-    "pool-per-graph": "{pools}, as CUDA and HIP graphs have, reserve {bytes}. Sharing one would "
-    "save {at_stake} at most.",
+def _fragmentation(finding: MemoryFinding) -> str:
+    reserved = size(finding.of_bytes)
+    largest = size(finding.each_bytes or 0)
+    if finding.inactive is None:
+        return (
+            f"{size(finding.bytes)} of {reserved} reserved are inactive, in pieces before "
+            f"blocks that live: the largest one has {largest}."
+        )
+    ran_out = (
+        f"When memory ran out, of {reserved} reserved {_inactive(finding.inactive)}; the "
+        f"largest piece that could have served has {largest}."
+    )
+    if not finding.places:
+        return ran_out
+    place = _first_place(finding)
+    return f"{ran_out} The segment with most of that is kept by {place}."
+
+
+def _first_place(finding: MemoryFinding) -> str:
+    """The code that it is mostly about; "" where that is not known."""
+    return short_place(finding.places[0]) if finding.places else ""
+
+
+def _part_of_peak(finding: MemoryFinding) -> str:
+    return f"{size(finding.bytes)} of the peak's {size(finding.of_bytes)}"
+
+
+def _at_stake(finding: MemoryFinding) -> str:
+    return size(finding.at_stake_bytes or 0)
+
+
+CLAIMS: dict[Rule, Callable[[MemoryFinding], str]] = {
+    "memory-leak": _memory_leak,
+    "fragmentation": _fragmentation,
+    "peak-not-needed": _peak_not_needed,
+    "optimizer-state-large": _optimizer_state_large,
+    "activations-large": _activations_large,
+    "pool-per-graph": _pool_per_graph,
 }
-TRY: dict[Rule, str] = {
+
+
+def remedy(finding: MemoryFinding) -> str:
+    """What to try."""
+    if finding.helps:
+        return REMEDIES_OF_FRAGMENTATION[finding.helps]
+    return REMEDIES[finding.rule]
+
+
+REMEDIES: dict[Rule, str] = {
     "memory-leak": "look for what keeps it: a list of losses or outputs (keep loss.item()), a hook",
     "fragmentation": EXPANDABLE,
     "peak-not-needed": "zero_grad(set_to_none=True) right after the step",
@@ -162,8 +143,83 @@ TRY: dict[Rule, str] = {
     "activations-large": "torch.utils.checkpoint on the layers that hold most",
     "pool-per-graph": "capture graphs that never run at once with the pool of the first (pool=)",
 }
-HELPS: dict[Helps, str] = {
+REMEDIES_OF_FRAGMENTATION: dict[Helps, str] = {
     "expandable": f"{EXPANDABLE}, which takes memory page by page",
     "order": "to allocate first what lives long",
     "whole_segments": "to free the last of what keeps such a segment, which can then be given back",
 }
+"""Where it is known what would have helped."""
+
+
+def oom_text(oom: OutOfMemory) -> str:
+    """What was asked for, what there was, and why that did not suffice."""
+    where = f" in {short_place(oom.place)}" if oom.place else ""
+    if oom.device_free_bytes is None:
+        free = "an unknown amount"
+    else:
+        free = size(oom.device_free_bytes)
+    return (
+        f"Out of memory at event {count(oom.index)}{where}: {size(oom.asked_bytes)} asked for, "
+        f"{free} free on the device, {size(oom.reserved_bytes)} reserved, of which "
+        f"{size(oom.inactive_bytes)} inactive; the largest piece of its pool and stream has "
+        f"{size(oom.largest_bytes)}. {_why(oom)}"
+    )
+
+
+def _why(oom: OutOfMemory) -> str:
+    if oom.reason == "live":
+        return (
+            "What is free and what is inactive together are less than that, so pieces alone are "
+            "not why: less would have to live, here or in other processes. What those hold is not "
+            "in the file."
+        )
+    if oom.reason == "fragmented":
+        return (
+            "What is free and what is inactive together would be enough, but no piece that could "
+            f"serve it is: {_inactive(oom.inactive)}. {_whole_pages(oom)}"
+        )
+    return f"Why cannot be told: {_why_unknown(oom)}."
+
+
+def _why_unknown(oom: OutOfMemory) -> str:
+    free_bytes = oom.device_free_bytes
+    if free_bytes is None:
+        return "the file does not say what was free on the device"
+    if oom.largest_bytes >= oom.asked_bytes:
+        return "by its blocks, that piece was large enough"
+    if free_bytes + oom.reserved_bytes < oom.asked_bytes:
+        return "it is more than this process holds and the device has free together"
+    if free_bytes < oom.asked_bytes:
+        return "how large blocks from before the recording were is not in the file"
+    return (
+        "so much was free on the device, as where a process may use a part of it only"
+    )
+
+
+def _inactive(inactive: Inactive) -> str:
+    """`1 GB in its pool and on its stream, 2 GB on other streams are inactive`: where
+    that is, as seen from what was asked for."""
+    places = (
+        (inactive.own_bytes, "in its pool and on its stream"),
+        (inactive.other_streams_bytes, "on other streams"),
+        (inactive.other_pools_bytes, "in other pools (as CUDA and HIP graphs have)"),
+        (inactive.other_size_bytes, "in segments for blocks of another size"),
+    )
+    parts = [f"{size(there)} {where}" for there, where in places if there]
+    return f"{', '.join(parts)} are inactive"
+
+
+def _whole_pages(oom: OutOfMemory) -> str:
+    """Whether expandable segments, which give back whole pages, would have helped."""
+    if oom.is_expandable:
+        return "Segments are expandable already."
+    if oom.expandable_would_fit is None:
+        return (
+            "How much of it whole pages of 2 MB could have given back cannot be told."
+        )
+    have_been = "have been" if oom.expandable_would_fit else "not have been"
+    return (
+        "Whole pages of 2 MB of its pool and stream could have given back "
+        f"{size(oom.usable_bytes)}: with what was free, that would {have_been} enough for it "
+        "in such pages. A layout that was expandable from the start would be another one."
+    )

@@ -28,10 +28,20 @@ from fusetui.text.printable import (
 if TYPE_CHECKING:
     from fusetui.trace import Trace
 
-NARROWEST, WIDEST = 40, 10_000
+MIN_WIDTH = 40
+"""Cells of a line; a narrower terminal breaks the lines."""
+
+MAX_WIDTH = 10_000
 UNKNOWN_WIDTH = 100
-PATIENCE_S, REFRESH_S = 1.0, 0.1
-BAR = 24
+"""Where there is no terminal."""
+
+PATIENCE_SECONDS = 1.0
+"""Before a bar is drawn."""
+
+REFRESH_SECONDS = 0.1
+BAR_CELLS = 24
+MIN_TITLE_CELLS = 8
+"""Before a bar."""
 
 
 def emit(text: str) -> None:
@@ -44,9 +54,8 @@ def emit_json(document: object) -> None:
     does."""
     try:
         text = orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
-    except (
-        orjson.JSONEncodeError
-    ):  # a lone surrogate, from a file name that is not UTF-8
+    except orjson.JSONEncodeError:
+        # a lone surrogate, from a file name that is not UTF-8, which Python's json takes
         text = json.dumps(
             document, indent=2, ensure_ascii=False, default=msgspec.to_builtins
         )
@@ -54,12 +63,14 @@ def emit_json(document: object) -> None:
 
 
 def width() -> int:
-    """The width of the terminal, or of COLUMNS within reason; a fixed width if there is
-    neither, for which no name is cut."""
+    """The width of the terminal, or of COLUMNS within reason, in cells; a fixed width
+    if there is neither, for which no name is cut."""
     from fusetui.text.tables import Unseen  # which JSON does not need
 
-    known = shutil.get_terminal_size((0, 24)).columns
-    return min(WIDEST, max(NARROWEST, known)) if known else Unseen(UNKNOWN_WIDTH)
+    cells = shutil.get_terminal_size(fallback=(0, 24)).columns
+    if not cells:
+        return Unseen(UNKNOWN_WIDTH)
+    return min(MAX_WIDTH, max(MIN_WIDTH, cells))
 
 
 def speaks_unicode() -> bool:
@@ -73,23 +84,32 @@ def emit_of(trace: Trace, text: str, *others: Trace) -> None:
 
 
 def wrapped(notes: Sequence[str]) -> list[str]:
-    """Notes below a table."""
-    lines = (wrap(f"! {note}", width(), subsequent_indent="  ") for note in notes)
-    return [line for note in lines for line in ("", *note)]
+    """The lines of notes below a table, each note behind an empty line."""
+    lines = []
+    for note in notes:
+        lines.append("")
+        lines += wrap(f"! {note}", width(), subsequent_indent="  ")
+    return lines
 
 
 def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
     """Prints a JSON document, with the notes of its traces as `note`, if any."""
     note = " ".join(notes_of(trace, *others))
-    emit_json({**msgspec.to_builtins(document), "note": note} if note else document)
+    if note:
+        document = {**msgspec.to_builtins(document), "note": note}
+    emit_json(document)
 
 
 def notes_of(*traces: Trace) -> list[str]:
     """What was noted about the origin of these traces, each note once."""
     from fusetui.analysis.questions.note import note_of
 
-    notes = (note for trace in traces for note in (note_of(trace), *trace.notes))
-    return list(dict.fromkeys(filter(None, notes)))
+    notes: dict[str, None] = {}  # in this order
+    for trace in traces:
+        for note in (note_of(trace), *trace.notes):
+            if note:
+                notes[note] = None
+    return list(notes)
 
 
 class Bar:
@@ -99,7 +119,7 @@ class Bar:
     def __init__(self, title: str, stream: TextIO) -> None:
         self._title = printable(without_credentials(title))
         self._stream = stream
-        self._due = time.monotonic() + PATIENCE_S
+        self._due_s = time.monotonic() + PATIENCE_SECONDS
         self._drawn = False
 
     def __enter__(self) -> Self:
@@ -110,17 +130,21 @@ class Bar:
             self._write("")
 
     def update(self, done: int, total: int) -> None:
-        """Redraws the bar if it is time to."""
-        if time.monotonic() < self._due or not self._stream.isatty():
+        """Redraws the bar if it is time to. Both figures are in the same unit."""
+        if time.monotonic() < self._due_s or not self._stream.isatty():
             return
         from fusetui.text.cutting import clip  # only where a bar is drawn
 
-        self._due = time.monotonic() + REFRESH_S
+        self._due_s = time.monotonic() + REFRESH_SECONDS
         self._drawn = True
-        filled = BAR * done // max(total, 1)
-        figures = f"  [{'#' * filled}{'-' * (BAR - filled)}] {percent(done, max(total, 1)):>7}"
-        columns = shutil.get_terminal_size().columns - 1
-        self._write(clip(self._title, max(columns - len(figures), 8), "...") + figures)
+        total = max(total, 1)
+        filled_cells = BAR_CELLS * done // total
+        bar = ("#" * filled_cells).ljust(BAR_CELLS, "-")
+        figures = f"  [{bar}] {percent(done, total):>7}"
+        width = shutil.get_terminal_size().columns - 1
+        title_cells = max(MIN_TITLE_CELLS, width - len(figures))
+        title = clip(self._title, title_cells, "...")
+        self._write(f"{title}{figures}")
 
     def _write(self, line: str) -> None:
         with suppress(OSError):  # a bar that cannot be drawn is not an error

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import chain
 from textwrap import wrap
 
 import msgspec
@@ -32,62 +30,72 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, first_of, known
 from fusetui.trace.layout.steps import StepLength
 
-STANDS_OUT = "*"
+OUTLIER_MARK = "*"
 LEGEND = (
     "*: more than 3 scaled median absolute deviations from the median of the ranks. Others wait, "
     "and waits, are"
 )
-MOST_KINDS, MOST_HEAD = 5, 8
-DEVICE = 12
-NARROW = 8
+MAX_KINDS = 5
+"""Of collectives."""
 
-CSV = (
-    *(
-        "rank",
-        "path",
-        "host",
-        "device",
-        "steps",
-        "step_ns",
-        "compute_ns",
-        "exposed_comm_ns",
-    ),
-    *(
-        "exposed_copy_ns",
-        "idle_ns",
-        "collectives",
-        "unmatched",
-        "last_count",
-        "caused_ns",
-    ),
-    *(
-        "waited_ns",
-        "memory_peak_bytes",
-        "offset_ns",
-        "uncertainty_ns",
-        "drift_ns_per_s",
-    ),
+MAX_REMARKS = 8
+"""About what was given."""
+
+MAX_INFERRED = 4
+MIN_DEVICE_CELLS = 12
+"""Of the last column of the ranks, before other columns are dropped."""
+
+MIN_BANDWIDTH_CELLS = 8
+"""Of that of the collectives."""
+
+UNKNOWN = "-"
+
+CSV_FIGURES = (
+    "rank",
+    "path",
+    "host",
+    "device",
+    "steps",
+    "step_ns",
+    "compute_ns",
+    "exposed_comm_ns",
+    "exposed_copy_ns",
+    "idle_ns",
+    "collectives",
+    "unmatched",
+    "last_count",
+    "caused_ns",
+    "waited_ns",
+    "memory_peak_bytes",
+    "offset_ns",
+    "uncertainty_ns",
+    "drift_ns_per_s",
 )
+"""The columns of CSV that are fields of RankRow."""
 
 
 def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     """Some forty lines: what was given, the ranks, who waits for whom and why, the
-    collectives."""
-    late, head = answer.stragglers, list(headline(answer))
-    if (more := len(head) - MOST_HEAD) > 0:
-        head[MOST_HEAD:] = [
-            f"... and {count(more)} more remarks like these (--json has all)"
-        ]
+    collectives. `most`: cells of a line; `top`: rows of the table of ranks."""
+    stragglers = [straggler_text(answer, straggler) for straggler in answer.stragglers]
     sections = (
-        _wrapped([*head, clocks_text(answer)], most),
+        _wrapped([*_given(answer), clocks_text(answer)], most),
         _ranks(answer, most, top),
-        _wrapped(
-            [*map(partial(straggler_text, answer), late), *verdict_lines(answer)], most
-        ),
+        _wrapped([*stragglers, *verdict_lines(answer)], most),
         _kinds(answer, most),
         _wrapped(_remarks(answer), most),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _given(answer: JobAnswer) -> list[str]:
+    """The first remarks about what was given."""
+    remarks = list(headline(answer))
+    left_out = len(remarks) - MAX_REMARKS
+    if left_out <= 0:
+        return remarks
+    more = f"... and {count(left_out)} more remarks like these (--json has all)"
+    return [*remarks[:MAX_REMARKS], more]
 
 
 class StragglerDocument(msgspec.Struct, frozen=True):
@@ -114,123 +122,158 @@ class RanksDocument(JobAnswer, frozen=True):
 
 
 def ranks_document(answer: JobAnswer) -> RanksDocument:
-    late = answer.stragglers
-    told = (
-        printed(one, StragglerDocument, text=straggler_text(answer, one))
-        for one in late
+    """What `ranks --json` prints."""
+    stragglers = []
+    for straggler in answer.stragglers:
+        text = straggler_text(answer, straggler)
+        stragglers.append(printed(straggler, StragglerDocument, text=text))
+    return printed(
+        answer,
+        RanksDocument,
+        stragglers=tuple(stragglers),
+        verdict=tuple(verdict_lines(answer)),
     )
-    verdict = tuple(verdict_lines(answer))
-    return printed(answer, RanksDocument, stragglers=tuple(told), verdict=verdict)
 
 
 def ranks_csv(answer: JobAnswer) -> str:
     """A line per rank, and one per file that is left out, with its reason."""
     out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow([*CSV, "outliers", "reason"])
+    lines = csv.DictWriter(
+        out, [*CSV_FIGURES, "outliers", "reason"], restval="", lineterminator="\n"
+    )
+    lines.writeheader()
     for row in answer.ranks:
-        values = [getattr(row, name) for name in CSV]
-        lines.writerow([*values, " ".join(row.outliers), "; ".join(row.damage)])
-    for left in answer.left_out:
-        rank = "" if left.rank is None else left.rank
-        lines.writerow([rank, left.path, *[""] * (len(CSV) - 1), left.reason])
+        figures = {name: getattr(row, name) for name in CSV_FIGURES}
+        outliers = " ".join(row.outliers)
+        lines.writerow(
+            {**figures, "outliers": outliers, "reason": "; ".join(row.damage)}
+        )
+    for left_out in answer.left_out:
+        lines.writerow(
+            {"rank": left_out.rank, "path": left_out.path, "reason": left_out.reason}
+        )
     return out.getvalue().rstrip("\n")
 
 
 def _wrapped(sentences: Iterable[str], most: int) -> list[str]:
-    lines = (wrap(printable(one), most, subsequent_indent="  ") for one in sentences)
-    return [*chain.from_iterable(lines)]
+    lines: list[str] = []
+    for sentence in sentences:
+        lines += wrap(printable(sentence), most, subsequent_indent="  ")
+    return lines
 
 
 def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
+    """The table of the first `top` ranks (0: all), and how many are left out."""
     if not answer.ranks:
         return []
+    columns = _rank_columns(answer)
+    table = first_of(
+        columns, answer.ranks, top, most, "rank", least=MIN_DEVICE_CELLS, blank=UNKNOWN
+    )
+    return [table]
 
-    def figure(
-        name: str, each: Callable[[RankRow], int] = lambda _: 1
-    ) -> Callable[[RankRow], str]:
-        def text(row: RankRow) -> str:
-            value, mark = getattr(row, name), STANDS_OUT if name in row.outliers else ""
-            return (
-                "-"
-                if value is None
-                else f"{duration(value // max(each(row), 1))}{mark}"
-            )
 
-        return text
-
-    def wait(name: str) -> Callable[[RankRow], str]:
-        return (
-            (lambda _: "-")
-            if answer.clocks.refused
-            else figure(name, lambda row: row.steps)
-        )
+def _rank_columns(answer: JobAnswer) -> list[Column]:
+    def mean_wait(name: str) -> Callable[[RankRow], str]:
+        """A wait per step, unless the times of ranks cannot be compared."""
+        if answer.clocks.refused:
+            return lambda _: UNKNOWN
+        return lambda row: _time(row, name, steps=max(row.steps, 1))
 
     def clock(row: RankRow) -> str:
         if row.uncertainty_ns is None or answer.clocks.shared:
-            return "-"
+            return UNKNOWN
         return f"{duration(row.offset_ns or 0)} ± {duration(row.uncertainty_ns)}"
 
     length = StepLength.WALL if answer.steps else StepLength.SPAN
-    where = "device" if any(row.device for row in answer.ranks) else "host"
-    columns = (
+    columns = [
         Column("rank", cell=lambda row: str(row.rank)),
-        Column(
-            "last",
-            cell=lambda row: f"{count(row.last_count)} of {count(row.collectives)}",
-        ),
-        Column("others wait", cell=wait("caused_ns")),
-        Column("waits", spare=1, cell=wait("waited_ns")),
-        Column(str(length), cell=figure("step_ns")),
-        Column("compute", spare=2, cell=figure("compute_ns")),
-        Column("exposed comm", spare=3, cell=figure("exposed_comm_ns")),
-        Column("copy", spare=5, cell=figure("exposed_copy_ns")),
-        Column("idle", spare=4, cell=figure("idle_ns")),
+        Column("last", cell=_how_often_last),
+        Column("others wait", cell=mean_wait("caused_ns")),
+        Column("waits", spare=1, cell=mean_wait("waited_ns")),
+        Column(str(length), cell=lambda row: _time(row, "step_ns")),
+        Column("compute", spare=2, cell=lambda row: _time(row, "compute_ns")),
+        Column("exposed comm", spare=3, cell=lambda row: _time(row, "exposed_comm_ns")),
+        Column("copy", spare=5, cell=lambda row: _time(row, "exposed_copy_ns")),
+        Column("idle", spare=4, cell=lambda row: _time(row, "idle_ns")),
         Column("memory", spare=7, cell=lambda row: known(row.memory_peak_bytes, size)),
         Column("clock", spare=6, cell=clock),
-        Column(where, True, cell=lambda row: printable(getattr(row, where)) or "-"),
-    )
-    return [first_of(columns, answer.ranks, top, most, "rank", least=DEVICE, blank="-")]
+    ]
+    if any(row.device for row in answer.ranks):
+        device = Column(
+            "device", left=True, cell=lambda row: printable(row.device) or UNKNOWN
+        )
+        return [*columns, device]
+    host = Column("host", left=True, cell=lambda row: printable(row.host) or UNKNOWN)
+    return [*columns, host]
+
+
+def _how_often_last(row: RankRow) -> str:
+    return f"{count(row.last_count)} of {count(row.collectives)}"
+
+
+def _time(row: RankRow, name: str, steps: int = 1) -> str:
+    """The field of this name, in ns over so many steps, with a mark if it stands
+    out."""
+    ns = getattr(row, name)
+    if ns is None:
+        return UNKNOWN
+    mark = OUTLIER_MARK if name in row.outliers else ""
+    return f"{duration(ns // steps)}{mark}"
 
 
 def _kinds(answer: JobAnswer, most: int) -> list[str]:
+    """The table of the first kinds of collectives, and how many are left out."""
     if not answer.kinds:
         return []
 
-    def wait(kind: KindOfCollective) -> str:
-        return "-" if answer.clocks.refused else duration(kind.wait_ns // kind.count)
+    def mean_wait(kind: KindOfCollective) -> str:
+        if answer.clocks.refused:
+            return UNKNOWN
+        return duration(kind.wait_ns // kind.count)
 
     columns = (
         Column("collective", left=True, cell=lambda kind: printable(kind.name)),
         Column(
-            "group", left=True, spare=1, cell=lambda kind: printable(kind.group) or "-"
+            "group",
+            left=True,
+            spare=1,
+            cell=lambda kind: printable(kind.group) or UNKNOWN,
         ),
-        Column(
-            "ranks", cell=lambda k: f"{k.given}{f' of {k.ranks}' if k.ranks else ''}"
-        ),
+        Column("ranks", cell=_ranks_of_kind),
         Column("size", cell=lambda kind: known(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
-        Column("waits", cell=wait),
+        Column("waits", cell=mean_wait),
         Column("transfer", cell=lambda kind: known(kind.transfer_ns, duration)),
-        Column(
-            "bus bandwidth",
-            cell=lambda kind: known(
-                kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s"
-            ),
-        ),
+        Column("bus bandwidth", cell=_bus_bandwidth),
     )
-    return [first_of(columns, answer.kinds, MOST_KINDS, most, "kind", JSON_ALL, NARROW)]
+    table = first_of(
+        columns,
+        answer.kinds,
+        MAX_KINDS,
+        most,
+        "kind",
+        JSON_ALL,
+        least=MIN_BANDWIDTH_CELLS,
+    )
+    return [table]
+
+
+def _ranks_of_kind(kind: KindOfCollective) -> str:
+    """`4 of 8`: those that are given, and those of the group if that is known."""
+    return f"{kind.given} of {kind.ranks}" if kind.ranks else str(kind.given)
+
+
+def _bus_bandwidth(kind: KindOfCollective) -> str:
+    return known(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s")
 
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:
-    if answer.ranks:
-        if answer.steps:
-            yield (
-                f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
-            )
-        else:
-            yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
+    if answer.ranks and answer.steps:
+        yield f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
+    elif answer.ranks:
+        yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
         yield f"What {StepLength.WALL.a_step} would take without the delays is not told: {answer.no_what_if}."
     if answer.inferred:
-        yield f"Not recorded and inferred: {several(answer.inferred, 4)}."
+        yield f"Not recorded and inferred: {several(answer.inferred, MAX_INFERRED)}."

@@ -1,16 +1,22 @@
-"""The answers about a job in words."""
+"""The answers about a job in words: each function makes one sentence, or those that
+follow one another about one thing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.model import (
+    ClockAnswer,
+    Excess,
+    HostClock,
     JobAnswer,
     JobVerdict,
     JointStepChange,
     MeanStepChange,
     RankRow,
+    Reason,
     Slow,
     Straggler,
 )
@@ -19,329 +25,467 @@ from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import StepLength
 
-CLASSES_SAID = {
+MEANWHILE = {
     "compute": "kernels ran",
     "exposed_comm": "other communication ran",
     "exposed_copy": "copies ran",
     **{key: reason.meanwhile for key, reason in IDLE.items() if reason.meanwhile},
 }
-PLACES = ("frame", "annotation", "op")
+"""What happened on a rank during each class of time, where that is worth a sentence."""
+
+INNERMOST_FIRST = ("frame", "annotation", "op")
+"""The kinds of places where a thread can be; see Excess."""
+
+MIN_PLACE_SHARE = 0.5
+"""Of a delay: a place that explains less of it is not named."""
+
+MIN_SLOWDOWN = 0.01
+"""A smaller difference between the same kernels of two ranks is none."""
+
+MIN_SAVED_SHARE = 0.01
+"""Of a step: a rank that saves less if it alone is fixed saves nothing."""
+
+MAX_RANGES_NAMED = 6
 STEP = StepLength.WALL.a_step
 """That whose length is reported."""
-MOST_RANGES = 6
 MAX_STEPS_NAMED = 6
-ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
-SLOWER = 0.01  # a smaller difference between kernels is none
-# of a step: a rank that saves less if it alone is fixed saves nothing
-LEAST_SAVED = 0.01
+MAX_MACHINES_NAMED = 3
 
 
-def straggler_text(answer: JobAnswer, one: Straggler) -> str:
+def straggler_text(answer: JobAnswer, straggler: Straggler) -> str:
     """Who is last, what that costs, and why as far as that was recorded; or which stage
     of a pipeline takes longer than its like."""
-    if one.slow:
-        return _slow_text(one.rank, one.slow, " a step" if answer.steps else "")
-    steps = next(row.steps for row in answer.ranks if row.rank == one.rank)
-    others = answer.given - 1
+    if straggler.slow is not None:
+        return _slow_text(answer, straggler.rank, straggler.slow)
+    steps = _steps_of(answer, straggler.rank)
+    late_steps = len(straggler.late_steps)
+    arrival = _arrival(answer, straggler, steps)
+    if 0 < late_steps < steps:
+        sentences = [f"{arrival} on average.", _late_steps(straggler, steps)]
+        sentences += _why_late(straggler, late_steps, "a late step")
+    else:
+        sentences = [f"{arrival}."]
+        sentences += _why_late(straggler, steps, "a step")
+    if straggler.what_if is not None:
+        sentences += _if_fixed(answer, straggler.rank, straggler.what_if)
+    return " ".join(sentences)
+
+
+def _steps_of(answer: JobAnswer, rank: int) -> int:
+    """The number of steps that were recorded of a rank, of which there is a row."""
+    for row in answer.ranks:
+        if row.rank == rank:
+            return row.steps
+    raise AssertionError(f"every straggler has a row, but rank {rank} has none")
+
+
+def _arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> str:
+    """`Rank 3 arrives last in 40 of 96 collectives; the others wait 1.2 ms a step for
+    it`, without the period."""
     of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
-    whom = "the others" if one.waiters == others else plural(one.waiters, "other")
-    waits = "waits" if one.waiters == 1 < others else "wait"
-    if one.last_count:
-        how_often = f"{count(one.last_count)} of {plural(one.of, 'collective')}"
-        arrives = f"arrives last{of_given} in {how_often}"
+    if straggler.last_count:
+        last_in = (
+            f"{count(straggler.last_count)} of {plural(straggler.of, 'collective')}"
+        )
+        arrives = f"arrives last{of_given} in {last_in}"
     else:
         arrives = f"arrives late, but never last{of_given}"
-    last = f"Rank {one.rank} {arrives}; {whom} {waits} {_each(one.caused_ns, steps)} for it"
-    late = len(one.late_steps)
-    if 0 < late < steps:
-        sentences = [f"{last} on average.", _late_steps(one, steps)]
-        sentences += _why(one, late, "a late step")
+    if straggler.waiters == answer.given - 1:
+        who_waits = "the others wait"
+    elif straggler.waiters == 1:
+        who_waits = "1 other waits"
     else:
-        sentences = [f"{last}.", *_why(one, steps, "a step")]
-    return " ".join([*sentences, *_if_fixed(answer, one)])
+        who_waits = f"{count(straggler.waiters)} others wait"
+    waited = _per_step(straggler.caused_ns, steps, "a step")
+    return f"Rank {straggler.rank} {arrives}; {who_waits} {waited} for it"
 
 
-def _if_fixed(answer: JobAnswer, one: Straggler) -> Iterator[str]:
+def _late_steps(straggler: Straggler, steps: int) -> str:
+    """In which of its steps a rank is late, and by how much."""
+    late_ns = [step.caused_ns for step in straggler.late_steps]
+    step_names = [printable(step.name) for step in straggler.late_steps]
+    named = several(step_names, MAX_STEPS_NAMED)
+    shortest = duration(min(late_ns))
+    longest = duration(max(late_ns))
+    how_late = shortest if shortest == longest else f"{shortest} to {longest}"
+    return (
+        f"It is late in only {len(late_ns)} of {plural(steps, 'step')}: "
+        f"{named} ({how_late})."
+    )
+
+
+def _why_late(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
+    """The cause of a delay that is spread over so many steps. `per`: what one of these
+    steps is called."""
+    reason = straggler.reason
+    if straggler.cause == "outside" and reason.begins_after_ns is not None:
+        begins = "Its step begins" if reason.has_step else "Its trace begins"
+        yield (
+            f"{begins} {duration(reason.begins_after_ns)} after that of rank "
+            f"{reason.begins_after_rank}: the cause lies before the window that was "
+            "recorded."
+        )
+    elif straggler.cause == "untold":
+        yield "What it did meanwhile does not explain it: cannot tell."
+    elif straggler.cause == "inside":
+        yield from _what_took_longer(straggler, steps, per)
+
+
+def _what_took_longer(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
+    """What the rank did longer than the median rank, the class of time first, and where
+    its thread was. `steps` and `per` as in `_why_late`."""
+    largest = straggler.reason.excess[0]
+    is_class = largest.kind == "class"
+    meanwhile = MEANWHILE.get(largest.name, "") if is_class else ""
+    if meanwhile:
+        longer = _per_step(largest.ns, steps, per)
+        yield f"Meanwhile {meanwhile} {longer} longer than on the median rank."
+        slowdown = straggler.slower or 0.0
+        if largest.name == "compute" and slowdown >= MIN_SLOWDOWN:
+            yield (
+                f"The same kernels, as many of them, take {percent(slowdown, 1)} longer: "
+                "a lower clock, or larger work."
+            )
+    is_gpu_class = is_class and not largest.name.startswith("host")
+    place = None if is_gpu_class else _innermost_place(straggler.reason)
+    if place is not None:
+        longer = _per_step(place.ns, steps, per)
+        name = printable(place.name)
+        yield f"It spends {longer} more than the median rank in {name}."
+
+
+def _innermost_place(reason: Reason) -> Excess | None:
+    """The innermost place that explains most of the delay."""
+    for kind in INNERMOST_FIRST:
+        for excess in reason.excess:
+            is_enough = excess.ns >= MIN_PLACE_SHARE * reason.inside_ns
+            if excess.kind == kind and is_enough:
+                return excess
+    return None
+
+
+def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterator[str]:
     """How long a step would be if this rank, and no other, were as fast as the
     others."""
-    replayed, if_all = one.what_if, answer.verdict.if_all
-    if replayed is None:
-        return
+    if_all = answer.verdict.if_all
+    change = _shorter(replayed.step_ns, replayed.would_be_ns)
     if if_all is not None and not _saves(replayed):
+        others = [other for other in if_all.ranks if other != rank]
+        are = "is" if len(others) == 1 else "are"
         yield (
-            f"If it alone were as fast as the others, {STEP} would take as long as now, because "
-            f"{_other_late(if_all, one.rank)} late too."
+            f"If it alone were as fast as the others, {STEP} would take as long as now, "
+            f"because {ranks_named(others)} {are} late too."
         )
-    elif replayed.would_be_ns < replayed.step_ns:
-        alone = "" if if_all is None else " alone"
-        yield (
-            f"If it{alone} were as fast as the others, {STEP} would take "
-            f"{_less(replayed.step_ns, replayed.would_be_ns)}."
-        )
+    elif replayed.would_be_ns >= replayed.step_ns:
+        return
+    elif if_all is None:
+        yield f"If it were as fast as the others, {STEP} would take {change}."
+    else:
+        yield f"If it alone were as fast as the others, {STEP} would take {change}."
 
 
 def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
     """How long a step would be if all late ranks were as fast as the others."""
-    every = "both" if len(if_all.ranks) == 2 else "all"
-    step = f"{STEP} would take {_less(if_all.step_ns, if_all.would_be_ns)}"
-    some_saves_alone = any(one.what_if and _saves(one.what_if) for one in stragglers)
+    ranks = ranks_named(if_all.ranks)
+    both = "both" if len(if_all.ranks) == 2 else "all"
+    change = _shorter(if_all.step_ns, if_all.would_be_ns)
+    some_saves_alone = any(
+        straggler.what_if is not None and _saves(straggler.what_if)
+        for straggler in stragglers
+    )
     if some_saves_alone:
-        return f"If {numbers(if_all.ranks)} were {every} as fast as the others, {step}."
-    must = f"{numbers(if_all.ranks).capitalize()} must {every} be fixed"
-    return f"{must}: if {every} were as fast as the others, {step}."
+        return (
+            f"If {ranks} were {both} as fast as the others, {STEP} would take {change}."
+        )
+    return (
+        f"{ranks.capitalize()} must {both} be fixed: if {both} were as fast as the "
+        f"others, {STEP} would take {change}."
+    )
 
 
 def _saves(change: MeanStepChange) -> bool:
     """Whether a rank saves anything if it alone is fixed."""
-    return change.step_ns - change.would_be_ns >= LEAST_SAVED * change.step_ns
+    saved_ns = change.step_ns - change.would_be_ns
+    return saved_ns >= MIN_SAVED_SHARE * change.step_ns
 
 
-def _other_late(if_all: JointStepChange, rank: int) -> str:
-    others = [other for other in if_all.ranks if other != rank]
-    return f"{numbers(others)} {'is' if len(others) == 1 else 'are'}"
-
-
-def _less(step_ns: int, would_be_ns: int) -> str:
+def _shorter(step_ns: int, would_be_ns: int) -> str:
+    """`9 ms instead of 12 ms (25 % less)`."""
     share = percent(step_ns - would_be_ns, step_ns)
     return f"{duration(would_be_ns)} instead of {duration(step_ns)} ({share} less)"
 
 
-def _late_steps(one: Straggler, steps: int) -> str:
-    """In which of its steps a rank is late, and by how much."""
-    every = [step.caused_ns for step in one.late_steps]
-    named = several([printable(step.name) for step in one.late_steps], MAX_STEPS_NAMED)
-    least, most = duration(min(every)), duration(max(every))
-    long = least if least == most else f"{least} to {most}"
-    return (
-        f"It is late in only {len(every)} of {plural(steps, 'step')}: {named} ({long})."
-    )
-
-
-def _slow_text(rank: int, slow: Slow, each: str) -> str:
-    more, share = (
-        f"{duration(slow.excess_ns)}{each}",
-        percent(slow.excess_ns, slow.others_ns),
-    )
-    place = f"{slow.stage} (of 0 to {slow.stages - 1})"
+def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
+    """That a stage of a pipeline takes longer than the other stages, or a rank longer
+    than the other ranks of its stage."""
+    per_step = " a step" if answer.steps else ""
+    longer = f"{duration(slow.excess_ns)}{per_step}"
+    share = percent(slow.excess_ns, slow.others_ns)
+    stage = f"{slow.stage} (of 0 to {slow.stages - 1})"
     if slow.like:
+        ranks = ranks_named(slow.like).capitalize()
         compute = "computes" if len(slow.like) == 1 else "compute"
         return (
-            f"{numbers(slow.like).capitalize()}, stage {place}, {compute} {more} more "
-            f"than the median of the other stages ({share})."
+            f"{ranks}, stage {stage}, {compute} {longer} more than the median of the "
+            f"other stages ({share})."
         )
-    like = (
-        f"the other ranks of its stage, {place}" if slow.stages else "the other ranks"
-    )
+    if slow.stages:
+        others = f"the other ranks of its stage, {stage}"
+    else:
+        others = "the other ranks"
     return (
-        f"Rank {rank} takes {more} more than the median of {like} ({share}): "
-        f"{CLASSES_SAID[slow.what]} longer."
+        f"Rank {rank} takes {longer} more than the median of {others} ({share}): "
+        f"{MEANWHILE[slow.what]} longer."
     )
 
 
 def verdict_lines(answer: JobAnswer) -> Iterator[str]:
     """What else is to say of who is late: the bubble of a pipeline, and why nobody is
     named."""
-    found, of_what = answer.verdict, "a step" if answer.steps else "the time recorded"
-    if found.if_all is not None:
-        yield _if_all_fixed(answer.stragglers, found.if_all)
-    if found.stages is not None and answer.bubble is None:
+    verdict = answer.verdict
+    of_what = "a step" if answer.steps else "the time recorded"
+    if verdict.if_all is not None:
+        yield _if_all_fixed(answer.stragglers, verdict.if_all)
+    if verdict.stages is not None and answer.bubble is None:
         yield (
             "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
             "recorded, so whether one is slow cannot be told."
         )
-    elif found.stages is not None and answer.bubble is not None:
-        stages = (
-            f"of {found.stages} stages"
-            if found.stages
-            else "whose stages are not known"
-        )
-        alike = (
-            "" if answer.stragglers else " The stages compute alike: none stands out."
-        )
-        yield (
-            f"In a pipeline {stages}, sends and receives that nothing else covers take "
-            f"{percent(answer.bubble, 1)} of {of_what}: its bubble.{alike}"
-        )
-    if found.kind == "in turn":
-        yield _in_turn(found, of_what)
-    elif found.kind == "untold":
-        waits = duration(round(found.waits_ns[0])) + (" a step" if answer.steps else "")
-        yield f"For whom the ranks wait, {waits}, cannot be told: {found.why}."
-    elif found.kind == "nobody":
+    elif verdict.stages is not None and answer.bubble is not None:
+        bubble = _bubble(verdict.stages, answer.bubble, of_what)
+        if answer.stragglers:
+            yield bubble
+        else:
+            yield f"{bubble} The stages compute alike: none stands out."
+    if verdict.kind == "in turn":
+        yield _in_turn(verdict, of_what)
+    elif verdict.kind == "untold":
+        waits = duration(round(verdict.waits_ns[0]))
+        if answer.steps:
+            waits += " a step"
+        yield f"For whom the ranks wait, {waits}, cannot be told: {verdict.why}."
+    elif verdict.kind == "nobody":
+        share = percent(MIN_STEP_SHARE, 1)
         nobody = "None of the ranks that are given" if answer.missing else "No rank"
-        yield f"{nobody} holds up the others by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
+        yield f"{nobody} holds up the others by {share} of {of_what}."
 
 
-def _in_turn(found: JobVerdict, of_what: str) -> str:
-    waits_ns = found.waits_ns
-    mean = duration(round(sum(waits_ns) / len(waits_ns)))
-    least = duration(round(min(waits_ns)))
-    most = duration(round(max(waits_ns)))
-    if len(waits_ns) == 1:
-        waited = mean
-    else:
-        waited = f"{mean} a step ({least} to {most})"
-    if not found.in_turn:
+def _bubble(stages: int, bubble: float, of_what: str) -> str:
+    """`bubble`: the share of the time that no work of a pipeline covers."""
+    of_stages = f"of {stages} stages" if stages else "whose stages are not known"
+    return (
+        f"In a pipeline {of_stages}, sends and receives that nothing else covers take "
+        f"{percent(bubble, 1)} of {of_what}: its bubble."
+    )
+
+
+def _in_turn(verdict: JobVerdict, of_what: str) -> str:
+    """That another rank is late in each step, or none by much."""
+    waits_ns = verdict.waits_ns
+    waited = duration(round(sum(waits_ns) / len(waits_ns)))
+    is_one_step = len(waits_ns) == 1
+    if not is_one_step:
+        shortest = duration(round(min(waits_ns)))
+        longest = duration(round(max(waits_ns)))
+        waited += f" a step ({shortest} to {longest})"
+    if not verdict.in_turn:
         return (
             f"No rank stands out: the others wait {waited}, and none of those they wait for holds "
             f"them up by {percent(MIN_STEP_SHARE, 1)} of {of_what}."
         )
-    late = plural(found.in_turn, "rank")
-    if len(waits_ns) == 1:
+    late = plural(verdict.in_turn, "rank")
+    if is_one_step:
         return f"No rank stands out: the others wait {waited}, for {late} in turn."
-    verb = "is" if found.in_turn == 1 else "are"
+    are = "is" if verdict.in_turn == 1 else "are"
     return (
         f"No rank stands out: the others wait {waited}, but not always for the same one: "
-        f"{late} {verb} late in turn."
+        f"{late} {are} late in turn."
     )
 
 
-def _each(ns: int, steps: int, each: str = "a step") -> str:
-    return f"{duration(ns // steps)} {each}" if steps > 1 else duration(ns)
-
-
-def _why(one: Straggler, steps: int, each: str) -> Iterator[str]:
-    if one.cause == "outside" and one.reason.begins_after_ns is not None:
-        what = "Its step begins" if one.reason.has_step else "Its trace begins"
-        yield (
-            f"{what} {duration(one.reason.begins_after_ns)} after that of rank "
-            f"{one.reason.begins_after_rank}: the cause lies before the window that was recorded."
-        )
-    if one.cause == "untold":
-        yield "What it did meanwhile does not explain it: cannot tell."
-    if one.cause != "inside":
-        return
-    excess, slower = one.reason.excess, one.slower or 0
-    largest = excess[0]
-    if largest.kind == "class" and (said := CLASSES_SAID.get(largest.name)):
-        yield f"Meanwhile {said} {_each(largest.ns, steps, each)} longer than on the median rank."
-        if largest.name == "compute" and slower >= SLOWER:
-            yield (
-                f"The same kernels, as many of them, take {percent(slower, 1)} longer: a lower "
-                "clock, or larger work."
-            )
-    if largest.kind == "class" and not largest.name.startswith("host"):
-        return
-    enough = [place for place in excess if place.ns >= ENOUGH * one.reason.inside_ns]
-    by_kind = [place for kind in PLACES for place in enough if place.kind == kind]
-    for place in by_kind[:1]:  # the innermost that explains most of the delay
-        more = _each(place.ns, steps, each)
-        yield f"It spends {more} more than the median rank in {printable(place.name)}."
+def _per_step(total_ns: int, steps: int, per: str) -> str:
+    """`1.2 ms a step`, the mean of several steps; the time alone where there are not
+    several. `per`: what a step is called."""
+    if steps > 1:
+        return f"{duration(total_ns // steps)} {per}"
+    return duration(total_ns)
 
 
 def headline(answer: JobAnswer) -> Iterator[str]:
     """What was given, and what of it takes part."""
-    size, given = answer.world_size, answer.given
-    ranks = (
-        f"{count(given)} of {plural(size, 'rank')}" if size else plural(given, "rank")
-    )
-    yield f"{ranks}, {plural(answer.steps, 'step')}, {plural(answer.collectives, 'collective')}."
+    yield _sizes(answer)
     if answer.missing:
-        which = "It" if len(answer.missing) == 1 else "One of them"
-        yield (
-            f"Not given: {numbers(answer.missing)}. {which} may have arrived later than those that "
-            "are given."
-        )
-    for one in answer.left_out:
-        yield printable(one.reason)
+        yield _missing(answer.missing)
+    for left_out in answer.left_out:
+        yield printable(left_out.reason)
     for row in answer.ranks:
         for damage in row.damage:
             yield f"Rank {row.rank}: {printable(damage)}."
     if answer.one_given:
-        yield (
-            f"{plural(answer.one_given, 'collective')} could not be matched: of their groups one "
-            "rank alone is given."
-        )
+        alone = plural(answer.one_given, "collective")
+        yield f"{alone} could not be matched: of their groups one rank alone is given."
     disagree = answer.unmatched - answer.no_group - answer.one_given
     if disagree:
         yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
     if answer.cut:
-        are, prove = ("is", "proves") if answer.cut == 1 else ("are", "prove")
-        yield (
-            f"{plural(answer.cut, 'collective')} {are} cut by the beginning or the end of a "
-            f"recording: {'it' if answer.cut == 1 else 'they'} {prove} nothing about clocks or "
-            "lateness."
-        )
+        yield _cut_collectives(answer.cut)
     yield from answer.notes
 
 
-def wait_text(row: RankRow) -> Iterator[str]:
-    if (worst := row.worst_wait) is not None:
-        unknown = "a rank that clocks do not tell"
-        by = unknown if worst.for_rank is None else f"rank {worst.for_rank}"
-        yield (
-            f"It waits longest in {printable(worst.name)}, {duration(worst.start_ns)} after its "
-            f"trace begins: {duration(worst.wait_ns)} for {by}."
+def _sizes(answer: JobAnswer) -> str:
+    """`4 of 8 ranks, 10 steps, 120 collectives.`"""
+    if answer.world_size:
+        ranks = f"{count(answer.given)} of {plural(answer.world_size, 'rank')}"
+    else:
+        ranks = plural(answer.given, "rank")
+    steps = plural(answer.steps, "step")
+    collectives = plural(answer.collectives, "collective")
+    return f"{ranks}, {steps}, {collectives}."
+
+
+def _missing(ranks: Sequence[int]) -> str:
+    which = "It" if len(ranks) == 1 else "One of them"
+    return (
+        f"Not given: {ranks_named(ranks)}. {which} may have arrived later than those that "
+        "are given."
+    )
+
+
+def _cut_collectives(number: int) -> str:
+    if number == 1:
+        return (
+            "1 collective is cut by the beginning or the end of a recording: it proves "
+            "nothing about clocks or lateness."
         )
+    return (
+        f"{count(number)} collectives are cut by the beginning or the end of a recording: "
+        "they prove nothing about clocks or lateness."
+    )
+
+
+def wait_text(row: RankRow) -> Iterator[str]:
+    """In what a rank waits longest, and for whom; nothing if it never waits."""
+    wait = row.worst_wait
+    if wait is None:
+        return
+    if wait.for_rank is None:
+        awaited = "a rank that clocks do not tell"
+    else:
+        awaited = f"rank {wait.for_rank}"
+    yield (
+        f"It waits longest in {printable(wait.name)}, {duration(wait.start_ns)} after its "
+        f"trace begins: {duration(wait.wait_ns)} for {awaited}."
+    )
 
 
 def clocks_text(answer: JobAnswer) -> str:
+    """How far times of different ranks can be compared."""
     clocks = answer.clocks
     if clocks.refused:
         return f"Who waits for whom cannot be told: {printable(clocks.refused)}."
     if not answer.collectives:
         return "No collective is common to two of these ranks, so nothing is known of who waits."
     if clocks.shared:
-        text = f"Times are compared as recorded: {printable(clocks.shared)}."
+        sentences = [f"Times are compared as recorded: {printable(clocks.shared)}."]
     elif clocks.uncertainty_ns is None:
-        text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
+        sentences = [
+            "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
+        ]
     else:
-        text = _aligned(answer, duration(clocks.uncertainty_ns)) + _drifts(answer)
+        sentences = [_aligned(clocks, clocks.uncertainty_ns)]
+        drifting = [clock for clock in clocks.hosts if round(clock.drift_ns_per_s)]
+        if drifting:
+            sentences.append(_drift(drifting))
     if clocks.on_one_host_ns is not None:
         limit = duration(clocks.on_one_host_ns)
         differences = "Differences" if clocks.shared else "On one host, differences"
-        text += f" {differences} of up to {limit} do not decide who arrives last."
+        sentences.append(
+            f"{differences} of up to {limit} do not decide who arrives last."
+        )
     if clocks.guessed:
-        text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
-    apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
-    if apart:
-        text += (
-            f" On {several(apart, 3)} the ends of collectives contradict the bounds that their "
-            "starts set; only the bounds are used."
+        sentences.append(f"Hosts were not recorded, and are guessed: {clocks.guessed}.")
+    contradicted = [
+        printable(clock.host) for clock in clocks.hosts if clock.contradicted
+    ]
+    if contradicted:
+        sentences.append(
+            f"On {several(contradicted, MAX_MACHINES_NAMED)} the ends of collectives contradict "
+            "the bounds that their starts set; only the bounds are used."
         )
     if answer.untold:
-        text += f" For {plural(answer.untold, 'collective')} they do not tell which rank was last."
-    return text
+        untold = plural(answer.untold, "collective")
+        sentences.append(f"For {untold} they do not tell which rank was last.")
+    return " ".join(sentences)
 
 
-def _aligned(answer: JobAnswer, within: str) -> str:
-    clocks = answer.clocks
-    by_ends = sum(one.by == "ends" for one in clocks.hosts)
-    how = " by the ends of collectives," if by_ends == len(clocks.hosts) - 1 else ""
-    if all(one.ranks == 1 for one in clocks.hosts):
-        whom = f"Clocks are aligned to rank {clocks.reference_rank}{how and ','}{how}"
-        return f"{whom} to within {within}; waits are known no better than that."
+def _aligned(clocks: ClockAnswer, uncertainty_ns: int) -> str:
+    """By what the clocks are aligned, and how well. All but that of the reference are
+    aligned by the ends of collectives, or some by bounds."""
+    within = duration(uncertainty_ns)
+    by_ends = sum(clock.by == "ends" for clock in clocks.hosts)
+    all_by_ends = by_ends == len(clocks.hosts) - 1
+    by_what = ", by the ends of collectives," if all_by_ends else ""
+    if all(clock.ranks == 1 for clock in clocks.hosts):
+        return (
+            f"Clocks are aligned to rank {clocks.reference_rank}{by_what} to within {within}; "
+            "waits are known no better than that."
+        )
+    machines = plural(len(clocks.hosts), "host")
     return (
-        f"The clocks of {plural(len(clocks.hosts), 'host')} are aligned{how and ','}{how} to "
-        f"within {within}; waits between ranks of different hosts are known no better than that."
+        f"The clocks of {machines} are aligned{by_what} to within {within}; waits between ranks "
+        "of different hosts are known no better than that."
     )
 
 
-def _drifts(answer: JobAnswer) -> str:
-    """A sentence that begins with a space; "" where no clock drifts."""
-    drifting = [one for one in answer.clocks.hosts if round(one.drift_ns_per_s)]
-    if not drifting:
-        return ""
-    names = several([printable(one.host) for one in drifting], 3)
-    most_ns = max(abs(round(one.drift_ns_per_s)) for one in drifting)
-    how_much = f"{'up to ' if len(drifting) > 1 else ''}{duration(most_ns)}"
-    drift = "clock drifts" if len(drifting) == 1 else "clocks drift"
+def _drift(drifting: Sequence[HostClock]) -> str:
+    """`drifting`: the machines whose clock does, at least one."""
+    names = several([printable(clock.host) for clock in drifting], MAX_MACHINES_NAMED)
+    largest = duration(max(abs(round(clock.drift_ns_per_s)) for clock in drifting))
+    if len(drifting) == 1:
+        return (
+            f"No constant offsets explain all collectives: the clock drifts on {names}, by "
+            f"{largest} a second, and times are corrected for that."
+        )
     return (
-        f" No constant offsets explain all collectives: the {drift} on {names}, by {how_much} a "
-        "second, and times are corrected for that."
+        f"No constant offsets explain all collectives: the clocks drift on {names}, by up to "
+        f"{largest} a second, and times are corrected for that."
     )
 
 
-def numbers(ranks: Sequence[int]) -> str:
-    """`rank 4`, `ranks 4 to 7 and 9`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
+class _Range(NamedTuple):
+    """Consecutive ranks, the last one included."""
+
+    first: int
+    last: int
+
+
+def ranks_named(ranks: Sequence[int]) -> str:
+    """At least one rank, in ascending order.
+
+    >>> ranks_named([4]), ranks_named([4, 5, 6, 7, 9])
+    ('rank 4', 'ranks 4 to 7 and 9')
+    """
+    ranges = _ranges(ranks)
+    texts = []
+    for part in ranges[:MAX_RANGES_NAMED]:
+        if part.first == part.last:
+            texts.append(str(part.first))
         else:
-            runs.append([rank, rank])
-    texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs[:MOST_RANGES]]
-    text = ", ".join(texts[:-1]) + (" and " if texts[1:] else "") + texts[-1]
-    if (more := len(runs) - MOST_RANGES) > 0:
-        text += f", and {count(more)} more ranges"
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}"
+            texts.append(f"{part.first} to {part.last}")
+    *before, last = texts
+    listed = f"{', '.join(before)} and {last}" if before else last
+    more = len(ranges) - MAX_RANGES_NAMED
+    if more > 0:
+        listed += f", and {count(more)} more ranges"
+    noun = "rank" if len(ranks) == 1 else "ranks"
+    return f"{noun} {listed}"
+
+
+def _ranges(ranks: Sequence[int]) -> list[_Range]:
+    ranges: list[_Range] = []
+    for rank in ranks:
+        if ranges and rank == ranges[-1].last + 1:
+            ranges[-1] = ranges[-1]._replace(last=rank)
+        else:
+            ranges.append(_Range(first=rank, last=rank))
+    return ranges

@@ -3,42 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.questions.summary import StepFigures, Summary, TrackFigures
 from fusetui.analysis.questions.totals import KernelTotals, OpTotal
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.kernel_names.record import MAX_SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, Unseen, cut, first_of, table_of, times
+from fusetui.text.tables import (
+    Column,
+    Unseen,
+    count_or_blank,
+    cut,
+    first_of,
+    table_of,
+    time_or_blank,
+    times,
+)
 from fusetui.trace.layout.steps import UP_TO, StepLength, labels_of
 
-MOST = 12  # steps or lanes; --json has all
-LONGEST_LABEL = 50  # cells; those of servers are longer
-HEAVIEST = 5
+MAX_STEPS = 12
+MAX_LANES = 12
+MAX_LABEL_CELLS = 50
+"""Of a step; those of servers are longer."""
+
+MAX_NAMES = 5
+"""Kernels, or ops."""
+
+
+class LabeledStep(NamedTuple):
+    """A step with its name, or its number where names do not have it."""
+
+    label: str
+    step: StepFigures
+
+
+def _lane(track: TrackFigures) -> str:
+    """`stream 7 (row 2)`: the lane of a track, and which of its rows the track is if
+    overlapping slices take several."""
+    lane = printable(track.label)
+    return f"{lane} (row {track.subrow + 1})" if track.subrow else lane
+
+
 STEP_COLUMNS = (
     Column(
         "step",
         left=True,
-        cell=lambda step: clip(printable(step[1]), LONGEST_LABEL, "..."),
+        cell=lambda labeled: clip(printable(labeled.label), MAX_LABEL_CELLS, "..."),
     ),
-    Column(str(StepLength.WALL), cell=lambda step: duration(step[0].dur_ns)),
-    Column("kernels", cell=lambda step: count(step[0].kernels)),
-    Column("GPU busy with its work", cell=lambda step: duration(step[0].gpu_busy_ns)),
+    Column(str(StepLength.WALL), cell=lambda labeled: duration(labeled.step.dur_ns)),
 )
-"""Of a step and its label."""
+STEP_COLUMNS_OF_GPU = (
+    *STEP_COLUMNS,
+    Column("kernels", cell=lambda labeled: count(labeled.step.kernels)),
+    Column(
+        "GPU busy with its work",
+        cell=lambda labeled: duration(labeled.step.gpu_busy_ns),
+    ),
+)
 LANE_COLUMNS = (
     Column("slices", cell=lambda track: count(track.slices)),
     Column("busy", cell=lambda track: duration(track.busy_ns)),
     Column("kind", left=True, cell=lambda track: track.kind.replace("_", " ")),
-    Column(
-        "lane",  # and which row of it if overlapping slices take several
-        left=True,
-        cell=lambda t: (
-            printable(t.label) + (f" (row {t.subrow + 1})" if t.subrow else "")
-        ),
-    ),
+    Column("lane", left=True, cell=_lane),
+)
+OP_COLUMNS_OF_GPU = (
+    Column("GPU", spare=1, cell=lambda total: time_or_blank(total.gpu_ns)),
+    Column("kernels", spare=2, cell=lambda total: count_or_blank(total.kernels)),
+)
+OP_COLUMNS = (
+    *times(total=0, self=3),
+    *OP_COLUMNS_OF_GPU,
+    Column("count", spare=4, cell=lambda total: count(total.count)),
 )
 
 
@@ -52,57 +90,43 @@ def summary_text(
     """The text; without kernels, ops are listed. `cut_off`: work from before the
     recording is missing."""
     blocks = ["\n".join(cut(line, width) for line in _head(figures, cut_off))]
-    if steps := figures.steps:
-        columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
-        labeled = zip(
-            steps[:MOST], labels_of([step.name for step in steps]), strict=False
-        )
-        by = printable(figures.steps_by or "")
-        what = (
-            f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
-        )
-        blocks.append(
-            table_of(columns, labeled, width) + _more(steps) + cut(what, width)
-        )
-    if tracks := figures.tracks:
-        blocks.append(table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks))
+    if figures.steps:
+        blocks.append(_steps(figures, width))
+    if figures.tracks:
+        lanes = table_of(LANE_COLUMNS, figures.tracks[:MAX_LANES], width)
+        blocks.append(lanes + _left_out(len(figures.tracks) - MAX_LANES))
     if kernels:
-        blocks.append(
-            kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more")
-        )
+        hint = "fusetui kernels shows more"
+        blocks.append(kernels_text(kernels, MAX_NAMES, width, hint))
     elif ops:
-        blocks.append(ops_text(ops, HEAVIEST, width, "fusetui ops shows more"))
-    return "\n\n".join(filter(None, blocks))
+        blocks.append(ops_text(ops, MAX_NAMES, width, "fusetui ops shows more"))
+    return "\n\n".join(blocks)
 
 
 def _head(figures: Summary, cut_off: bool) -> Iterator[str]:
-    cut = "" if figures.complete else "   (cut short)"
-    yield f"{printable(figures.file)}   {size(figures.bytes)}{cut}"
+    cut_short = "" if figures.complete else "   (cut short)"
+    yield f"{printable(figures.file)}   {size(figures.bytes)}{cut_short}"
     if figures.devices:
         yield printable(", ".join(figures.devices))
     yield ""
     yield f"span        {duration(figures.span_ns)}"
     yield f"events      {count(figures.events)}, of which {plural(figures.slices, 'slice')}"
-    yield from (
-        _gpu(figures, cut_off) if figures.gpu_events else ["GPU         no GPU events"]
-    )
+    if figures.gpu_events:
+        yield from _gpu(figures, cut_off)
+    else:
+        yield "GPU         no GPU events"
     if figures.events_skipped:
         yield f"skipped     {plural(figures.events_skipped, 'unreadable event')}"
 
 
 def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
-    busy, whole = figures.gpu_busy_ns, figures.gpu_busy_ns + figures.gpu_idle_ns
-    of = (
-        "its span"
-        if whole == figures.gpu_span_ns
-        else "the spans of all GPUs, added up"
-    )
-    share = f" ({percent(busy, whole)} of {of})" if whole else ""
+    """The lines about GPU events, of which there are some."""
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
     if cut_off:
-        yield f"GPU busy    {duration(busy)}, and longer with work from before the recording"
+        busy = duration(figures.gpu_busy_ns)
+        yield f"GPU busy    {busy}, and longer with work from before the recording"
     else:
-        yield f"GPU busy    {duration(busy)}{share}, idle {duration(figures.gpu_idle_ns)}"
+        yield f"GPU busy    {_busy_and_idle(figures)}"
     yield (
         f"            compute {duration(figures.gpu_compute_ns)}, "
         f"communication {duration(figures.gpu_comm_ns)}, "
@@ -115,57 +139,70 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
     )
 
 
-def _more(rows: Sequence[object]) -> str:
-    return (
-        f"\n... and {len(rows) - MOST} more (--json has all)"
-        if len(rows) > MOST
-        else ""
-    )
+def _busy_and_idle(figures: Summary) -> str:
+    """`9 ms (75 % of its span), idle 3 ms`."""
+    busy_ns = figures.gpu_busy_ns
+    idle = duration(figures.gpu_idle_ns)
+    whole_ns = busy_ns + figures.gpu_idle_ns
+    if not whole_ns:
+        return f"{duration(busy_ns)}, idle {idle}"
+    if whole_ns == figures.gpu_span_ns:
+        spans = "its span"
+    else:
+        spans = "the spans of all GPUs, added up"
+    return f"{duration(busy_ns)} ({percent(busy_ns, whole_ns)} of {spans}), idle {idle}"
 
 
-OP_COLUMNS = (
-    *times(total=0, self=3),
-    Column(
-        "GPU",
-        spare=1,
-        cell=lambda total: duration(total.gpu_ns) if total.gpu_ns else "",
-    ),
-    Column(
-        "kernels",
-        spare=2,
-        cell=lambda total: count(total.kernels) if total.kernels else "",
-    ),
-    Column("count", spare=4, cell=lambda total: count(total.count)),
-)
-GPU_COLUMNS = ("GPU", "kernels")  # of the ops; left out if no op launched anything
+def _steps(figures: Summary, width: int) -> str:
+    """The table of the first steps, and what they are if no annotation is around
+    them."""
+    labels = labels_of([step.name for step in figures.steps])
+    labeled = [
+        LabeledStep(label=label, step=step)
+        for label, step in zip(labels, figures.steps, strict=True)
+    ]
+    columns = STEP_COLUMNS_OF_GPU if figures.gpu_events else STEP_COLUMNS
+    text = table_of(columns, labeled[:MAX_STEPS], width)
+    text += _left_out(len(labeled) - MAX_STEPS)
+    by = printable(figures.steps_by or "")
+    if by.startswith(UP_TO):
+        text += cut(f"\nNo step is annotated: each goes {by}.", width)
+    return text
+
+
+def _left_out(number: int) -> str:
+    """A line of its own below a table that leaves rows out."""
+    return f"\n... and {number} more (--json has all)" if number > 0 else ""
 
 
 def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
     """The first `top` kernels, how many are left out, and a hint how to see them."""
     if not totals:
         return "no kernels in this trace"
-    whole = totals.total_ns
+    whole_ns = totals.total_ns
     columns = (
         *times(total=0),
-        Column("share", spare=1, cell=lambda total: percent(total.total_ns, whole)),
+        Column("share", spare=1, cell=lambda total: percent(total.total_ns, whole_ns)),
         Column("count", spare=2, cell=lambda total: count(total.count)),
         *times(min=4, median=3, max=5),
         Column("kernel", left=True, cell=lambda total: kernel_label(total.name, width)),
         Column("name", left=True, spare=6, cell=lambda total: printable(total.name)),
     )
     shown_ns = sum(total.total_ns for total in totals[:top])
-    share = percent(whole - shown_ns, whole)
+    share = percent(whole_ns - shown_ns, whole_ns)
     return first_of(columns, totals, top, width, "name", hint, share=share)
 
 
 def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
-    """The first `top` ops, how many are left out, and a hint how to see them."""
+    """The first `top` ops, how many are left out, and a hint how to see them. Columns
+    of GPU work are left out if no op launched anything."""
     if not totals:
         return "no CPU ops in this trace"
-    any_gpu = any(total.kernels or total.gpu_ns for total in totals)
-    columns = [one for one in OP_COLUMNS if any_gpu or one.title not in GPU_COLUMNS]
     name = Column("op", left=True, cell=lambda total: printable(total.name))
-    return first_of([*columns, name], totals, top, width, "name", hint)
+    columns = [*OP_COLUMNS, name]
+    if not any(total.kernels or total.gpu_ns for total in totals):
+        columns = [column for column in columns if column not in OP_COLUMNS_OF_GPU]
+    return first_of(columns, totals, top, width, "name", hint)
 
 
 def kernel_label(name: str, width: int) -> str:

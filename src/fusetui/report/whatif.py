@@ -122,7 +122,7 @@ def _steps_on_path(answer: WhatIf) -> int:
     one another, else one."""
     places = [place for place, step in enumerate(answer.steps) if step.in_median]
     follow_one_another = not places or places[-1] - places[0] < len(places)
-    return _counted(answer) if follow_one_another else 1
+    return _steps_in_median(answer) if follow_one_another else 1
 
 
 def _remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
@@ -194,13 +194,13 @@ def rows_text(rows: Sequence[PathRow], width: int) -> str:
         Column(
             "on the critical path",
             left=True,
-            cell=lambda row: called(row, alone, width),
+            cell=lambda row: row_text(row, alone, width),
         ),
     )
     return table_of(columns, rows, width)
 
 
-def called(row: PathRow, alone: set[str], width: int) -> str:
+def row_text(row: PathRow, alone: set[str], width: int) -> str:
     """What a row is. `alone`: the kinds that have one row."""
     if row.kind in ("kernel", "communication") and row.what:
         return kernel_label(row.what, width)
@@ -228,13 +228,13 @@ def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1)
     largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
     most = ""
     if largest.what and 2 * largest.ns > kind_ns:
-        most = f", most of it {called(largest, set(), UNKNOWN_WIDTH)}"
+        most = f", most of it {row_text(largest, set(), UNKNOWN_WIDTH)}"
     text = f"{then}{limit} {verb} it: {share} of {path} is {KINDS[kind].time}"
     return f"{text[0].upper()}{text[1:]}{most}."
 
 
 def _answer(answer: WhatIf) -> str:
-    made = _made(answer)
+    made = _changes_made(answer)
     whole = _whole(answer.of)
     if answer.between_ns is not None:
         least_ns, most_ns = answer.between_ns
@@ -271,14 +271,14 @@ def _between(answer: WhatIf, least: str, most: str) -> str:
     before = f"{_whole(answer.of)} of {duration(answer.before_ns)}"
     share = percent(answer.scaled_share or 0.0, 1)
     return (
-        f"With {_made(answer)}, {before} would take {times}."
+        f"With {_changes_made(answer)}, {before} would take {times}."
         f" Kernels that are scaled take {share} of the critical path."
     )
 
 
 def _median_of(answer: WhatIf) -> Iterator[str]:
     """Of which steps the time is the median, if they are several."""
-    number = _counted(answer)
+    number = _steps_in_median(answer)
     if number <= 1 or not answer.after_range_ns:
         return
     low_ns, high_ns = answer.after_range_ns
@@ -299,17 +299,17 @@ def _median_of(answer: WhatIf) -> Iterator[str]:
 def _would_take(
     answer: WhatIf | JobWhatIf, whole: str, before_ns: int, after_ns: int
 ) -> str:
-    gain = worth(before_ns, after_ns)
+    gain = gain_text(before_ns, after_ns)
     if answer.certainty == "bound":
         certainty = f"at best ({gain})"
     else:
         certainty = f"({gain}), an estimate"
     before = duration(before_ns)
     after = duration(after_ns)
-    return f"With {_made(answer)}, {whole} of {before} would take {after} {certainty}."
+    return f"With {_changes_made(answer)}, {whole} of {before} would take {after} {certainty}."
 
 
-def _made(answer: WhatIf | JobWhatIf) -> str:
+def _changes_made(answer: WhatIf | JobWhatIf) -> str:
     """The changes."""
     return printable(" and ".join(answer.changes))
 
@@ -319,17 +319,17 @@ def replayed_sentence(answer: WhatIf) -> str:
     after_ns = answer.after_ns or 0
     times = f"{duration(answer.before_ns)} -> {duration(after_ns)}"
     what = _length(answer.of).step
-    gain = worth(answer.before_ns, after_ns)
+    gain = gain_text(answer.before_ns, after_ns)
     if answer.is_doubtful:
         gain += f", {percent(answer.residual_share, 1)} not understood"
     certainty = "at best" if answer.certainty == "bound" else "an estimate"
     return (
         f"replayed, not recorded: {what} {times} ({gain}), {certainty},"
-        f" with {_made(answer)}"
+        f" with {_changes_made(answer)}"
     )
 
 
-def worth(before_ns: int, after_ns: int) -> str:
+def gain_text(before_ns: int, after_ns: int) -> str:
     """`11.8 % less`; of a change that is too small to matter, the time: `714 us less,
     next to nothing`."""
     difference_ns = abs(after_ns - before_ns)
@@ -341,7 +341,7 @@ def worth(before_ns: int, after_ns: int) -> str:
     return f"{duration(difference_ns)} {direction}, next to nothing"
 
 
-def _counted(answer: WhatIf) -> int:
+def _steps_in_median(answer: WhatIf) -> int:
     """The steps of which the median is told."""
     return max(1, sum(step.in_median for step in answer.steps))
 
@@ -415,7 +415,7 @@ def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
 def _job_answer(answer: JobWhatIf) -> Iterator[str]:
     if answer.before_ns is None or answer.after_ns is None:
         yield (
-            f"What {_made(answer)} would be worth to the job cannot be told:"
+            f"What {_changes_made(answer)} would be worth to the job cannot be told:"
             f" {WHY_UNKNOWN[answer.why_not]}."
         )
         return

@@ -336,17 +336,19 @@ def account_lines(why: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     columns = account_columns(why)
     titles = [device_text(why)]
     for column in columns:
-        titles += [f"{column.title} {unit_of([column.sums['span']]).name}", "share"]
-    rows = [*_account_cells(columns, most)]
+        unit = unit_of([column.sums["span"]])
+        titles += [f"{column.title} {unit.name}", "share"]
+    rows = list(_account_cells(columns, most))
     # The labels are cut, so that no figure has to be.
     _, *figures = zip(titles, *rows, strict=True)
     figures_width = sum(max(map(len, cells)) + len(GAP) for cells in figures)
     label_width = max(1, width - figures_width)
     for cells in (titles, *rows):
         cells[0] = clip(cells[0], label_width)
-    label, *of_figures = titles
-    drawn = [Column(label, left=True), *map(Column, of_figures)]
-    return table(drawn, rows, width).split("\n")
+    title_of_labels, *titles_of_figures = titles
+    table_columns = [Column(title_of_labels, left=True)]
+    table_columns += [Column(title) for title in titles_of_figures]
+    return table(table_columns, rows, width).split("\n")
 
 
 def _account_cells(columns: Sequence[AccountColumn], most: int) -> Iterator[list[str]]:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from html import escape
 
 from fusetui.tables.table import ColumnTable, TableColumn
+from fusetui.text import tables as text_tables
 from fusetui.text.cutting import middle_clip
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import TOP_ALL, Unseen, left_out
-from fusetui.text.tables import Column as Drawn
-from fusetui.text.tables import table as aligned
 
 REPR_ROWS = 10
 REPR_WIDTH = 100
@@ -73,21 +72,21 @@ def lines(table: ColumnTable, width: int) -> str:
     for the first one and the first text (and the one after it, if that is the file)."""
     is_unseen = isinstance(width, Unseen)
     kept = _kept_columns(table)
-    columns = []
-    cells = []
+    text_columns = []
+    texts_of_columns = []
     for number, column in enumerate(table.columns):
-        columns.append(
-            Drawn(
-                without_unit(column.name),
+        text_columns.append(
+            text_tables.Column(
+                title=without_unit(column.name),
                 left=column.kind == "text",
                 spare=0 if number in kept else number,
             )
         )
         is_last = number == len(table.columns) - 1
-        text_cells = None if is_unseen or is_last else MAX_TEXT_CELLS
-        cells.append(texts(column, text_cells))
-    rows = [*zip(*cells, strict=True)]
-    return aligned(columns, rows, None if is_unseen else width)
+        most = None if is_unseen or is_last else MAX_TEXT_CELLS
+        texts_of_columns.append(texts(column, most))
+    rows = list(zip(*texts_of_columns, strict=True))
+    return text_tables.table(text_columns, rows, None if is_unseen else width)
 
 
 def _kept_columns(table: ColumnTable) -> set[int]:
@@ -95,12 +94,9 @@ def _kept_columns(table: ColumnTable) -> set[int]:
     of_texts = [
         number for number, column in enumerate(table.columns) if column.kind == "text"
     ]
-    if not of_texts:
-        return {0}
-    first_text, *others = of_texts
-    if table.names[first_text] == "file":
-        return {0, first_text, *others[:1]}
-    return {0, first_text}
+    starts_with_file = bool(of_texts) and table.names[of_texts[0]] == "file"
+    texts_kept = 2 if starts_with_file else 1
+    return {0, *of_texts[:texts_kept]}
 
 
 def without_unit(name: str) -> str:
@@ -136,13 +132,11 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     titles = [without_unit(name) for name in shown.names]
     rows = zip(*(texts(column) for column in shown.columns), strict=True)
     body = "".join(_html_row("td", row, sides) for row in rows)
-    left_out_of_it = "".join(
-        f"<p>{_as_html(sentence)}</p>" for sentence in table.left_out
-    )
+    below = "".join(f"<p>{_as_html(sentence)}</p>" for sentence in table.left_out)
     return (
         f"<table><caption>{_as_html(_head(table))}</caption>"
         f"<thead>{_html_row('th', titles, sides)}</thead>"
-        f"<tbody>{body}</tbody></table>{left_out_of_it}"
+        f"<tbody>{body}</tbody></table>{below}"
     )
 
 

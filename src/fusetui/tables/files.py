@@ -1,92 +1,121 @@
 """Tables as text and as files: CSV, TSV, Markdown, JSON, Parquet. No name is shortened,
-and each row is one line. A file is there once it is complete, or not at all. And as
-dataframes of packages that fusetui does not need itself, and by the Arrow PyCapsule
-interface (arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
+and each row is one line. A file is there once it is complete, or not at all.
 
 What a terminal would interpret is escaped as everywhere else, so a row is the same
-bytes in a file, a pipe and a terminal; JSON escapes it without loss. For dataframes,
-integers and numbers are handed over where they lie, without a copy; texts are written
-once, in batches.
+bytes in a file, a pipe and a terminal; JSON escapes it without loss.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from fusetui import Error
-from fusetui.tables.table import ROWS_AT_ONCE, ColumnTable, Kind, TableColumn
+from fusetui.tables.table import ROWS_AT_ONCE, ColumnTable, TableColumn
 from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.trace.new_file import new_file
 
-Line = Callable[[tuple[str, ...]], str]
+
+class RowForm(NamedTuple):
+    """How a format writes a row."""
+
+    quoted: Callable[[str], str]
+    """A text as it stands in the row."""
+
+    line: Callable[[tuple[str, ...]], str]
+    """The row, of its values as texts."""
+
+    missing: str = ""
+    """What stands for no value."""
 
 
 def csv_lines(table: ColumnTable) -> Iterator[str]:
     """RFC 4180 with a line of names. A missing value is blank, an empty text is
     quoted."""
-    yield ",".join(map(_csv, table.names)) + "\n"
-    yield from _rows(table, _csv, lambda row: ",".join(row) + "\n")
+
+    def line(values: tuple[str, ...]) -> str:
+        return ",".join(values) + "\n"
+
+    yield line(tuple(map(_csv, table.names)))
+    yield from _lines_of_rows(table, RowForm(quoted=_csv, line=line))
 
 
 def tsv_lines(table: ColumnTable) -> Iterator[str]:
     """With a line of names; backslashes and what is no plain character are escaped:
     \\\\, \\t."""
-    yield "\t".join(map(_tsv, table.names)) + "\n"
-    yield from _rows(table, _tsv, lambda row: "\t".join(row) + "\n")
+
+    def line(values: tuple[str, ...]) -> str:
+        return "\t".join(values) + "\n"
+
+    yield line(tuple(map(_tsv, table.names)))
+    yield from _lines_of_rows(table, RowForm(quoted=_tsv, line=line))
 
 
 def markdown_lines(table: ColumnTable) -> Iterator[str]:
     """A table of GitHub's Markdown, numbers on the right."""
-    left = [
+
+    def line(values: tuple[str, ...]) -> str:
+        return f"| {' | '.join(values)} |\n"
+
+    names = [markdown(name) for name in table.names]
+    of_texts = [
         number for number, column in enumerate(table.columns) if column.kind == "text"
     ]
-    yield "\n".join([*markdown_table([*map(markdown, table.names)], (), left), ""])
-    yield from _rows(table, markdown, lambda row: f"| {' | '.join(row)} |\n")
+    head = markdown_table(names, rows=(), left=of_texts)
+    yield "\n".join([*head, ""])
+    yield from _lines_of_rows(table, RowForm(quoted=markdown, line=line))
 
 
 def json_lines(table: ColumnTable) -> Iterator[str]:
     """A JSON list with an object a row, each on a line of its own."""
-    row_of = ", ".join(f"{_json(name).replace('%', '%%')}: %s" for name in table.names)
-    before = "["
-    for some in _rows(table, _json, lambda row: f",\n{{{row_of % row}}}", "null"):
-        yield before + some.removeprefix(",\n") if before else some
-        before = ""
-    yield f"{before}]\n"
+    fields = []
+    for name in table.names:
+        key = _json(name).replace("%", "%%")
+        fields.append(f"{key}: %s")
+    row_template = f"{{{', '.join(fields)}}}"
+
+    def line(values: tuple[str, ...]) -> str:
+        return f",\n{row_template % values}"
+
+    form = RowForm(quoted=_json, line=line, missing="null")
+    is_first = True
+    for lines in _lines_of_rows(table, form):
+        yield "[" + lines.removeprefix(",\n") if is_first else lines
+        is_first = False
+    yield "[]\n" if is_first else "]\n"
 
 
-def _rows(
-    table: ColumnTable, quote: Callable[[str], str], line: Line, missing: str = ""
-) -> Iterator[str]:
+def _lines_of_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
     """The lines of many rows at once; each distinct text is quoted once."""
-    quoted = [[*map(quote, column.texts or ())] for column in table.columns]
+    quoted_texts = []
+    for column in table.columns:
+        quoted_texts.append([form.quoted(text) for text in column.texts or ()])
     for begin in range(0, len(table), ROWS_AT_ONCE):
+        some_rows = slice(begin, begin + ROWS_AT_ONCE)
         values = [
-            _values(column.take(slice(begin, begin + ROWS_AT_ONCE)), texts, missing)
-            for column, texts in zip(table.columns, quoted, strict=True)
+            _values(column.take(some_rows), quoted, form.missing)
+            for column, quoted in zip(table.columns, quoted_texts, strict=True)
         ]
-        yield "".join(map(line, zip(*values, strict=True)))
+        yield "".join(map(form.line, zip(*values, strict=True)))
 
 
 def _values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
     """Its values as texts; `quoted` are its distinct texts."""
     values = column.values.tolist()
     if column.kind == "text":
-        found = [quoted[number] for number in values]
+        texts = [quoted[number] for number in values]
     elif column.kind == "bool":
-        found = ["true" if value else "false" for value in values]
+        texts = ["true" if value else "false" for value in values]
     else:
-        found = [*map(str, values)]
+        texts = [str(value) for value in values]
     if column.known is None:
-        return found
-    is_known = column.known.tolist()
+        return texts
     return [
-        text if there else missing for text, there in zip(found, is_known, strict=True)
+        text if is_known else missing
+        for text, is_known in zip(texts, column.known.tolist(), strict=True)
     ]
 
 
@@ -95,14 +124,18 @@ def _tsv(text: str) -> str:
 
 
 def _json(text: str) -> str:
+    # Python's json, which escapes all that is not ASCII; it leaves DEL alone, which a
+    # terminal interprets.
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 def _csv(text: str) -> str:
     shown = printable(text)
-    if shown and not any(letter in shown for letter in ',"') and shown == shown.strip():
+    needs_quotes = not shown or "," in shown or '"' in shown or shown != shown.strip()
+    if not needs_quotes:
         return shown
-    return '"' + shown.replace('"', '""') + '"'
+    doubled = shown.replace('"', '""')
+    return f'"{doubled}"'
 
 
 TEXTS = {
@@ -143,18 +176,16 @@ def save(
 ) -> None:
     """Writes a new file in a format, or in that of its name. Raises CannotWriteError,
     MissingPackageError or UnknownFormatError, leaving nothing behind."""
-    chosen = form or format_of(path)
-    if chosen == "parquet":
-        names = ("pyarrow", "pyarrow.parquet")
-        arrow, parquet = (needed(name, "Parquet", "parquet") for name in names)
+    form = form or format_of(path)
+    if form == "parquet":
+        pyarrow = needed("pyarrow", "Parquet", "parquet")
+        parquet = needed("pyarrow.parquet", "Parquet", "parquet")
         with new_file(path, replace=replace) as file:
-            parquet.write_table(arrow.table(table), file)
-        return
-    with new_file(path, replace=replace) as file:
-        file.writelines(text.encode() for text in TEXTS[chosen](table))
-
-
-BATCH = 1 << 16  # rows whose texts are written at once
+            parquet.write_table(pyarrow.table(table), file)
+    else:
+        with new_file(path, replace=replace) as file:
+            for lines in TEXTS[form](table):
+                file.write(lines.encode())
 
 
 class MissingPackageError(Error, ImportError):
@@ -162,100 +193,14 @@ class MissingPackageError(Error, ImportError):
 
 
 def needed(package: str, what: str, extra: str = "") -> Any:
-    """An optional package. Raises MissingPackageError."""
+    """An optional package, or a module of it, which `what` needs. Raises
+    MissingPackageError, with the command that installs the `extra` of fusetui or, without
+    one, the package."""
     try:
         return import_module(package)
     except ImportError:
-        install = f"fusetui[{extra}]" if extra else package.split(".")[0]
+        name = package.split(".")[0]
+        install = f"fusetui[{extra}]" if extra else name
         raise MissingPackageError(
-            f"{what} needs {package.split('.')[0]}: pip install '{install}'."
+            f"{what} needs {name}: pip install '{install}'."
         ) from None
-
-
-def to_pandas(table: ColumnTable) -> Any:
-    """A pandas.DataFrame. Columns of numbers are those of the table, without a copy;
-    integers and truths of which some may be missing are Int64 and boolean. Raises
-    MissingPackageError."""
-    pandas = needed("pandas", "to_pandas()")
-    # never its "None"
-    text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object
-
-    def values(column: TableColumn) -> Any:
-        if column.kind == "text":
-            texts = pandas.Series([*(column.texts or ()), None], dtype=text).array
-            return texts.take(np.where(column.has_value, column.values, len(texts) - 1))
-        if column.known is None:
-            return column.values
-        if column.kind == "float":
-            return np.where(column.known, column.values, np.nan)
-        kinds = {"int": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
-        return kinds[column.kind](column.values, ~column.known)
-
-    return pandas.DataFrame(
-        {column.name: values(column) for column in table.columns}, copy=False
-    )
-
-
-def stream_of(table: ColumnTable) -> Any:
-    """A PyCapsule with an ArrowArrayStream."""
-    import nanoarrow
-    from nanoarrow.c_array_stream import CArrayStream
-
-    schema = schema_of((column.name, column.kind) for column in table.columns)
-    makers = [_maker(column) for column in table.columns]
-    batches = []
-    for begin in range(0, max(len(table), 1), BATCH):
-        part = slice(begin, min(begin + BATCH, len(table)))
-        arrays = [make(part) for make in makers]
-        length = part.stop - begin
-        batches.append(
-            nanoarrow.c_array_from_buffers(
-                schema, length, [None], null_count=0, children=arrays
-            )
-        )
-    stream = CArrayStream.from_c_arrays(batches, nanoarrow.c_schema(schema), move=True)
-    return stream.__arrow_c_stream__()
-
-
-def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
-    """The schema of columns, by their names and kinds; it is known before there are any
-    rows."""
-    import nanoarrow
-
-    return nanoarrow.struct({name: _type(kind) for name, kind in columns})
-
-
-def _type(kind: Kind) -> Any:
-    import nanoarrow
-
-    kinds = {
-        "int": "int64",
-        "float": "float64",
-        "bool": "bool_",
-        "text": "large_string",
-    }
-    return getattr(nanoarrow, kinds[kind])()
-
-
-def _maker(column: TableColumn) -> Callable[[slice], Any]:
-    import nanoarrow
-
-    schema = _type(column.kind)
-    texts = [text.encode(errors="replace") for text in column.texts or ()]
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
-
-    def made(part: slice) -> Any:
-        values = np.ascontiguousarray(column.values[part])
-        known = None if column.known is None else column.known[part]
-        bits = None if known is None else np.packbits(known, bitorder="little")
-        nulls = 0 if known is None else int((~known).sum())
-        buffers: list[Any] = [bits, values]
-        if column.kind == "text":
-            ends = np.concatenate([[0], np.cumsum(lengths[values])])
-            written = b"".join([texts[number] for number in values.tolist()])
-            buffers = [bits, ends.astype(np.int64), written]
-        elif column.kind == "bool":
-            buffers = [bits, np.packbits(values.astype(np.bool_), bitorder="little")]
-        return nanoarrow.c_array_from_buffers(schema, len(values), buffers, nulls)
-
-    return made

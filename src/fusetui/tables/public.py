@@ -74,7 +74,7 @@ class Table(ColumnTable, frozen=True, eq=False):
     def to_pandas(self) -> pandas.DataFrame:
         """A dataframe of pandas; its columns of numbers are not copied. Raises
         MissingPackageError."""
-        from fusetui.tables.files import to_pandas
+        from fusetui.tables.dataframes import to_pandas
 
         return to_pandas(self)
 
@@ -87,14 +87,14 @@ class Table(ColumnTable, frozen=True, eq=False):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule;
         another schema that is requested is not regarded."""
-        from fusetui.tables.files import stream_of
+        from fusetui.tables.dataframes import stream_of
 
         return stream_of(self)
 
     def save(self, path: str, *, replace: bool = False) -> None:
         """Writes CSV, TSV, Markdown, JSON or Parquet, as the path ends, to a file that
-        must not exist unless it is to be replaced. Raises CannotWriteError,
-        MissingPackageError or UnknownFormatError, leaving nothing behind."""
+        must not exist unless it is to be replaced. Raises CannotWriteError, MissingPackageError
+        or UnknownFormatError, leaving nothing behind."""
         from fusetui.tables.files import save
 
         save(self, path, replace=replace)
@@ -104,33 +104,44 @@ def table_of(
     name: str, specs: Sequence[Spec], records: Sequence[Mapping[str, Any]]
 ) -> Table:
     """The table of some records; keys that are no columns are left out."""
-    columns = (
-        column_of(spec, [record.get(spec.name) for record in records]) for spec in specs
-    )
+    columns = []
+    for spec in specs:
+        values = [record.get(spec.name) for record in records]
+        columns.append(column_of(spec, values))
     return Table(
-        name, tuple(columns), frozenset(spec.name for spec in specs if spec.first)
+        name=name,
+        columns=tuple(columns),
+        first=frozenset(spec.name for spec in specs if spec.first),
     )
 
 
 def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
     """Tables with the same columns one below the other, the name of its trace before
     each row. A column that is called so is renamed to `lines_file`."""
-    first = tables[0][1]
-    numbers = np.repeat(
-        np.arange(len(tables), dtype=np.int32), [len(table) for _, table in tables]
-    )
-    columns = [TableColumn(file.name, numbers, tuple(name for name, _ in tables))]
-    for number, column in enumerate(first.columns):
-        name = renamed(first.name, column.name, file)
+    first_table = tables[0][1]
+    columns = [_file_column(tables, file)]
+    for number, column in enumerate(first_table.columns):
+        name = renamed(first_table.name, column.name, file)
         columns.append(_below(name, [table.columns[number] for _, table in tables]))
-    left_out = tuple(
-        f"{name}: {said}" for name, table in tables for said in table.left_out
-    )
+    left_out = []
+    for trace_name, table in tables:
+        left_out += [f"{trace_name}: {sentence}" for sentence in table.left_out]
     return replace(
-        first,
+        first_table,
         columns=tuple(columns),
-        first=first.first | {file.name},
-        left_out=left_out,
+        first=first_table.first | {file.name},
+        left_out=tuple(left_out),
+    )
+
+
+def _file_column(tables: Sequence[tuple[str, Table]], file: Spec) -> TableColumn:
+    """The name of its trace for each row of each table."""
+    rows_of_tables = [len(table) for _, table in tables]
+    numbers = np.arange(len(tables), dtype=np.int32)
+    return TableColumn(
+        name=file.name,
+        values=np.repeat(numbers, rows_of_tables),
+        texts=tuple(trace_name for trace_name, _ in tables),
     )
 
 
@@ -140,13 +151,17 @@ def renamed(table: str, column: str, file: Spec) -> str:
 
 
 def _below(name: str, parts: Sequence[TableColumn]) -> TableColumn:
-    always = all(part.known is None for part in parts)
-    known = None if always else np.concatenate([part.has_value for part in parts])
+    """Columns of one kind, one below the other."""
+    known = None
+    if any(part.known is not None for part in parts):
+        known = np.concatenate([part.has_value for part in parts])
     if parts[0].texts is None:
-        return TableColumn(
-            name, np.concatenate([part.values for part in parts]), None, known
-        )
-    texts = tuple(text for part in parts for text in part.texts or ())
-    firsts = np.cumsum([0, *(len(part.texts or ()) for part in parts)])
-    numbers = [part.values + first for part, first in zip(parts, firsts, strict=False)]
-    return TableColumn(name, np.concatenate(numbers).astype(np.int32), texts, known)
+        values = np.concatenate([part.values for part in parts])
+        return TableColumn(name=name, values=values, known=known)
+    texts: list[str] = []
+    numbers = []  # of the texts of all parts
+    for part in parts:
+        numbers.append(part.values + len(texts))
+        texts += part.texts or ()
+    values = np.concatenate(numbers).astype(np.int32)
+    return TableColumn(name=name, values=values, texts=tuple(texts), known=known)

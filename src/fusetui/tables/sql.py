@@ -8,23 +8,28 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count
 from threading import Thread
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.tables.files import needed, schema_of
+from fusetui.tables.dataframes import schema_of
+from fusetui.tables.files import needed
 from fusetui.tables.public import Table, renamed, with_files
 from fusetui.tables.sources import FILE, TABLES, columns_of, made
 from fusetui.tables.table import Kind, Spec, TableColumn, column_of
 from fusetui.trace.model.columns import Trace
 
-MEMORY, THREADS = "4GB", 4
-SETTINGS: Final = {"threads": THREADS, "memory_limit": MEMORY, "temp_directory": ""}
+Result = TypeVar("Result")
+
+THREADS = 4
+SETTINGS: Final = {"threads": THREADS, "memory_limit": "4GB", "temp_directory": ""}
 LOCKED: Final = {
+    # A bar goes to standard output, where answers go: without a script as its main
+    # module, Python is interactive for DuckDB, which then draws one after 2 s.
+    "enable_progress_bar": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
@@ -34,22 +39,42 @@ LOCKED: Final = {
     "lock_configuration": True,  # the last
 }
 """In this order: what is locked cannot be set any longer."""
-INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint")
+
 KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys((*INTEGERS, *(f"u{name}" for name in INTEGERS)), "int"),
-    **dict.fromkeys(("float", "double", "decimal"), "float"),
+    "tinyint": "int",
+    "smallint": "int",
+    "integer": "int",
+    "bigint": "int",
+    "hugeint": "int",
+    "utinyint": "int",
+    "usmallint": "int",
+    "uinteger": "int",
+    "ubigint": "int",
+    "uhugeint": "int",
+    "float": "float",
+    "double": "float",
+    "decimal": "float",
     "boolean": "bool",
 }
 """What a column of an answer is, by its type in DuckDB; a text where it is none of
 these."""
-CASTS: Final = {
+
+CASTS: Final[dict[Kind, str]] = {
     "int": "BIGINT",
     "float": "DOUBLE",
     "bool": "BOOLEAN",
     "text": "VARCHAR",
 }
-KIND = re.compile(r"^(?:\w+ )*Error: ", re.IGNORECASE)  # before a message of DuckDB
-PLACE = re.compile(r"\s*\n\s*LINE \d+: .*", re.DOTALL)  # behind it
+"""The type of DuckDB as which a column of each kind is fetched."""
+
+ERROR_KIND = re.compile(r"^(?:\w+ )*Error: ", re.IGNORECASE)
+"""Before a message of DuckDB."""
+
+ERROR_PLACE = re.compile(r"\s*\n\s*LINE \d+: .*", re.DOTALL)
+"""Behind a message of DuckDB."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Stands for a byte that is not UTF-8."""
 
 
 class WrongSqlError(Error, ValueError):
@@ -62,17 +87,21 @@ class SqlDatabase:
     def __init__(self, make: Callable[[str], Table], *, of_several: bool) -> None:
         """`make` gives one of TABLES. Where they are `of_several` traces, the names of
         these stand in the column `file`. Raises MissingPackageError."""
-        self._make, self._of_several = make, of_several
+        self._make = make
+        self._of_several = of_several
         self._tables: dict[str, Table] = {}
-        self._read: dict[str, Table] = {}  # by the last query
+        self._read: set[str] = set()  # names of tables that the last query reads
         self._engine = needed("duckdb", "SQL", "sql")
         self._connection = self._engine.connect(":memory:", config=SETTINGS)
-        for name, value in LOCKED.items():
-            self._connection.execute(f"SET {name} = {value}")
+        self._in_a_thread(self._prepare)
+
+    def _prepare(self) -> None:
+        """Locks the settings, and names the tables."""
+        for setting, value in LOCKED.items():
+            self._connection.execute(f"SET {setting} = {value}")
         for name in TABLES:
-            self._connection.register(
-                name, _Lazy(self.columns(name), partial(self.table, name))
-            )
+            table = _LazyTable(self.columns(name), partial(self.table, name))
+            self._connection.register(name, table)
 
     def __enter__(self) -> Self:
         return self
@@ -87,96 +116,101 @@ class SqlDatabase:
         specs = columns_of(name)
         if not self._of_several:
             return specs
-        return (
-            FILE,
-            *(replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs),
-        )
+        behind_file = [
+            replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs
+        ]
+        return (FILE, *behind_file)
 
     def table(self, name: str) -> Table:
         """One of TABLES, of all traces."""
         if name not in self._tables:
             self._tables[name] = self._make(name)
-        self._read[name] = self._tables[name]
+        self._read.add(name)
         return self._tables[name]
 
     def ask(self, query: str) -> Table:
         """The answer to one SELECT, with what the tables that it reads leave out.
         Raises WrongSqlError; an interrupt ends the query."""
         self._read.clear()
-        if re.search("[\ud800-\udfff]", query):
+        if SURROGATE.search(query):
             raise WrongSqlError("SQL: the query is not valid UTF-8.")
         try:
-            statements = self._connection.extract_statements(query)
-            if len(statements) != 1:
-                raise WrongSqlError(
-                    f"SQL: one query is needed, not {len(statements) or 'none'}."
-                )
-            if (kind := statements[0].type.name) != "SELECT":
-                raise WrongSqlError(
-                    f"SQL: the tables are read-only: SELECT is possible, not {kind}."
-                )
-            try:
-                names = set(self._connection.get_table_names(query))
-            except (
-                self._engine.Error
-            ):  # it cannot be bound: it may need whatever it names
-                names = set(re.findall(r"\w+", query))
-            lower = {one.lower() for one in names}
-            for name in TABLES:
-                if name in lower:
-                    self.table(name)
-            answer = self._elsewhere(lambda: self._answer(query))
-            read = [self._read[name] for name in TABLES if name in self._read]
-            left_out = tuple(sentence for table in read for sentence in table.left_out)
-            return replace(answer, left_out=left_out)
+            self._check(query)
+            for name in self._tables_named(query):
+                self.table(name)
+            answer = self._in_a_thread(lambda: self._answer(query))
         except self._engine.Error as error:
-            said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
-            raise WrongSqlError(
-                f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}"
-            ) from None
-        except (
-            UnicodeDecodeError
-        ):  # DuckDB quotes bytes of the query in what it reports
+            raise WrongSqlError(_sentence(str(error))) from None
+        except UnicodeDecodeError:
+            # DuckDB quotes bytes of the query in what it reports
             raise WrongSqlError(
                 "SQL: the query fails, with a message that is not UTF-8."
             ) from None
+        left_out: list[str] = []
+        for name in TABLES:
+            if name in self._read:
+                left_out += self._tables[name].left_out
+        return replace(answer, left_out=tuple(left_out))
 
     def interrupt(self) -> None:
         """Ends a query from another thread, which then raises WrongSqlError."""
         self._connection.interrupt()
 
+    def _check(self, query: str) -> None:
+        """Raises WrongSqlError for anything but one SELECT, and an error of DuckDB for what
+        cannot be parsed."""
+        statements = self._connection.extract_statements(query)
+        if len(statements) != 1:
+            number = len(statements) or "none"
+            raise WrongSqlError(f"SQL: one query is needed, not {number}.")
+        kind = statements[0].type.name
+        if kind != "SELECT":
+            raise WrongSqlError(
+                f"SQL: the tables are read-only: SELECT is possible, not {kind}."
+            )
+
+    def _tables_named(self, query: str) -> list[str]:
+        """The tables that a query needs, and perhaps some that it only seems to."""
+        try:
+            names = set(self._connection.get_table_names(query))
+        except self._engine.Error:
+            # it cannot be bound: it may need whatever it names
+            names = set(re.findall(r"\w+", query))
+        lower_names = {name.lower() for name in names}
+        return [name for name in TABLES if name in lower_names]
+
     def _answer(self, query: str) -> Table:
         relation = self._connection.sql(query)
-        kinds = [KINDS.get(one.id, "text") for one in relation.types]
-        names = _apart(relation.columns)
-        casts = (
-            f"CAST(#{n} AS {CASTS[kind]}) AS c{n}" for n, kind in enumerate(kinds, 1)
-        )
+        names = _distinct(relation.columns)
+        kinds = [KINDS.get(duckdb_type.id, "text") for duckdb_type in relation.types]
+        casts = []
+        for number, kind in enumerate(kinds, start=1):
+            casts.append(f"CAST(#{number} AS {CASTS[kind]}) AS c{number}")
         values = relation.project(", ".join(casts)).fetchnumpy()
-        columns = (
-            _column(name, kind, values[f"c{number}"])
-            for number, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)
-        )
-        return Table("rows", tuple(columns), frozenset(names))
+        columns = []
+        for number, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1):
+            columns.append(_column(name, kind, values[f"c{number}"]))
+        return Table(name="rows", columns=tuple(columns), first=frozenset(names))
 
-    def _elsewhere(self, work: Callable[[], Table]) -> Table:
-        """Waits for another thread, as signals do not end a query in the main one."""
-        ended: Future[Table] = Future()
+    def _in_a_thread(self, work: Callable[[], Result]) -> Result:
+        """Waits for another thread. In the main one, DuckDB would look for signals, and
+        raise an error of its own in place of what their handlers raise."""
+        result: Future[Result] = Future()
 
         def run() -> None:
             try:
-                ended.set_result(work())
+                result.set_result(work())
             except BaseException as error:
-                ended.set_exception(error)
+                result.set_exception(error)
 
         Thread(target=run, daemon=True).start()
         try:
-            wait([ended])
+            wait([result])
         except BaseException:
             self._connection.interrupt()
-            wait([ended])
+            wait([result])
             raise
-        return ended.result()
+        return result.result()
 
 
 class SqlTables(SqlDatabase):
@@ -188,44 +222,61 @@ class SqlTables(SqlDatabase):
 
 def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
     """One of TABLES, of one or several traces with their names."""
-    tables = [(file, made(name, trace)) for file, trace in traces]
-    return with_files(tables, FILE) if len(tables) > 1 else tables[0][1]
+    tables = [(trace_name, made(name, trace)) for trace_name, trace in traces]
+    if len(tables) == 1:
+        return tables[0][1]
+    return with_files(tables, FILE)
 
 
-class _Lazy:
+class _LazyTable:
     """Columns for DuckDB, and the rows once it needs them."""
 
     def __init__(self, specs: Sequence[Spec], table: Callable[[], Table]) -> None:
-        self.specs, self.table = specs, table
+        self.specs = specs
+        self.table = table
 
     def __arrow_c_schema__(self) -> Any:
-        return schema_of(
-            (spec.name, spec.kind) for spec in self.specs
-        ).__arrow_c_schema__()
+        schema = schema_of((spec.name, spec.kind) for spec in self.specs)
+        return schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.table().__arrow_c_stream__(requested_schema)
 
 
-def _apart(names: Sequence[str]) -> list[str]:
+def _sentence(message: str) -> str:
+    """What DuckDB reports, in one line, without the kind of the error and its place."""
+    without_place = ERROR_PLACE.sub("", message)
+    words = ERROR_KIND.sub("", without_place).split()
+    text = " ".join(words)
+    end = "" if text.endswith("?") else "."
+    return f"SQL: {text.rstrip('.!')}{end}"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
     """Names of columns, with a number behind those that came before: `a`, `a_1`."""
-    found: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for name in names:
-        ways = chain((name,), (f"{name}_{number}" for number in count(1)))
-        found[next(way for way in ways if way not in found)] = None
-    return [*found]
+        distinct_name = name
+        number = 0
+        while distinct_name in distinct:
+            number += 1
+            distinct_name = f"{name}_{number}"
+        distinct[distinct_name] = None
+    return list(distinct)
 
 
 def _column(name: str, kind: Kind, values: Any) -> TableColumn:
-    """A number that is not finite is none."""
+    """Of values as DuckDB gives them; a number that is not finite is none."""
     known = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
     if kind == "text":
-        given = [
-            text if there else None
-            for text, there in zip(plain, known.tolist(), strict=True)
+        texts = [
+            text if is_known else None
+            for text, is_known in zip(plain, known.tolist(), strict=True)
         ]
-        return column_of(Spec(name, kind, "", optional=True), given)
+        spec = Spec(name=name, kind=kind, meaning="", optional=True)
+        return column_of(spec, texts)
     if kind == "float":
         known &= np.isfinite(plain)
-    return TableColumn(name, np.where(known, plain, 0).astype(plain.dtype), None, known)
+    numbers = np.where(known, plain, 0).astype(plain.dtype)
+    return TableColumn(name=name, values=numbers, known=known)

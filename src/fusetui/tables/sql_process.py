@@ -32,16 +32,27 @@ from fusetui.trace.model.report import Stop, never
 
 START = "from fusetui.tables.sql_process import main; main()"
 LENGTH = struct.Struct("<Q")
-MEMORY_BYTES = 6 << 30  # that the process may have besides the tables
-# of each table that it may hold: as bytes, as columns, and as DuckDB has them
+"""What stands before each message."""
+
+MAX_CHUNK_BYTES = 1 << 24
+"""So much of a message is read at once."""
+
+MEMORY_BYTES = 6 << 30
+"""That the process may have besides the tables."""
+
 COPIES = 4
-LOOK_S = 0.05  # between two looks whether the answer is still wanted
-MISSING = (
+"""Of each table that it may hold: as bytes, as columns, and as DuckDB has them."""
+
+SPARE_CPU_SECONDS = 60
+"""Beyond the limit of a query, before the system ends a process that nobody killed."""
+
+POLL_SECONDS = 0.05
+"""Between two looks whether the answer is still wanted."""
+
+PROCESS_ENDED = (
     "SQL: the process of the query ended: the query needs more memory than it may have "
     f"({MEMORY_BYTES >> 30} GiB besides the tables)."
 )
-LATE = "SQL: the query takes longer than {limit:g} s: ask for less at once."
-CANCELLED = "SQL: the request was cancelled."
 
 
 class SqlQuery(msgspec.Struct, frozen=True):
@@ -81,77 +92,101 @@ def ask_elsewhere(
     stop: Stop = never,
 ) -> Table:
     """The answer to one SELECT; `make` gives the tables that it names, whose making
-    does not count for the limit. Raises WrongSqlError, also at the limit or once `stop`
-    says so: the process of the query is then gone."""
+    does not count for the limit. Raises WrongSqlError, also at the limit or once `stop` says
+    so: the process of the query is then gone."""
     from subprocess import PIPE
 
     process = started(START, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
+    most_cpu_s = int(limit_s * (THREADS + 1)) + SPARE_CPU_SECONDS
     try:
-        first = SqlQuery(
-            query, of_several, most_cpu_s=int(limit_s * (THREADS + 1)) + 60
+        _send(
+            process.stdin,
+            pickle.dumps(
+                SqlQuery(text=query, of_several=of_several, most_cpu_s=most_cpu_s)
+            ),
         )
-        _send(process.stdin, pickle.dumps(first))
-        replies = _received(process.stdout)
-        deadline = time.monotonic() + limit_s
+        messages = _received(process.stdout)
+        deadline_s = time.monotonic() + limit_s
         while True:
-            reply = _reply(replies, deadline, limit_s, stop)
+            reply = _next_reply(messages, deadline_s, limit_s, stop)
             if reply.error is not None:
                 raise WrongSqlError(reply.error)
             if reply.needs is None:
                 return _table(reply)
             if reply.needs not in TABLES:
                 raise WrongSqlError(f"SQL: there is no table {reply.needs}.")
-            begin = time.monotonic()
-            _send(
-                process.stdin, pickle.dumps(make(reply.needs), pickle.HIGHEST_PROTOCOL)
-            )
-            deadline += time.monotonic() - begin
+            began_s = time.monotonic()
+            table = make(reply.needs)
+            _send(process.stdin, pickle.dumps(table, pickle.HIGHEST_PROTOCOL))
+            deadline_s += time.monotonic() - began_s
     except BrokenPipeError:
-        raise WrongSqlError(MISSING) from None
+        raise WrongSqlError(PROCESS_ENDED) from None
     finally:
         process.kill()
         process.stdin.close()
         process.wait()
 
 
-def _reply(
-    replies: SimpleQueue[bytes | None], deadline: float, limit_s: float, stop: Stop
+def _next_reply(
+    messages: SimpleQueue[bytes | None], deadline_s: float, limit_s: float, stop: Stop
 ) -> SqlReply:
-    """The next one. Raises WrongSqlError if there will be none."""
+    """The next one; the deadline is one of the monotonic clock. Raises WrongSqlError if
+    there will be none."""
     while True:
         if stop():
-            raise WrongSqlError(CANCELLED)
-        if time.monotonic() > deadline:
-            raise WrongSqlError(LATE.format(limit=limit_s))
+            raise WrongSqlError("SQL: the request was cancelled.")
+        if time.monotonic() > deadline_s:
+            raise WrongSqlError(
+                f"SQL: the query takes longer than {limit_s:g} s: ask for less at once."
+            )
         with suppress(Empty):
-            message = replies.get(timeout=LOOK_S)
-            if message is None:  # it died
-                raise WrongSqlError(MISSING)
+            message = messages.get(timeout=POLL_SECONDS)
+            if message is None:
+                raise WrongSqlError(PROCESS_ENDED)
             return msgspec.msgpack.decode(message, type=SqlReply)
 
 
 def _table(reply: SqlReply) -> Table:
-    columns = []
-    for column in reply.columns:
-        values = np.frombuffer(column.values, dtype=column.dtype)
-        texts = None if column.texts is None else tuple(column.texts)
-        known = (
-            None
-            if column.known is None
-            else np.frombuffer(column.known, dtype=np.bool_)
-        )
-        columns.append(TableColumn(column.name, values, texts, known))
-    names = frozenset(column.name for column in columns)
-    return Table("rows", tuple(columns), names, tuple(reply.left_out))
+    columns = tuple(_table_column(column) for column in reply.columns)
+    return Table(
+        name="rows",
+        columns=columns,
+        first=frozenset(column.name for column in columns),
+        left_out=tuple(reply.left_out),
+    )
+
+
+def _table_column(column: SqlColumn) -> TableColumn:
+    known = None
+    if column.known is not None:
+        known = np.frombuffer(column.known, dtype=np.bool_)
+    return TableColumn(
+        name=column.name,
+        values=np.frombuffer(column.values, dtype=column.dtype),
+        texts=None if column.texts is None else tuple(column.texts),
+        known=known,
+    )
+
+
+def _sql_column(column: TableColumn) -> SqlColumn:
+    return SqlColumn(
+        name=column.name,
+        dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has
+        values=column.values.tobytes(),
+        texts=None if column.texts is None else list(column.texts),
+        known=None if column.known is None else column.known.tobytes(),
+    )
 
 
 def _send(stream: IO[bytes], message: bytes) -> None:
+    """Writes the length of a message and the message."""
     for part in (LENGTH.pack(len(message)), message):
-        view = memoryview(part)
-        while view:  # the stream has no buffer: it may take a part only
-            view = view[stream.write(view) :]
+        rest = memoryview(part)
+        while rest:  # the stream has no buffer: it may take a part only
+            written_bytes = stream.write(rest)
+            rest = rest[written_bytes:]
 
 
 def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
@@ -172,7 +207,11 @@ def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
 
 
 def _messages(stream: IO[bytes]) -> Iterator[bytes]:
-    while len(head := _exactly(stream, LENGTH.size)) == LENGTH.size:
+    """The complete messages of a stream."""
+    while True:
+        head = _exactly(stream, LENGTH.size)
+        if len(head) < LENGTH.size:
+            return
         (length,) = LENGTH.unpack(head)
         message = _exactly(stream, length)
         if len(message) < length:
@@ -182,11 +221,15 @@ def _messages(stream: IO[bytes]) -> Iterator[bytes]:
 
 def _exactly(stream: IO[bytes], length: int) -> bytes:
     """So many bytes, or fewer at the end of the stream."""
-    parts: list[bytes] = []
-    while length and (part := stream.read(min(length, 1 << 24))):
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+    chunks: list[bytes] = []
+    missing_bytes = length
+    while missing_bytes:
+        chunk = stream.read(min(missing_bytes, MAX_CHUNK_BYTES))
+        if not chunk:
+            break
+        chunks.append(chunk)
+        missing_bytes -= len(chunk)
+    return b"".join(chunks)
 
 
 def main() -> None:
@@ -200,7 +243,7 @@ def main() -> None:
 
     Thread(target=read, daemon=True).start()
     query: SqlQuery = pickle.loads(messages.get())
-    limits = _Limits(query.most_cpu_s)
+    limits = _ResourceLimits(query.most_cpu_s)
 
     def reply(message: SqlReply) -> None:
         _send(sys.stdout.buffer, msgspec.msgpack.encode(message))
@@ -210,32 +253,22 @@ def main() -> None:
         reply(SqlReply(needs=name))
         message = messages.get()
         limits.widen(COPIES * len(message))
-        found: Table = pickle.loads(message)
-        return found
+        unpickled: Table = pickle.loads(message)
+        return unpickled
 
     try:
         with SqlDatabase(table, of_several=query.of_several) as database:
             answer = database.ask(query.text)
-        columns = [_column(column) for column in answer.columns]
+        columns = [_sql_column(column) for column in answer.columns]
         reply(SqlReply(columns=columns, left_out=[*answer.left_out]))
     except WrongSqlError as error:
         reply(SqlReply(error=str(error)))
     except MemoryError:
-        reply(SqlReply(error=MISSING))
+        reply(SqlReply(error=PROCESS_ENDED))
     os._exit(0)
 
 
-def _column(column: TableColumn) -> SqlColumn:
-    return SqlColumn(
-        name=column.name,
-        dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has
-        values=column.values.tobytes(),
-        texts=None if column.texts is None else list(column.texts),
-        known=None if column.known is None else column.known.tobytes(),
-    )
-
-
-class _Limits:
+class _ResourceLimits:
     """What this process may use, where the system has such limits."""
 
     def __init__(self, most_cpu_s: int) -> None:
@@ -249,12 +282,13 @@ class _Limits:
         self._set("RLIMIT_DATA", self._bytes)
 
     @staticmethod
-    def _set(name: str, most: int) -> None:
+    def _set(name: str, limit: int) -> None:
+        """Lowers a limit of the system, in its own unit."""
         with suppress(ImportError, AttributeError, OSError, ValueError):
             import resource
 
             number = getattr(resource, name)
-            hard = resource.getrlimit(number)[1]
-            if hard != resource.RLIM_INFINITY:
-                most = min(most, hard)
-            resource.setrlimit(number, (most, hard))
+            _, hard_limit = resource.getrlimit(number)
+            if hard_limit != resource.RLIM_INFINITY:
+                limit = min(limit, hard_limit)
+            resource.setrlimit(number, (limit, hard_limit))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fusetui.text.cutting import clip, pad, width
-from fusetui.text.figures import duration, plural
+from fusetui.text.figures import count, duration, plural
 
 T = TypeVar("T")
 
@@ -147,6 +147,16 @@ def first_of(
 def folded(text: str, most: int, indent: str = "") -> list[str]:
     """A paragraph in lines that are read well, of at most `most` cells."""
     return wrap(text, min(most, READ), subsequent_indent=indent)
+
+
+def time_or_blank(ns: int) -> str:
+    """A cell that is blank for no time at all."""
+    return duration(ns) if ns else ""
+
+
+def count_or_blank(number: int) -> str:
+    """A cell that is blank for none."""
+    return count(number) if number else ""
 
 
 def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> str:

@@ -1,10 +1,11 @@
 """The formats that a trace may have. Each is read by a package of its own, which is
-imported when a file of that format is met; nothing behind this door knows which one it
-was.
+imported when a file of that format is met; the rest of fusetui does not depend on
+which one it was.
 
-A reader's `read(stored, callbacks)` gives the columns of all slices; its `text(path,
-file, state)`, the text of the events behind them (see read/document_text.py) when the
-Trace came from the cache.
+A reader's `read(stored, callbacks)` gives the columns of all slices. Its `text(path,
+file, state)` gives the text of the events behind them (see read/document_text.py) when
+the Trace came from the cache. A reader of files that several processes share also has
+`processes(path)`, and its `read` takes the process that is meant.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fusetui.debug_log import debug
 from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
@@ -25,48 +27,45 @@ from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.foreign import HEAD, is_export_of_nsys, is_pftrace_of_torch
 from fusetui.trace.read.source import (
     EVENT,
-    KEY,
+    EVENTS_KEY,
     State,
+    Stored,
     beginning,
     open_arriving,
     reason,
 )
 from fusetui.trace.read.unpack import first_pieces
 
-# a line feed may be a packet of protobuf
-SURELY_JSON = (b"{", b"[", b" ", b"\r", b"\t")
+# A line feed is no such byte: it may begin a packet of protobuf.
+FIRST_BYTES_OF_JSON = (b"{", b"[", b" ", b"\r", b"\t")
+MAX_PROCESS_DIGITS = 8  # of FILE#PID
 
-
+JSON = "json"
 FORMATS: dict[str, Callable[[bytes], bool]] = {
     "pftrace": is_pftrace_of_torch,
     "nsys": is_export_of_nsys,
 }
 """Formats other than JSON, as Report.format and the packages with `reading` name them,
-and what knows each by the first HEAD bytes of a document."""
+and what recognizes each by the first HEAD bytes of a document."""
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:
-    """Reads a trace of any format. Raises CannotReadError or NotATraceError with one
-    plain sentence.
+    """Reads a trace of any format; FILE#PID is one process of a file that several
+    share. Raises CannotReadError or NotATraceError with one plain sentence.
 
-    If it is stopped, the result has a `prefix`; raises NothingReadError if that would
-    be empty."""
-    file, process = _of_process(path)
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
+    empty.
+    """
+    file, process = _file_and_process(path)
     stored = open_arriving(file)
     try:
         with closing(stored.file):
-            only = () if process is None else (process,)
-            form = "json"
-            if stored.packing or not stored.document[:1].startswith(SURELY_JSON):
-                form = format_of(
-                    b"".join(first_pieces(stored.document, stored.packing, HEAD))
-                )
-            found: Raw = reader(form).read(stored, callbacks, *only)
-            return (
-                replace(found, report=replace(found.report, path=path))
-                if only
-                else found
-            )
+            package = reader(_format_in(stored))
+            if process is None:
+                raw: Raw = package.read(stored, callbacks)
+                return raw
+            raw = package.read(stored, callbacks, process)
+            return replace(raw, report=replace(raw.report, path=path))
     except OSError as error:
         raise CannotReadError(
             f"{stored.path} cannot be read: {reason(error)}."
@@ -76,17 +75,22 @@ def read(path: str, callbacks: Callbacks) -> Raw:
 def processes_in(path: str) -> list[str]:
     """What `read` takes for each process, FILE#PID, where several share a file whose
     format tells them apart; else the path itself."""
-    found: list[int] = []
+    processes: list[int] = []
     with suppress(OSError, TraceError):
-        if os.path.isfile(path) and hasattr(package := _reader_of(path), "processes"):
-            found = package.processes(path)
-    return [f"{path}#{pid}" for pid in found] if len(found) > 1 else [path]
+        if os.path.isfile(path):
+            package = _reader_of(path)
+            if hasattr(package, "processes"):
+                processes = package.processes(path)
+    if len(processes) < 2:
+        return [path]
+    return [f"{path}#{pid}" for pid in processes]
 
 
-def _of_process(path: str) -> tuple[str, int | None]:
+def _file_and_process(path: str) -> tuple[str, int | None]:
     """The file, and the process of it that is meant."""
     file, mark, pid = path.rpartition("#")
-    if mark and pid.isdecimal() and len(pid) <= 8 and not os.path.exists(path):
+    is_number = pid.isdecimal() and len(pid) <= MAX_PROCESS_DIGITS
+    if mark and is_number and not os.path.exists(path):
         with suppress(OSError):
             if hasattr(_reader_of(file), "processes"):
                 return file, int(pid)
@@ -95,19 +99,38 @@ def _of_process(path: str) -> tuple[str, int | None]:
 
 def text_of(name: str, path: str, file: OpenFile, state: State) -> Text:
     """The text behind a trace of the format `name` that was in the cache."""
-    found: Text = reader(name).text(path, file, state)
-    return found
+    text: Text = reader(name).text(path, file, state)
+    return text
 
 
 def reader(name: str) -> Any:
-    """What reads the format `name`."""
-    return import_module(
-        f"fusetui.trace.{f'{name}.reading' if name in FORMATS else 'read'}"
-    )
+    """The package that reads the format `name`."""
+    package = f"{name}.reading" if name in FORMATS else "read"
+    return import_module(f"fusetui.trace.{package}")
+
+
+def _format_in(stored: Stored) -> str:
+    """The format of an open file. Raises OSError."""
+    first_byte = stored.document[:1]
+    if not stored.packing and first_byte.startswith(FIRST_BYTES_OF_JSON):
+        name = JSON
+        debug("%s begins with %r: it is read as JSON", stored.path, first_byte)
+    else:
+        head = b"".join(first_pieces(stored.document, stored.packing, HEAD))
+        name = format_of(head)
+        packing = stored.packing.name if stored.packing else "not packed"
+        debug(
+            "%s (%s) begins with %r: it is read as %s",
+            stored.path,
+            packing,
+            head[:16],
+            name,
+        )
+    return name
 
 
 def _reader_of(path: str) -> Any:
-    """Raises OSError."""
+    """The package that reads this file. Raises OSError."""
     with open(path, "rb") as file:
         return reader(format_of(file.read(HEAD)))
 
@@ -115,10 +138,15 @@ def _reader_of(path: str) -> Any:
 def format_of(head: bytes) -> str:
     """The name of the format of a document that begins with these bytes; "json" if it
     is none of FORMATS."""
-    return next((name for name, is_one in FORMATS.items() if is_one(head)), "json")
+    for name, is_of_format in FORMATS.items():
+        if is_of_format(head):
+            return name
+    return JSON
 
 
 def looks_like_a_trace(path: str) -> bool:
     """False also for what cannot be read."""
     head = beginning(path)
-    return KEY in head or EVENT.search(head) is not None or format_of(head) != "json"
+    if EVENTS_KEY in head or EVENT.search(head):
+        return True
+    return format_of(head) != JSON

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 from msgspec.structs import asdict, replace
+from numpy.typing import NDArray
 
 from fusetui.own_memory import give_back
 from fusetui.trace.cache import entry_for
@@ -25,9 +26,9 @@ from fusetui.trace.model.raw import Raw, converted_from, with_directions
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
 
-MANY = 1_000_000  # slices from which on it pays to give memory back
-# called with the trace that the first part of a file gives
+MIN_LARGE_SLICES = 1_000_000  # from which on it pays to give memory back
 Preview = Callable[[Trace], None]
+"""Called with the trace that the first part of a file gives."""
 
 
 def open_trace(
@@ -46,51 +47,75 @@ def open_trace(
     `stop` returns True, the result is the part that was read (see Report.prefix), which
     is not written to the cache. With `cached` False the cache is neither read nor
     written; with `alone` this thread decodes it all, as others are busy with other
-    files. Raises TraceError with one plain sentence, or NothingReadError when stopped
-    too early."""
+    files. Raises TraceError with one plain sentence, or NothingReadError when stopped too
+    early.
+    """
     entry = entry_for(path) if cached else None
-    known = entry.trace(text_of) if entry else None
-    look = None if preview is None else lambda raw: preview(build(raw))
+    kept = entry.trace(text_of) if entry else None
+    if entry and kept is not None:
+        kept.elements.keeper = entry
+        return kept
+
+    def preview_raw(raw: Raw) -> None:
+        assert preview
+        preview(build(raw))
+
+    callbacks = Callbacks(
+        progress=progress,
+        stop=stop,
+        preview=preview_raw if preview else None,
+        alone=alone,
+    )
     try:
-        asked = Callbacks(progress, stop, look, alone)
-        trace = build(read(path, asked)) if known is None else known
+        trace = build(read(path, callbacks))
     except MemoryError:
         raise CannotReadError(f"{path} needs more memory than there is.") from None
-    if entry is None or trace.report.prefix is not None or trace.report.changed:
+    is_whole = trace.report.prefix is None and not trace.report.changed
+    if entry is None or not is_whole:
         return trace
-    if known is None:
-        entry.store(trace)
-        if len(trace) > MANY and (kept := entry.trace(text_of)):
-            # pages that the system may drop
-            trace = replace(kept, elements=trace.elements)
+    entry.store(trace)
+    if len(trace) > MIN_LARGE_SLICES and (kept := entry.trace(text_of)):
+        # The columns of the entry are mapped: the system may drop their pages.
+        trace = replace(kept, elements=trace.elements)
     trace.elements.keeper = entry
     return trace
 
 
 def build(raw: Raw) -> Trace:
     """Builds the sorted, nested, linked Trace from raw columns in file order."""
-    is_large = len(raw.start) > MANY
+    is_large = len(raw.start) > MIN_LARGE_SLICES
     if is_large:
         give_back()
     raw = with_directions(raw)
     layout = lay_out(raw)
     if is_large:
         give_back()
-    order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
-    tree = nest_tracks(layout.bounds, start, start + dur)
-    others = {name: name for name in ("correlation", "external_id", "name", "order")}
-    others["cat"] = "category"
-    takes = {
-        own: partial(getattr(raw, name).take, order) for own, name in others.items()
-    }
-    sorted_ = each(takes, len(order))
-    correlation, external_id = sorted_["correlation"], sorted_["external_id"]
+    start, dur, role = layout.start, layout.dur, layout.role
+    end = start + dur
+    tree = nest_tracks(layout.bounds, start, end)
+
+    def taken(column: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """What puts a column of the file into the order of the layout."""
+        return lambda: column.take(layout.order)
+
+    in_order = each(
+        {
+            "name": taken(raw.name),
+            "cat": taken(raw.category),
+            "order": taken(raw.order),
+            "correlation": taken(raw.correlation),
+            "external_id": taken(raw.external_id),
+        },
+        len(layout.order),
+    )
+    correlation, external_id = in_order["correlation"], in_order["external_id"]
     launch = launch_calls(role, correlation, start)
     cpu_op = enclosing_ops(role, layout.track, tree.parent, tree.depth)
-    adopt_overlapping(layout.tracks, start, start + dur, tree.parent, cpu_op)
-    linked = launch >= 0
+    adopt_overlapping(layout.tracks, start, end, tree.parent, cpu_op)
+    has_launch = launch >= 0
+    starts_before_launch = start[has_launch] < start[launch[has_launch]]
     return Trace(
-        report=_report(raw, int((start[linked] < start[launch[linked]]).sum())),
+        report=_report(raw, negative_delays=int(starts_before_launch.sum())),
         keys=raw.keys,
         names=raw.names,
         categories=raw.categories,
@@ -102,19 +127,21 @@ def build(raw: Raw) -> Trace:
         launch=launch,
         op=gpu_ops(role, launch, cpu_op, correlation, external_id),
         elements=raw.elements,
-        **sorted_,
+        **in_order,
         **asdict(tree),
     )
 
 
 def _report(raw: Raw, negative_delays: int) -> Report:
-    origin, report = converted_from(raw.keys), raw.report
-    names_of_processes = (
+    """The report of the reading, with what the whole trace tells beside it."""
+    report = raw.report
+    origin = converted_from(raw.keys)
+    names_of_processes = [
         label.value
         for label in raw.labels
         if label.kind in ("process_name", "process_labels")
         and isinstance(label.value, str)
-    )
+    ]
     return replace(
         report,
         negative_delays=negative_delays,

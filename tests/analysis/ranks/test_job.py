@@ -18,7 +18,7 @@ from fusetui.analysis.ranks.executors import processes_for, summarize
 from fusetui.analysis.ranks.matching import job_of
 from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.report.ranks_words import clocks_text, headline, numbers
+from fusetui.report.ranks_words import clocks_text, headline, ranks_named
 
 Make = Callable[..., Any]
 DAY = 86_400e6  # us
@@ -96,8 +96,8 @@ def test_waits_are_known_no_better_than_the_clocks() -> None:
 
 
 def test_ranges_of_numbers() -> None:
-    assert numbers((3,)) == "rank 3"
-    assert numbers((4, 5, 6, 9)) == "ranks 4 to 6 and 9"
+    assert ranks_named((3,)) == "rank 3"
+    assert ranks_named((4, 5, 6, 9)) == "ranks 4 to 6 and 9"
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ TEXT = (
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     return tmp_path / "cache"
 
 
@@ -77,7 +77,7 @@ def test_a_large_trace_is_mapped_once_it_is_kept(
     path = tmp_path / "trace.json"
     path.write_text(TEXT, encoding="utf-8")
     alone = open_trace(str(path), cached=False)
-    monkeypatch.setattr("fusetui.trace.load.MANY", 0)
+    monkeypatch.setattr("fusetui.trace.load.MIN_LARGE_SLICES", 0)
     mapped = open_trace(str(path))
     same(mapped, alone)
     assert alone.start.flags.writeable
@@ -135,7 +135,7 @@ def test_a_file_that_changed_in_its_middle_alone(
     write: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor in its size, nor in its time: what no program can set tells it."""
-    monkeypatch.setattr("fusetui.trace.cache.entry.ENDS", 4)
+    monkeypatch.setattr("fusetui.trace.cache.entry.COMPARED_BYTES", 4)
     path = write(TEXT)
     state = path.stat()
     open_trace(str(path))
@@ -251,7 +251,7 @@ from fusetui.analysis.questions.summary import summary
 from fusetui.trace import open_trace
 from fusetui.trace.cache import entry
 
-entry.SMALLEST = 0
+entry.MIN_DOCUMENT_BYTES = 0
 for _ in range(5):
     assert len(open_trace(sys.argv[1])) == 3
     for place in Path(sys.argv[2]).glob("*.v*"):

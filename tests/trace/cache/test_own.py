@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cache").mkdir()
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0")
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     return tmp_path / "cache"
 
 
@@ -295,7 +295,7 @@ FIRST_USE = """
 import resource, sys
 from fusetui.trace.cache import entry, entry_for
 
-entry.SMALLEST = 0
+entry.MIN_DOCUMENT_BYTES = 0
 limit = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, limit[1]))
 print(entry_for(sys.argv[1]))

@@ -60,7 +60,7 @@ EVENTS = [
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A packed trace, which takes longest to be read again."""
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     file = tmp_path / "t.json.gz"
     file.write_bytes(gzip.compress(json.dumps({"traceEvents": EVENTS}).encode()))
     return str(file)
@@ -176,7 +176,7 @@ def test_why_reads_a_document_once(
     if not (TRACES / name).is_file():
         pytest.skip(f"there are no traces in {TRACES}")
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     first = asked(str(TRACES / name))
     no_text()
     assert asked(str(TRACES / name)) == first

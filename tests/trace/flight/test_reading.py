@@ -13,7 +13,7 @@ from tests.flight_dumps import WORLD, Job
 
 from fusetui.trace.flight import reading
 from fusetui.trace.flight.columns import UNKNOWN, GroupName
-from fusetui.trace.flight.reading import rank_in_name, ranks_of, read_dumps
+from fusetui.trace.flight.reading import files_of_job, rank_in_name, read_dumps
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,18 @@ def test_the_rank_is_the_last_number_of_the_name(name: str, rank: int) -> None:
 
 
 def test_without_numbers_ranks_are_places_in_the_order_of_the_files() -> None:
-    planned, unread, from_order = ranks_of(["b", "a"])
-    assert [(dump.rank, dump.path) for dump in planned] == [(0, "b"), (1, "a")]
-    assert unread == []
-    assert from_order
+    job = files_of_job(["b", "a"])
+    assert [(dump.rank, dump.path) for dump in job.planned] == [(0, "b"), (1, "a")]
+    assert job.left_out == []
+    assert job.ranks_from_order
 
 
 def test_a_second_file_of_a_rank_is_left_out() -> None:
-    planned, unread, _ = ranks_of(["x/rank_1", "y/rank_1"])
-    assert [dump.path for dump in planned] == ["x/rank_1"]
-    assert unread[0].reason == "y/rank_1 is left out: x/rank_1 is of rank 1 as well."
+    job = files_of_job(["x/rank_1", "y/rank_1"])
+    assert [dump.path for dump in job.planned] == ["x/rank_1"]
+    assert (
+        job.left_out[0].reason == "y/rank_1 is left out: x/rank_1 is of rank 1 as well."
+    )
 
 
 def test_json_of_the_debug_server_says_the_same_as_a_pickle(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_files_that_processes_share_out_are_read_as_by_one(
     job.everywhere(group="pair")
     paths = job.write(tmp_path)
     alone = read_dumps(paths)
-    monkeypatch.setattr(reading, "FILES_AT_ONCE", 2)
+    monkeypatch.setattr(reading, "FILES_PER_PART", 2)
     together = read_dumps(paths)
     assert together.groups == alone.groups
     assert together.ranks == alone.ranks

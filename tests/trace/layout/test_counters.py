@@ -171,7 +171,7 @@ def test_a_trace_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     path = tmp_path / "t.json"
     path.write_text(json.dumps([sample("c", 1.5, v=2)]))
     first = by_label(open_trace(str(path)))

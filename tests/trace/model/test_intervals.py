@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.trace.model.intervals import (
-    Reach,
+    EnclosingIndex,
     common,
     covered_until,
     innermost,
@@ -119,12 +119,12 @@ def test_any_intervals(size: int) -> None:
         max((n for n in range(last + 1) if end[n] > time), default=-1)
         for last, time in zip(until.tolist(), times.tolist(), strict=True)
     ]
-    assert Reach(end).last(until, times).tolist() == slowly
+    assert EnclosingIndex(end).last(until, times).tolist() == slowly
 
 
 def test_no_intervals() -> None:
     nothing = np.empty(0, dtype=np.int64)
-    assert Reach(nothing).last(np.array([-1]), np.array([3])).tolist() == [-1]
+    assert EnclosingIndex(nothing).last(np.array([-1]), np.array([3])).tolist() == [-1]
 
 
 @given(
@@ -135,5 +135,5 @@ def test_no_intervals() -> None:
 def test_one_time(end: list[int], until: int, time: int) -> None:
     until = min(until, len(end) - 1)
     later = [n for n in range(until + 1) if end[n] > time]
-    found = Reach(np.array(end)).last(np.array([until]), np.array([time]))
+    found = EnclosingIndex(np.array(end)).last(np.array([until]), np.array([time]))
     assert found.tolist() == [max(later, default=-1)]

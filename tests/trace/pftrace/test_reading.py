@@ -332,7 +332,7 @@ def test_from_the_cache(
     pack: Callable[[bytes], bytes],
 ) -> None:
     """Its events are scanned again."""
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     path = tmp_path / "x.pftrace"
     path.write_bytes(pack(b"".join((*pftraces.head(), *pftraces.group(OPS), KERNEL))))
     first, again = (open_trace(str(path)) for _ in range(2))

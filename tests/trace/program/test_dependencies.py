@@ -16,7 +16,7 @@ from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.program import backward as module
-from fusetui.trace.program.backward import FIRST, dependencies
+from fusetui.trace.program.backward import MIN_NODE_FLOW_ID, dependencies
 
 TWINS = TRACES.parent / "pftrace"
 GRAPHS = (
@@ -29,7 +29,7 @@ Pairs = set[tuple[str, str]]
 
 def flow(number: int, left: float, came: float, *tids: int) -> list[Event]:
     """From a node that ends at one time to a node that starts at another."""
-    common = {"cat": "ac2g", "name": "ac2g", "id": FIRST + number, "pid": 0}
+    common = {"cat": "ac2g", "name": "ac2g", "id": MIN_NODE_FLOW_ID + number, "pid": 0}
     tid, other = tids or (7, 7)
     return [
         {**common, "ph": "s", "tid": tid, "ts": left},

@@ -11,7 +11,7 @@ from tests.places import TRACES
 from tests.trace.program.slowly import Slowly, calls_by_path, gpu_by_path
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.program.modules import MOST_LEVELS, Modules, module_times
+from fusetui.trace.program.modules import MAX_LEVELS, Modules, module_times
 from fusetui.trace.program.origin import Nowhere, module_of, origins
 
 Make = Callable[..., Any]
@@ -195,13 +195,13 @@ def test_backward_work_belongs_to_the_module_of_its_forward_op(
 
 
 def test_a_tree_has_a_last_level(trace_of: Make, event: Make, launched: Make) -> None:
-    deep = MOST_LEVELS + 10
+    deep = MAX_LEVELS + 10
     events = [frame(event, f"M{n}_0", n, 1000 - 2 * n) for n in range(deep)]
     found = times_of(trace_of([*events, *launched(1, 500, 2000)]))
-    assert len(found.modules) == MOST_LEVELS
+    assert len(found.modules) == MAX_LEVELS
     last = found.modules[-1]
     assert (last.module, last.count, last.gpu_self_ns) == (
-        f"M{MOST_LEVELS - 1}_*",
+        f"M{MAX_LEVELS - 1}_*",
         1,
         10_000,
     )

@@ -59,7 +59,7 @@ def test_what_started_last(trace_of: Make, event: Make) -> None:
 def test_times_too_far_apart_for_one_line(
     trace_of: Make, event: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(regions, "FARTHEST", 1000)
+    monkeypatch.setattr(regions, "MAX_LINE_LENGTH", 1000)
     assert around(trace_of(events(event))) == EXPECTED
 
 

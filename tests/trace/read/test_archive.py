@@ -82,7 +82,7 @@ def test_a_large_zip_is_not_kept_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its args would be looked for in the zip itself."""
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 1)
     path = zipped(tmp_path / "a.zip", "a.json")
     for _ in range(2):
         trace = open_trace(str(path))

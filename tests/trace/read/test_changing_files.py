@@ -65,7 +65,7 @@ def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change],
         monkeypatch.setattr(workers, "decode_extent", decode)
         monkeypatch.setattr(workers, "core_count", lambda: 1)
         monkeypatch.setattr(
-            sys.modules["fusetui.trace.read.reading"], "EXTENT", 1 << 16
+            sys.modules["fusetui.trace.read.reading"], "EXTENT_BYTES", 1 << 16
         )
 
     return prepare
@@ -97,7 +97,7 @@ def test_it_is_not_kept_in_the_cache(
     cells_read_late: Callable[[Path, Change], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     path = write(TEXT)
     cells_read_late(path, overwrite)
     assert open_trace(str(path)).report.changed

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.trace.read.chunks import PIECE, decode_list
+from fusetui.trace.read.chunks import PIECE_BYTES, decode_list
 from fusetui.trace.read.events import decode_events
 from fusetui.trace.read.times import InexactTimesError, by_digits
 
@@ -62,10 +62,10 @@ def test_events_in_several_pieces() -> None:
     """The first piece ends inside the args of an event, the others are only long; each
     is exact."""
     trap = '{"ph":"X","args":{"inner":[{"z":"%s"},{"name":1}]},"ts":1.5}' % (
-        "." * PIECE
+        "." * PIECE_BYTES
     )
     long = '{"ph":"X","name":"%d","args":{"z":"%s"},"ts":%s.%03d}'
-    rest = [long % (n, "." * (n % 3 * PIECE // 2), BASE, n) for n in range(40)]
+    rest = [long % (n, "." * (n % 3 * PIECE_BYTES // 2), BASE, n) for n in range(40)]
     for events in ([trap, *rest], rest):
         text = ", ".join(events).encode()
         chunk = decode_list(text, 0, len(text))

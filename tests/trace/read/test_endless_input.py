@@ -20,7 +20,7 @@ EVENT = b'{"ph":"X","name":"a","ts":1}'
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "PATIENCE", 4 << 20)
+    monkeypatch.setattr(source, "MAX_PIPE_BYTES_BEFORE_EVENT", 4 << 20)
 
 
 def piped(tmp_path: Path, text: bytes) -> Path:
@@ -130,7 +130,7 @@ def test_a_sparse_file(tmp_path: Path) -> None:
 def test_more_slices_than_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assemble, "MANY", 10)
+    monkeypatch.setattr(assemble, "MIN_CHECKED_SLICES", 10)
     monkeypatch.setattr(assemble, "memory_left", lambda: 1000)
     path = tmp_path / "trace.json"
     path.write_bytes(b"[" + b",".join([EVENT] * 20) + b"]")

@@ -58,7 +58,9 @@ def test_a_small_file_has_none(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        sys.modules["fusetui.trace.read.reading"], "WORTH_A_LOOK", len(TEXT) + 1
+        sys.modules["fusetui.trace.read.reading"],
+        "MIN_BYTES_FOR_PREVIEWS",
+        len(TEXT) + 1,
     )
     assert previewed(write(TEXT))[0] == []
 
@@ -103,5 +105,5 @@ def test_several_threads(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
-    monkeypatch.setattr(workers, "FEWEST", 0)
+    monkeypatch.setattr(workers, "MIN_BYTES_FOR_THREADS", 0)
     check(write(TEXT))

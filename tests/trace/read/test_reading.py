@@ -186,7 +186,7 @@ def test_progress(write: Write) -> None:
 
 
 def test_many_chunks(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT", 300)
+    monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT_BYTES", 300)
     trap = 'text },\n{"ph": "X"} of a name'  # looks like the border of two events
     events: list[dict[str, Any]] = [
         {"ph": "X", "name": f"op{n}", "ts": n, "dur": 1, "args": {"n": n, "trap": trap}}

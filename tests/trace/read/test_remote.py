@@ -24,7 +24,8 @@ from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError
 from fusetui.trace.read import remote
-from fusetui.trace.read.remote import is_remote, matching, state_of_url
+from fusetui.trace.read.remote import matching, state_of_url
+from fusetui.trace.read.source import is_remote
 
 fsspec = pytest.importorskip(
     "fsspec", reason="needs fsspec: pip install 'fusetui[remote]'"
@@ -208,7 +209,7 @@ def test_a_file_that_is_not_as_long_as_its_server_says(
 ) -> None:
     for size in (len(PACKED) - 100, len(PACKED) + 100):
         monkeypatch.setattr(
-            "fusetui.trace.read.source.size_of_url", lambda _, size=size: size
+            "fusetui.trace.read.remote.size_of_url", lambda _, size=size: size
         )
         with pytest.raises(CannotReadError, match="is not as long as its server says"):
             open_trace(f"{in_memory}/rank3.json.gz")

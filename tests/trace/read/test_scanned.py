@@ -247,7 +247,7 @@ def test_memory_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     def fails(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(scanned, "_on_gpu", fails)
+    monkeypatch.setattr(scanned, "_is_on_gpu", fails)
     with pytest.raises(MemoryError):
         scan(KNOWN[0].encode())
 

@@ -128,7 +128,7 @@ def test_a_file_that_is_no_trace_says_so_unless_it_was_stopped(tmp_path: Path) -
 def test_a_part_is_not_kept_in_the_cache(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 0)
     path = write(TEXT)
     stopped(path)
     entry = entry_for(str(path))

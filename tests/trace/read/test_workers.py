@@ -47,9 +47,11 @@ def file(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
-    monkeypatch.setattr(workers, "FEWEST", 0)
-    monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT", EXTENT)
-    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1 << 60)
+    monkeypatch.setattr(workers, "MIN_BYTES_FOR_THREADS", 0)
+    monkeypatch.setattr(
+        sys.modules["fusetui.trace.read.reading"], "EXTENT_BYTES", EXTENT
+    )
+    monkeypatch.setattr("fusetui.trace.cache.entry.MIN_DOCUMENT_BYTES", 1 << 60)
 
 
 def whole(trace: Trace) -> None:
@@ -106,7 +108,7 @@ def test_processes_decode_where_there_is_no_compiled_scanner(
 ) -> None:
     """Where a process dies, its thread decodes."""
     monkeypatch.setattr("fusetui.trace.read.scanned.scan", None)
-    monkeypatch.setattr(workers, "FEWEST_FOR_PROCESSES", 0)
+    monkeypatch.setattr(workers, "MIN_BYTES_FOR_PROCESSES", 0)
     asked: list[int] = []
     call = OwnProcess.call
 
@@ -126,7 +128,7 @@ def test_no_process_is_started_where_the_scanner_is_compiled(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.trace.read.scanned.scan", SimpleNamespace(events=none))
-    monkeypatch.setattr(workers, "FEWEST_FOR_PROCESSES", 0)
+    monkeypatch.setattr(workers, "MIN_BYTES_FOR_PROCESSES", 0)
     monkeypatch.setattr("fusetui.own_process.OwnProcess", None)
     whole(open_trace(str(file)))
 
@@ -144,7 +146,7 @@ def test_the_caller_decodes_where_threads_are_of_no_use(
     elif lacking == "pread":
         monkeypatch.delattr(os, "pread")
     else:
-        monkeypatch.setattr(workers, "FEWEST", 1 << 30)
+        monkeypatch.setattr(workers, "MIN_BYTES_FOR_THREADS", 1 << 30)
     decoding: set[int] = set()
 
     def noted(*place: int) -> Chunk | None:
@@ -259,7 +261,7 @@ def test_few_files_to_be_had(file: Path, files: int) -> None:
         "from fusetui.trace import CannotReadError, open_trace\n"
         "import fusetui.trace.read.workers\n"
         "fusetui.trace.read.workers.core_count = lambda: 2\n"
-        "fusetui.trace.read.workers.FEWEST = 0\n"
+        "fusetui.trace.read.workers.MIN_BYTES_FOR_THREADS = 0\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
         "try:\n    print(len(open_trace(sys.argv[1], cached=False)))\n"
         "except CannotReadError as error:\n    print(error)\n"

@@ -19,7 +19,7 @@ from fusetui.trace.model.arrays import Flags, Int32s
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
-from fusetui.trace.program.origin import hosts_of
+from fusetui.trace.program.origin import launching_calls
 from fusetui.trace.program.regions import MODULE_PREFIX, Spans, ThreadLine, is_module
 
 SORT_OF_KIND: Final = {
@@ -111,7 +111,7 @@ class ProgramPlaces:
             sort_of_work(role, kernel, op)
             for role, kernel, op in zip(roles, items.names, items.op_names, strict=True)
         ]
-        hosts = hosts_of(trace, items.row)
+        hosts = launching_calls(trace, items.row)
         self.places = _places(trace, hosts)
         self.phases = _phases(items, hosts)
         self.starred = [

@@ -13,8 +13,9 @@ from fusetui.analysis.memory.evidence import Evidence, FrameRole
 from fusetui.analysis.memory.history import BEFORE, Allocations, History, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
 
-# beginnings of the annotations that torch and its profiler write
 OPTIMIZER_PREFIX = "Optimizer.step#"
+PROFILER_PREFIX = "ProfilerStep#"
+"""Beginnings of the annotations that torch and its profiler write."""
 
 
 class TrainingPhase(IntEnum):
@@ -24,9 +25,6 @@ class TrainingPhase(IntEnum):
     OTHER = 1  # the forward pass, and all that is none of the others
     BACKWARD = 2
     STEP = 3
-
-
-PROFILER_PREFIX = "ProfilerStep#"
 
 
 class Phases(msgspec.Struct, frozen=True, eq=False):

@@ -156,21 +156,22 @@ def _block_sizes(
     event: int,
     living: Rows,
     segments: tuple[Segment, ...],
-    segment: Rows,
+    segment_row: Rows,
 ) -> tuple[Int64s, Flags]:
     """The bytes of the block of each of `living`, and whether it may be larger.
-    `segment`: the row in `segments` that each is in."""
+    `segment_row`: the row in `segments` that each is in."""
     lives = history.occupied
     block = lives.block[living]
     units = -(-np.maximum(lives.size[living], 1) // ALLOCATION_UNIT_BYTES)
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
     sizes = np.where(block >= 0, sizes_at_end[block], units * ALLOCATION_UNIT_BYTES)
     keeps_rests = np.array(
-        [one.is_large and not one.is_expandable for one in segments], np.bool_
+        [segment.is_large and not segment.is_expandable for segment in segments],
+        np.bool_,
     )
-    gone = np.flatnonzero((block < 0) & keeps_rests[segment])
+    gone = np.flatnonzero((block < 0) & keeps_rests[segment_row])
     rests, may_be_more = _rests(
-        history, living[gone], sizes[gone], _ends(segments)[segment[gone]], event
+        history, living[gone], sizes[gone], _ends(segments)[segment_row[gone]], event
     )
     sizes[gone] += rests
     may_be_larger = np.zeros(len(living), np.bool_)
@@ -201,12 +202,13 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     later moment that was looked at before."""
     log = segment_log(history)
     count = int(np.searchsorted(log.events, event, side="right"))
-    nearest = min(known for known in log.segments_after if known >= count)
+    later_counts = [kept for kept in log.segments_after if kept >= count]
+    nearest = min(later_counts)
     segments = SegmentMap(log.segments_after[nearest])
-    for n in range(nearest - 1, count - 1, -1):
-        _undo(history, int(log.events[n]), segments)
-        if n % CHANGES_BETWEEN_KEPT == 0:
-            log.segments_after[n] = segments.segments
+    for undone in range(nearest - 1, count - 1, -1):
+        _undo(history, int(log.events[undone]), segments)
+        if undone % CHANGES_BETWEEN_KEPT == 0:
+            log.segments_after[undone] = segments.segments
     return segments.segments
 
 

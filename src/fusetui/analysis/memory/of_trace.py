@@ -47,7 +47,6 @@ ALLOCATORS = frozenset(
 )
 """Ops that do nothing but allocate."""
 
-ALLOCATORS |= {"aten::new_empty", "aten::new_empty_strided"}
 _ARGS_READ = (
     "Addr",
     "Bytes",
@@ -142,7 +141,9 @@ def _moments(
         history,
         kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
         title=title,
-        times=np.array([trace.epoch_ns + one.time_ns for one in samples], np.int64),
+        times=np.array(
+            [trace.epoch_ns + sample.time_ns for sample in samples], np.int64
+        ),
         keys={"op": (lives.stack, name_of), "annotation": (annotation, name_of)},
         is_of_trace=True,
     )

@@ -29,7 +29,7 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
-    as_one,
+    as_one_track,
     union,
     union_length,
     union_length_of_each,
@@ -147,7 +147,7 @@ def effective_ns(trace: Trace) -> Int64s:
     changes = np.flatnonzero(np.diff(stream[places])) + 1
     bounds = np.concatenate(([0], changes, [len(places)]))
     # the streams one behind the other on one line of time, so that one pass serves all
-    first, last = as_one(bounds, trace.start[overlapping], trace.end[overlapping])
+    first, last = as_one_track(bounds, trace.start[overlapping], trace.end[overlapping])
     time_ns = np.zeros(int(last.max()) + 1, dtype=np.int64)
     time_ns[first] = trace.start[overlapping]
     time_ns[last] = trace.end[overlapping]

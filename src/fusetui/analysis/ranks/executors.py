@@ -20,8 +20,7 @@ from fusetui.trace.cache import tidy
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.memory import memory_left
-from fusetui.trace.read.remote import is_remote
-from fusetui.trace.read.source import PACKED
+from fusetui.trace.read.source import TYPICAL_RATIO, is_remote
 from fusetui.trace.read.workers import core_count
 
 MIN_FILES_FOR_PROCESSES = 4
@@ -219,4 +218,4 @@ def _likely_size(path: str) -> int:
     except OSError:
         return 0
     is_packed = path.endswith((".gz", ".zst", ".zip"))
-    return stored * PACKED if is_packed else stored
+    return stored * TYPICAL_RATIO if is_packed else stored

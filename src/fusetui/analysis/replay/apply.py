@@ -360,22 +360,26 @@ class Scalable(NamedTuple):
 
     nodes: Rows
     ratio: Floats  # how many times as long the least time is on the other device
-    least: Floats  # see select.on_device
+    least_ns: Floats  # see select.OnOtherDevice
 
 
 def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
     """What another device would scale. Raises WrongChangeError."""
     items = graph.nodes(Node.ITEM)
-    ratio_and_least = np.full((2, len(trace)), np.nan)
-    ratio_and_least[:, trace.gpu_rows] = select.on_device(kernels_of(trace), device)
-    ratio, least_ns = ratio_and_least[:, graph.row[items]]
+    on_device = select.on_device(kernels_of(trace), device)
+    ratio_of_row = np.full(len(trace), np.nan)
+    ratio_of_row[trace.gpu_rows] = on_device.ratio
+    least_of_row = np.full(len(trace), np.nan)
+    least_of_row[trace.gpu_rows] = on_device.least_ns
+    ratio = ratio_of_row[graph.row[items]]
+    least_ns = least_of_row[graph.row[items]]
     is_known = ~np.isnan(ratio)
     if not is_known.any():
         raise WrongChangeError(
             f"The least time of no kernel is known both here and on {device}."
         )
     return Scalable(
-        nodes=items[is_known], ratio=ratio[is_known], least=least_ns[is_known]
+        nodes=items[is_known], ratio=ratio[is_known], least_ns=least_ns[is_known]
     )
 
 
@@ -390,7 +394,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
 
     def on_device(current_ns: Floats) -> Floats:
         same_ratio_ns = current_ns * kernels.ratio
-        least_ns = np.minimum(kernels.least, current_ns)
+        least_ns = np.minimum(kernels.least_ns, current_ns)
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns
         return earlier_or_later(same_ratio_ns, same_excess_ns)
 

@@ -78,11 +78,15 @@ AMOUNT = r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s
 SCALED = late(
     rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL
 )
-FACTOR = late(r"(python|comm)\s+(bandwidth=)?x(\d+(?:\.\d*)?|\.\d+)")
-OTHERS = late(
-    r"(fuse|graph|no-sync|loader|overlap|device)(?:(?::|(?<=device)=)\s*(.*\S))?",
+FACTOR = late(
+    r"(?P<what>python|comm)\s+(?P<bandwidth>bandwidth=)?x(?P<factor>\d+(?:\.\d*)?|\.\d+)"
+)
+OTHER = late(
+    r"(?P<what>fuse|graph|no-sync|loader|overlap|device)"
+    r"(?:(?::|(?<=device)=)\s*(?P<rest>.*\S))?",
     re.DOTALL,
 )
+WORKERS = late(r"workers=(\d{1,99})")
 FORMS = (
     "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "
     "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, "
@@ -90,7 +94,7 @@ FORMS = (
 )
 KINDS = tuple(dict.fromkeys(re.findall(r"(?:^|, | or )([a-z-]+[:=]?)", FORMS)))
 """How changes begin: `kernel:`, `loader`, ..."""
-MOST_WORKERS = 1 << 10
+MAX_WORKERS = 1 << 10
 
 
 def parse_change(text: str) -> Change:
@@ -100,43 +104,75 @@ def parse_change(text: str) -> Change:
     Scaled(what='family', pattern='gemm', factor=0.8, ns=None)
     """
     text = text.strip()
-    if found := SCALED.fullmatch(text):
-        return _scaled(found)
-    if found := FACTOR.fullmatch(text):
-        what, bandwidth, number = found.groups()
-        factor = float(number)
-        if bandwidth and (what == "python" or not factor):
-            raise WrongChangeError(f"{text} is no change: comm bandwidth=x2 is one.")
-        return Scaled(what, "", 1 / factor if bandwidth else factor)  # type: ignore[arg-type]
-    found = OTHERS.fullmatch(text)
-    change = _other(found[1], found[2] or "") if found else None
+    if match := SCALED.fullmatch(text):
+        return _scaled(match)
+    if match := FACTOR.fullmatch(text):
+        return _scaled_as_a_whole(match)
+    match = OTHER.fullmatch(text)
+    change = _other(match["what"], match["rest"] or "") if match else None
     if change is None:
         raise WrongChangeError(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
     return change
 
 
-def _scaled(found: re.Match[str]) -> Scaled:
-    what, pattern, factor, time, _ = found.groups()
+def _scaled(match: re.Match[str]) -> Scaled:
+    """`kernel:PATTERN x0.5`, `kernel:PATTERN 40us`, `kernel:PATTERN bound`."""
+    what = match["what"]
+    pattern = match["pattern"]
+    factor = None if match["factor"] is None else float(match["factor"])
     if what in ("op", "module", "python") and factor is None:
         raise WrongChangeError(
             f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5"
         )
-    ns = parse_time(time) if time else None
-    if time and ns is None:
-        raise WrongChangeError(f"{time} is no time: 40us is one.")
-    return Scaled(what, pattern, None if factor is None else float(factor), ns)  # type: ignore[arg-type]
+    ns = None
+    if match["time"] is not None:
+        ns = parse_time(match["time"])
+        if ns is None:
+            raise WrongChangeError(f"{match['time']} is no time: 40us is one.")
+    return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
+
+
+def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
+    """`python x0.5`, `comm x0`, `comm bandwidth=x2`."""
+    what = match["what"]
+    factor = float(match["factor"])
+    if match["bandwidth"]:
+        if what == "python" or factor == 0:
+            raise WrongChangeError(
+                f"{match[0]} is no change: comm bandwidth=x2 is one."
+            )
+        factor = 1 / factor
+    return Scaled(what=what, pattern="", factor=factor)  # type: ignore[arg-type]
 
 
 def _other(what: str, rest: str) -> Change | None:
-    if what == "fuse" and (not rest or rest.isdecimal()):
-        return FusedKernels(int(rest) if rest else None)
-    if what == "graph":
-        return Graphed(rest)
-    if what == "loader" and (found := re.fullmatch(r"(?:workers=(\d{1,99}))?", rest)):
-        number = int(found[1] or 1)
-        return Loaded(number) if 0 < number <= MOST_WORKERS else None
-    if what == "no-sync" and rest:
-        return Unsynced(rest)
-    if what == "device" and rest:
-        return OnDevice(rest)
-    return Overlapped() if what == "overlap" and not rest else None
+    """The change that is called `what`; `rest` is what follows the colon. None if there
+    is none like it."""
+    match what:
+        case "fuse" if not rest:
+            return FusedKernels()
+        case "fuse" if rest.isdecimal():
+            return FusedKernels(place=int(rest))
+        case "graph":
+            return Graphed(pattern=rest)
+        case "loader" if not rest:
+            return Loaded()
+        case "loader":
+            workers = _workers(rest)
+            return None if workers is None else Loaded(workers=workers)
+        case "no-sync" if rest:
+            return Unsynced(pattern=rest)
+        case "device" if rest:
+            return OnDevice(name=rest)
+        case "overlap" if not rest:
+            return Overlapped()
+    return None
+
+
+def _workers(rest: str) -> int | None:
+    """`workers=4`; None if it is none, or too many."""
+    match = WORKERS.fullmatch(rest)
+    if match is None:
+        return None
+    workers = int(match[1])
+    return workers if 0 < workers <= MAX_WORKERS else None

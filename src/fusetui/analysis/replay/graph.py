@@ -2,8 +2,11 @@
 
 A node begins once both of its sources have ended, each with its lag:
 
-    begin = max(end[source[0]] + lag[0] + residual[0], end[source[1]] + lag[1] +
-    residual[1]) end = begin + dur
+    begin = max(
+        end[source[0]] + lag[0] + residual[0],
+        end[source[1]] + lag[1] + residual[1],
+    )
+    end = begin + dur
 
 Nodes are in an order in which sources come first. Node 0 is the beginning of time; an
 edge from it with the lag NEVER is none. What has more than two sources begins after
@@ -48,29 +51,29 @@ class TimeScale(NamedTuple):
     rate: Floats
 
     def until(self, times: Int64s) -> Int64s:
-        """How long it works until each time, if it begins at 0. Differences add up
-        exactly."""
+        """How long it takes from 0 to each of these times as recorded (ns). The time
+        from one to another is the difference of both, so that parts add up exactly."""
         if not len(self.times):
             return times
         lasted = np.diff(self.times) * self.rate[:-1]
-        before = np.concatenate(([0.0], np.cumsum(lasted))) + self.times[0]
-        place = np.searchsorted(self.times, times, side="right") - 1
-        at = np.maximum(place, 0)
-        inside = before[at] + (times - self.times[at]) * self.rate[at]
-        return np.where(place < 0, times, np.rint(inside)).astype(np.int64)
+        until_times = self.times[0] + np.concatenate(([0.0], np.cumsum(lasted)))
+        last_before = np.searchsorted(self.times, times, side="right") - 1
+        place = np.maximum(last_before, 0)
+        since_ns = (times - self.times[place]) * self.rate[place]
+        until = np.rint(until_times[place] + since_ns)
+        is_before_first = last_before < 0
+        return np.where(is_before_first, times, until).astype(np.int64)
 
     def changed(self, cover: Cover, factor: float) -> TimeScale:
-        """As much slower or faster during a cover."""
+        """During a cover each ns takes `factor` times as long as by this one."""
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
-        rate = np.append(self.rate, 1.0)[
-            np.searchsorted(self.times, times, side="right") - 1
-        ]
-        return TimeScale(
-            times, np.where(cover.place_of(times) >= 0, rate * factor, rate)
-        )
+        last_before = np.searchsorted(self.times, times, side="right") - 1
+        rate = np.append(self.rate, 1.0)[last_before]  # -1: before the first
+        is_covered = cover.place_of(times) >= 0
+        return TimeScale(times=times, rate=np.where(is_covered, rate * factor, rate))
 
 
-AS_RECORDED = TimeScale(np.empty(0, dtype=np.int64), np.empty(0))
+AS_RECORDED = TimeScale(times=np.empty(0, dtype=np.int64), rate=np.empty(0))
 
 NEVER = -(1 << 61)  # the lag of an edge that is none
 MAX_TIED_NODES = 100
@@ -145,9 +148,8 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     lag: Int64s
     residual: Int64s
     gone: Flags  # taken out by a change
-    time_scales: tuple[
-        TimeScale, ...
-    ]  # of the threads, which come first among the chains
+    # of the threads, which come first among the chains
+    time_scales: tuple[TimeScale, ...]
     inferred_waits: int  # of calls and streams for what the trace does not say
     batches: Batches = NO_BATCHES
 
@@ -160,18 +162,23 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def recorded(self) -> Times:
-        return Times(self.began, self.ended)
+        return Times(begin=self.began, end=self.ended)
 
     def nodes(self, *kinds: Node, rows: Rows | None = None) -> Rows:
-        """Of these kinds, and if so asked with these rows of the trace."""
-        found = np.flatnonzero(np.isin(self.kind, kinds))
-        return found if rows is None else found[np.isin(self.row[found], rows)]
+        """The nodes of these kinds, in order; if `rows` are given, those of them that
+        are one of these rows of the trace."""
+        nodes = np.flatnonzero(np.isin(self.kind, kinds))
+        if rows is None:
+            return nodes
+        return nodes[np.isin(self.row[nodes], rows)]
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
-        """By row of the trace, and then of none: the node of this kind, 0 for none."""
-        found, nodes = np.zeros(len(trace) + 1, dtype=np.intp), self.nodes(kind)
-        found[self.row[nodes]] = nodes
-        return found
+        """For each row of the trace, and for -1, which is none: its node of this kind,
+        0 if it has none. Shape [slices + 1]."""
+        nodes = self.nodes(kind)
+        node_of_row = np.zeros(len(trace) + 1, dtype=np.intp)
+        node_of_row[self.row[nodes]] = nodes
+        return node_of_row
 
 
 def reordered(batches: Batches, rank: NDArray[np.integer]) -> Batches:
@@ -192,20 +199,23 @@ def in_order(
 ) -> Rows:
     """The nodes so that their sources come first: by their times as recorded if
     possible, where those of one chain that tie are in the order of `place`."""
-    # how many that begin at the same time come first
+    # how many nodes that begin at the same time have to come before each
     level = np.zeros(len(began), dtype=np.int64)
     slot, target = np.nonzero((source > 0) & (began[source] == began))
-    before = source[slot, target]
+    tied_source = source[slot, target]
     for _ in range(MAX_TIED_NODES):
-        behind = level[before] >= level[target]
-        if not behind.any():
+        is_behind = level[tied_source] >= level[target]
+        if not is_behind.any():
             break
-        np.maximum.at(level, target[behind], level[before[behind]] + 1)
+        level_after_source = level[tied_source[is_behind]] + 1
+        np.maximum.at(level, target[is_behind], level_after_source)
     order = np.lexsort((place, ended, level, began))
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
-    wrong = (rank[source] >= rank) & (source > 0)
-    return _sorted_topologically(rank, source) if wrong.any() else order
+    comes_before_source = (rank[source] >= rank) & (source > 0)
+    if comes_before_source.any():
+        return _sorted_topologically(rank, source)
+    return order
 
 
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
@@ -213,25 +223,31 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     rank."""
     from heapq import heappop, heappush  # only for clocks that differ, and for circles
 
+    size = len(rank)
+    ranks = rank.tolist()
+    # the targets of each node, one behind the other; a target has two sources
     sources = source.reshape(-1)
     by_source = np.argsort(sources, kind="stable")
-    firsts = np.searchsorted(sources[by_source], np.arange(len(rank) + 1)).tolist()
-    targets, ranks = (by_source % len(rank)).tolist(), rank.tolist()
-    missing = [0, *[2] * (len(rank) - 1)]
-    ready, found, rest = [(ranks[0], 0)], list[int](), np.argsort(rank).tolist()[::-1]
-    is_found = bytearray(len(rank))
-    while len(found) < len(rank):
-        while not ready:
-            node = rest.pop()
-            if not is_found[node]:
+    targets = (by_source % size).tolist()
+    first_target = np.searchsorted(sources[by_source], np.arange(size + 1)).tolist()
+
+    missing_sources = [0, *[2] * (size - 1)]
+    is_ordered = bytearray(size)
+    order: list[int] = []
+    ready = [(ranks[0], 0)]
+    by_rank = np.argsort(rank).tolist()[::-1]  # the lowest rank is the last
+    while len(order) < size:
+        while not ready:  # what is left is behind a circle
+            node = by_rank.pop()
+            if not is_ordered[node]:
                 ready.append((ranks[node], node))
-        node = heappop(ready)[1]
-        if is_found[node]:
+        _, node = heappop(ready)
+        if is_ordered[node]:
             continue
-        is_found[node] = 1
-        found.append(node)
-        for other in targets[firsts[node] : firsts[node + 1]]:
-            missing[other] -= 1
-            if not missing[other]:
-                heappush(ready, (ranks[other], other))
-    return np.array(found, dtype=np.intp)
+        is_ordered[node] = 1
+        order.append(node)
+        for target in targets[first_target[node] : first_target[node + 1]]:
+            missing_sources[target] -= 1
+            if not missing_sources[target]:
+                heappush(ready, (ranks[target], target))
+    return np.array(order, dtype=np.intp)

@@ -36,8 +36,6 @@ MAX_REPLAYED_NODES = 400_000
 """Of a graph that is replayed dozens of times."""
 MAX_TRIES = 32
 """Replays to find the slack of one group."""
-
-
 NOTHING_RECORDED = -1
 
 
@@ -214,59 +212,77 @@ class HostTimes(NamedTuple):
 def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """What CPU threads did during nodes of a graph: each moment counts for the innermost op
     or Python frame, else for the innermost annotation. Calls are nodes of their own."""
-    no_rows = nodes[:0]
-    no_times = graph.began[:0]
-    node_parts = [no_rows]
-    row_parts = [no_rows]
-    start_parts = [no_times]
-    end_parts = [no_times]
-
-    def add(node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
-        node_parts.append(node)
-        row_parts.append(row)
-        start_parts.append(start)
-        end_parts.append(end)
-
+    parts = _Parts()
     own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
     for chain in distinct(graph.chain[own_time]).tolist():
         of_thread = np.sort(own_time[graph.chain[own_time] == chain])
-        began = graph.began[of_thread]
-        rest = Cover(began, graph.ended[of_thread])
-        for line, offset in line_of(trace, graph.chains[chain].thread):
-            shift = -graph.origin_ns - offset  # from the line's time to the graph's
-            for kinds in LAYERS[1:]:
-                placed = Cover(rest.start - shift, rest.end - shift)
-                touching = [
-                    line.slices(kind).touching(placed.start, placed.end)
-                    for kind in kinds
-                ]
-                innermost = merged_slices(touching).parts()
-                in_slices, place = pieces(placed, Cover(innermost.start, innermost.end))
-                has_length = in_slices.start < in_slices.end
-                start = in_slices.start[has_length]
-                end = in_slices.end[has_length]
-                place_of_slice = innermost.end.searchsorted(start, side="right")
-                rest_start = rest.start[place[has_length]]
-                node = np.searchsorted(began, rest_start, side="right") - 1
-                add(
-                    of_thread[node],
-                    innermost.rows[place_of_slice],
-                    start + shift,
-                    end + shift,
-                )
-                taken = Cover(innermost.start + shift, innermost.end + shift)
-                rest = without(rest, taken)
-        node = np.searchsorted(began, rest.start, side="right") - 1
-        add(of_thread[node], np.full(len(node), NOTHING_RECORDED), rest.start, rest.end)
-    node = np.concatenate(node_parts)
-    start = np.concatenate(start_parts)
-    end = np.concatenate(end_parts)
+        _add_parts_of_thread(parts, trace, graph, chain, of_thread)
+    node = np.concatenate(parts.node)
+    start = np.concatenate(parts.start)
+    end = np.concatenate(parts.end)
     ns = np.zeros(len(node), dtype=np.int64)
     for chain, scale in enumerate(graph.time_scales):
         is_of_chain = graph.chain[node] == chain
         until_end = scale.until(end[is_of_chain])
         ns[is_of_chain] = until_end - scale.until(start[is_of_chain])
-    return HostTimes(node=node, row=np.concatenate(row_parts), ns=ns)
+    return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
+
+
+class _Parts:
+    """Parts of the own time of threads: each element of the lists is an array, the
+    arrays of one place have the same shape. Times are ns of the graph."""
+
+    def __init__(self) -> None:
+        self.node: list[Rows] = [np.empty(0, dtype=np.intp)]
+        self.row: list[Rows] = [np.empty(0, dtype=np.intp)]
+        self.start: list[Int64s] = [np.empty(0, dtype=np.int64)]
+        self.end: list[Int64s] = [np.empty(0, dtype=np.int64)]
+
+    def add(self, node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
+        self.node.append(node)
+        self.row.append(row)
+        self.start.append(start)
+        self.end.append(end)
+
+
+def _add_parts_of_thread(
+    parts: _Parts, trace: Trace, graph: Graph, chain: int, nodes: Rows
+) -> None:
+    """Adds the parts of the nodes of one thread, which are in order."""
+    began = graph.began[nodes]
+    remaining = Cover(began, graph.ended[nodes])
+
+    def node_at(start: Int64s) -> Rows:
+        return nodes[np.searchsorted(began, start, side="right") - 1]
+
+    for line, offset in line_of(trace, graph.chains[chain].thread):
+        shift = -graph.origin_ns - offset  # from the line's time to the graph's
+        for kinds in LAYERS[1:]:
+            on_line = Cover(remaining.start - shift, remaining.end - shift)
+            touching = [
+                line.slices(kind).touching(on_line.start, on_line.end) for kind in kinds
+            ]
+            innermost = merged_slices(touching).parts()
+            in_slices, place = pieces(on_line, Cover(innermost.start, innermost.end))
+            has_length = in_slices.start < in_slices.end
+            start = in_slices.start[has_length]
+            end = in_slices.end[has_length]
+            place_of_slice = innermost.end.searchsorted(start, side="right")
+            parts.add(
+                node=node_at(remaining.start[place[has_length]]),
+                row=innermost.rows[place_of_slice],
+                start=start + shift,
+                end=end + shift,
+            )
+            taken = Cover(innermost.start + shift, innermost.end + shift)
+            remaining = without(remaining, taken)
+    node = node_at(remaining.start)
+    parts.add(
+        node=node,
+        row=np.full(len(node), NOTHING_RECORDED),
+        start=remaining.start,
+        end=remaining.end,
+    )
 
 
 def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:

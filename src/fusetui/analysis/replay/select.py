@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +23,22 @@ from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.program.origin import origins
 
-# by the number of a thread's chain, stretches of time as in a Graph
 Covers = dict[int, Cover]
-INSIDE = {
+"""By the number of a thread's chain: stretches of time as in a Graph."""
+ROLES_OF_SLICES = {
     "op": ((Role.OP,), (Role.CALL,)),
     "python": ((Role.PYTHON,),),
     "module": ((Role.PYTHON, Role.ANNOTATION),),
     "wait": ((Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),),
 }
-"""Of what slices may be; of several kinds the first of which there are any."""
-NOTHING = {
+"""What slices may be; of several kinds the first of which there are any."""
+NOTHING_OF_KIND = {
     "op": "No op",
     "module": "No module",
     "python": "No Python frame",
@@ -49,20 +50,21 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
     """Slices with exactly this name, else those that a search finds. Raises
     WrongChangeError."""
     rows = trace.rows_of(*roles)
-    exact = trace.names.index(pattern) if pattern in trace.names else -1
-    named: Rows = rows[trace.name[rows] == exact]
-    if len(named):
-        return named
+    if pattern in trace.names:
+        is_named_so = trace.name[rows] == trace.names.index(pattern)
+        if is_named_so.any():
+            named: Rows = rows[is_named_so]
+            return named
     try:
         query = parse(pattern)
-        found = search(trace, texts_of(trace), query)
+        hits = search(trace, texts_of(trace), query)
     except WrongQueryError as error:
         raise WrongChangeError(f"{error}.".replace("..", ".")) from None
     if query.reads_args:
         raise WrongChangeError(
             f"{pattern} asks for args, by which no change is chosen."
         )
-    return np.intersect1d(rows, found)
+    return np.intersect1d(rows, hits)
 
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
@@ -71,119 +73,152 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
         rows = rows_like(trace, f'family:"{pattern}"', GPU_ROLES[0])
     else:
         rows = rows_like(trace, pattern, *GPU_ROLES)
-    found = graph.nodes(Node.ITEM, rows=rows)
-    if not len(found):
+    items = graph.nodes(Node.ITEM, rows=rows)
+    if not len(items):
         raise NoMatchError(f"No kernel matches {what}:{pattern}.")
-    return found
+    return items
 
 
 def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
     """Slices of threads of the graph: ops, else calls; frames of Python; modules and
     annotations with what runs backward for them; what may contain a wait. Raises
     WrongChangeError."""
-    for roles in INSIDE[what]:
+    for roles in ROLES_OF_SLICES[what]:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
-            every = origins(trace)
-            backward, rows = every.backward, np.intersect1d(rows, every.regions.rows)
-            known = np.flatnonzero(backward.forward >= 0)
-            own = inside(
-                trace, graph, covers(trace, graph, rows), backward.forward[known]
-            )
-            rows = np.concatenate((rows, backward.rows[known[own]]))
-        rows = rows[_chain_of_track(trace, graph)[trace.track[rows]] >= 0]
-        if len(rows):
-            return rows
+            rows = _with_backward(trace, graph, rows)
+        is_replayed = _chain_of_track(trace, graph)[trace.track[rows]] >= 0
+        if is_replayed.any():
+            return rows[is_replayed]
     raise NoMatchError(
-        f"{NOTHING[what]} on a thread that is replayed matches {pattern}."
+        f"{NOTHING_OF_KIND[what]} on a thread that is replayed matches {pattern}."
     )
+
+
+def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
+    """Those of the rows that are modules or annotations, then the backward work whose
+    forward op lies in one of them."""
+    every_origin = origins(trace)
+    backward = every_origin.backward
+    regions = np.intersect1d(rows, every_origin.regions.rows)
+    has_forward = np.flatnonzero(backward.forward >= 0)
+    is_of_region = inside(
+        trace, graph, covers(trace, graph, regions), backward.forward[has_forward]
+    )
+    return np.concatenate((regions, backward.rows[has_forward[is_of_region]]))
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
     """For each track the number of its thread's chain, -1 for none."""
-    chain = np.full(len(trace.tracks) + 1, -1)
-    chain[[one.thread for one in graph.chains if not one.is_stream]] = np.arange(
-        len(graph.time_scales)
-    )
-    return chain[trace.thread_of_track]
+    chain_of_thread = np.full(len(trace.tracks) + 1, -1)
+    for number, chain in enumerate(graph.chains):
+        if not chain.is_stream:
+            chain_of_thread[chain.thread] = number
+    return chain_of_thread[trace.thread_of_track]
 
 
 def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
-    """When threads are in any of these slices."""
+    """When threads are in any of these slices; only of threads that are."""
     chain = _chain_of_track(trace, graph)[trace.track[rows]]
-    start, end = trace.start[rows] - graph.origin_ns, trace.end[rows] - graph.origin_ns
-    return {
-        number: union(start[chain == number], end[chain == number])
-        for number in distinct(chain[chain >= 0]).tolist()
-    }
+    start = trace.start[rows] - graph.origin_ns
+    end = trace.end[rows] - graph.origin_ns
+    cover_of_chain: Covers = {}
+    for number in distinct(chain[chain >= 0]).tolist():
+        is_of_chain = chain == number
+        cover_of_chain[number] = union(start[is_of_chain], end[is_of_chain])
+    return cover_of_chain
 
 
 def inside(
     trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
 ) -> Flags:
-    """Which of these slices of threads lie in covers; not -1."""
+    """Which of these slices of threads lie in covers; not those that are -1."""
     chain = np.where(rows >= 0, _chain_of_track(trace, graph)[trace.track[rows]], -1)
-    found = np.zeros(len(rows), dtype=np.bool_)
+    is_inside = np.zeros(len(rows), dtype=np.bool_)
     for number, cover in within.items():
-        own = np.flatnonzero(chain == number)
-        place = cover.place_of(trace.start[rows[own]] - graph.origin_ns)
-        found[own] = (place >= 0) & (
-            trace.end[rows[own]] - graph.origin_ns <= cover.end[place]
-        )
-    return found
+        of_chain = np.flatnonzero(chain == number)
+        start = trace.start[rows[of_chain]] - graph.origin_ns
+        end = trace.end[rows[of_chain]] - graph.origin_ns
+        place = cover.place_of(start)
+        is_inside[of_chain] = (place >= 0) & (end <= cover.end[place])
+    return is_inside
 
 
 def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
     """The nodes of calls in covers, and of what they launch."""
-    calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.ITEM)
-    nodes, launched = np.append(calls, items), trace.launch[graph.row[items]]
-    return nodes[inside(trace, graph, within, np.append(graph.row[calls], launched))]
+    calls = graph.nodes(Node.LAUNCH, Node.WAIT)
+    items = graph.nodes(Node.ITEM)
+    nodes = np.append(calls, items)
+    call_rows = np.append(graph.row[calls], trace.launch[graph.row[items]])
+    return nodes[inside(trace, graph, within, call_rows)]
 
 
 def in_python(trace: Trace, graph: Graph) -> Covers:
     """When threads that run no backward are in a Python frame, but in none that waits
     or asks for backward, nor in an op or a call inside that; of a trace without frames,
     when they are in neither an op nor a call."""
-    found: Covers = {}
-    framed, engines = bool((trace.role == Role.PYTHON).any()), engines_of(trace)
+    cover_of_chain: Covers = {}
+    has_frames = bool((trace.role == Role.PYTHON).any())
+    engines = engines_of(trace)
     for number, chain in enumerate(graph.chains):
-        own = np.flatnonzero(graph.chain == number)
-        if chain.is_stream or chain.thread in engines or not len(own):
+        nodes = np.flatnonzero(graph.chain == number)
+        if chain.is_stream or chain.thread in engines or not len(nodes):
             continue
         for line, offset in line_of(trace, chain.thread):
-            shift = graph.origin_ns + offset
-            begin, end = graph.began[own].min() + shift, graph.ended[own].max() + shift
-            whole = Cover(np.array([begin]), np.array([end]))
-            if framed:
+            shift = graph.origin_ns + offset  # from the graph's time to the line's
+            begin = graph.began[nodes].min() + shift
+            end = graph.ended[nodes].max() + shift
+            lifetime = Cover(np.array([begin]), np.array([end]))
+            if has_frames:
                 frames = line.slices(ThreadActivity.PYTHON)
                 asks = frames.only(trace.matching(frames.rows, RUNS_BACKWARD.search))
                 waits = joined(waiting_frames(trace, line), union(*asks[1:]))
-                free = without(common(whole, line.covers[ThreadActivity.PYTHON]), waits)
+                in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
+                python = without(in_frames, waits)
             else:
-                free = without(whole, joined(*line.covers[: ThreadActivity.OP + 1]))
-            found[number] = Cover(free.start - shift, free.end - shift)
-    return found
+                ops_and_calls = joined(*line.covers[: ThreadActivity.OP + 1])
+                python = without(lifetime, ops_and_calls)
+            cover_of_chain[number] = Cover(python.start - shift, python.end - shift)
+    return cover_of_chain
 
 
-def ranges_of(
-    trace: Trace, graph: Graph, pattern: str
-) -> Iterator[tuple[int, int, Rows]]:
-    """Begin and end (ns of the file), and the chains of the thread and of those that
-    run backward for it, of each step, of one, or of the outermost slices like a
-    pattern; without steps, of all that a process launches. Raises WrongChangeError."""
-    steps, process_of = steps_of(trace), np.zeros(len(trace.tracks) + 1, dtype=np.int64)
-    process_of[trace.thread_of_track] = trace.process_of_track
-    threads = np.array(
-        [one.thread for one in graph.chains if not one.is_stream], dtype=np.intp
-    )
-    engine = np.isin(threads, engines_of(trace))
+class LaunchRange(NamedTuple):
+    """A range of time in which threads launch work."""
 
-    def chains(thread: int) -> Rows:
-        own = (threads == thread) | (
-            engine & (process_of[threads] == process_of[thread])
-        )
-        return np.flatnonzero(own)
+    begin: int  # ns of the file
+    end: int
+    chains: Rows  # of the thread, and of those that run backward for it
 
+
+class _Threads:
+    """The threads of a graph; arrays of shape [threads], in the order of their chains,
+    which come before those of streams."""
+
+    def __init__(self, trace: Trace, graph: Graph) -> None:
+        threads = [chain.thread for chain in graph.chains if not chain.is_stream]
+        self._thread = np.array(threads, dtype=np.intp)
+        self._runs_backward = np.isin(self._thread, engines_of(trace))
+        self._process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+        self._process_of_thread[trace.thread_of_track] = trace.process_of_track
+
+    @property
+    def process(self) -> Int64s:
+        process: Int64s = self._process_of_thread[self._thread]
+        return process
+
+    def with_engines(self, thread: int) -> Rows:
+        """The chain of a thread, and those of its process that run backward."""
+        is_of_process = self.process == self._process_of_thread[thread]
+        is_thread = self._thread == thread
+        return np.flatnonzero(is_thread | (self._runs_backward & is_of_process))
+
+
+def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]:
+    """Each step if the pattern is "", one step if it is a number, or the outermost
+    slices like the pattern; without steps, all that a process launches. Raises
+    WrongChangeError."""
+    steps = steps_of(trace)
+    threads = _Threads(trace, graph)
     if pattern.isdecimal():
         place = steps.place(int(pattern))
         if place < 0:
@@ -192,60 +227,84 @@ def ranges_of(
     elif pattern:
         rows = slices_like(trace, graph, "wait", pattern)
         for number, cover in covers(trace, graph, rows).items():
-            own = chains(graph.chains[number].thread)
-            for begin, end in zip(
-                cover.start.tolist(), cover.end.tolist(), strict=True
-            ):
-                yield begin + graph.origin_ns, end + graph.origin_ns, own
+            chains = threads.with_engines(graph.chains[number].thread)
+            starts = (cover.start + graph.origin_ns).tolist()
+            ends = (cover.end + graph.origin_ns).tolist()
+            for begin, end in zip(starts, ends, strict=True):
+                yield LaunchRange(begin, end, chains)
         return
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
-        yield int(begin), int(end), chains(int(trace.thread_of_track[trace.track[row]]))
+        thread = int(trace.thread_of_track[trace.track[row]])
+        yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
     if not len(steps):
-        for process in distinct(process_of[threads]).tolist():
-            own = np.flatnonzero(process_of[threads] == process)
-            yield trace.begin_ns, trace.end_ns, own
+        for process in distinct(threads.process).tolist():
+            chains = np.flatnonzero(threads.process == process)
+            yield LaunchRange(trace.begin_ns, trace.end_ns, chains)
 
 
-def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:
-    """How many times as long the least time of each kernel is on another device, and
-    how much of its time that is here (ns; 0 where its data may come from the cache):
-    nan where the least time on one of them is not known, as without a rate of its
-    arithmetic. Raises WrongChangeError."""
-    new, old = _peak(name), kernels.peak
-    if old is None:
+class OnOtherDevice(NamedTuple):
+    """Of each kernel; nan where it is not known. Arrays of shape [kernels]."""
+
+    ratio: Floats  # how many times as long its least time is on the other device
+    least_ns: Floats  # how much of its time that is here
+
+
+def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
+    """The least times of kernels on another device. They are not known without a rate
+    of their arithmetic; here they are 0 where the data may come from the cache. Raises
+    WrongChangeError."""
+    other = _peak(name)
+    here = kernels.peak
+    if here is None:
         raise WrongChangeError("The limits of the device of this trace are not known.")
 
     def ratio(job: KernelJob) -> float | None:
-        limits, bytes_per_s = job.limits, (old.bytes_per_s, new.bytes_per_s)
-        rates = old.flop_per_s(limits.kind), new.flop_per_s(limits.kind)
-        least, other = list[float](), list[float]()
-        for ns, (here, there) in (
-            (limits.compute_ns, rates),
-            (limits.memory_ns, bytes_per_s),
-        ):
-            if ns is not None and here:
-                least.append(ns)
-                other.append(ns * here / there if there else math.inf)
-        known = limits.bound is not None and min(least) > 0 and max(other) < math.inf
-        return max(other) / max(least) if known else None
+        return _ratio_of_least_times(job, here, other)
 
-    return kernels.of_jobs(ratio), kernels.of_jobs(
-        lambda job: job.limits.least_ns or 0.0
+    def least_ns(job: KernelJob) -> float | None:
+        return job.limits.least_ns or 0.0
+
+    return OnOtherDevice(
+        ratio=kernels.of_jobs(ratio), least_ns=kernels.of_jobs(least_ns)
     )
 
 
+def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | None:
+    """How many times as long the least time of a kernel is on another device; None if
+    one of both is not known."""
+    limits = job.limits
+    if limits.bound is None:
+        return None
+    flop_here = here.flop_per_s(limits.kind)
+    flop_other = other.flop_per_s(limits.kind)
+    times_here: list[float] = []
+    times_other: list[float] = []
+    for ns, rate_here, rate_other in (
+        (limits.compute_ns, flop_here, flop_other),
+        (limits.memory_ns, here.bytes_per_s, other.bytes_per_s),
+    ):
+        if ns is None or not rate_here:
+            continue
+        times_here.append(ns)
+        times_other.append(ns * rate_here / rate_other if rate_other else math.inf)
+    if min(times_here) <= 0 or max(times_other) == math.inf:
+        return None
+    return max(times_other) / max(times_here)
+
+
 def _peak(name: str) -> Peak:
-    found = [peak for peak in PEAKS if re.search(peak.pattern, name)]
-    found = found[:1] or [one for one in PEAKS if name.lower() in _plain(one).lower()]
-    if not found:
+    """The limits of the device with this name. Raises WrongChangeError."""
+    peaks = [peak for peak in PEAKS if re.search(peak.pattern, name)][:1]
+    if not peaks:
+        peaks = [peak for peak in PEAKS if name.lower() in _plain_name(peak).lower()]
+    if not peaks:
         raise NoMatchError(f"The limits of {name} are not known.")
-    if len(found) > 1:
-        raise WrongChangeError(
-            f"{name} may be {', '.join(map(_plain, found))}: name one of them."
-        )
-    return found[0]
+    if len(peaks) > 1:
+        names = ", ".join(map(_plain_name, peaks))
+        raise WrongChangeError(f"{name} may be {names}: name one of them.")
+    return peaks[0]
 
 
-def _plain(peak: Peak) -> str:
+def _plain_name(peak: Peak) -> str:
     """A pattern as a name, whose alternatives are left out."""
     return re.sub(r"\\b|\$|\(|\)|\\|\[\d+\]", "", peak.pattern.replace("|", " or "))

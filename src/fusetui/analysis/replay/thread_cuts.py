@@ -103,6 +103,18 @@ class _Handoffs(NamedTuple):
         return len(self.asking)
 
 
+class _Groups(NamedTuple):
+    """Cuts of one thread that overlap are one group. Arrays of shape [groups], by
+    thread and time, but the last."""
+
+    thread: NDArray[np.integer]
+    begin: Int64s
+    end: Int64s
+    kind: NDArray[np.uint8]
+    row: Rows
+    of_cut: Rows  # the group of each cut, -1: of another thread; shape [cuts]
+
+
 def thread_cuts_of(trace: Trace) -> ThreadCuts:
     """The threads that launch work, or run what those ask for; without a GPU, the
     busiest."""
@@ -122,52 +134,60 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
         *_marks(trace),
     ]
     cuts = _concatenated(sources)
-    order = np.lexsort((cuts.end, cuts.begin, cuts.thread))
-    order = order[np.isin(cuts.thread[order], threads)]
-    sorted_cuts = cuts.take(order)
-
-    # cuts of one thread that overlap become one: the largest kind of node counts
-    group = _overlapping(sorted_cuts)
-    first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
-    by_importance = np.lexsort((-sorted_cuts.kind, group))
-    most_important = by_importance[first_of_group]
-    begin = sorted_cuts.begin[first_of_group]
-    end = sorted_cuts.end
-    if len(first_of_group):
-        end = np.maximum.reduceat(end, first_of_group)
-    kind = sorted_cuts.kind[most_important].astype(np.uint8)
+    groups = _grouped(cuts, threads)
+    bounds = np.searchsorted(groups.thread, np.append(threads, threads[-1:] + 1))
 
     cut_of_row = np.full(len(trace) + 1, -1, dtype=np.intp)  # the last is of NO_ROW
-    cut_of_row[sorted_cuts.row] = group
-    group_of_cut = np.full(len(cuts), -1, dtype=np.intp)
-    group_of_cut[order] = group
+    cut_of_row[cuts.row] = groups.of_cut
     handoff_end = len(batch_cuts) + 3 * len(handoffs)
-    cuts_of_handoffs = group_of_cut[len(batch_cuts) : handoff_end].reshape(3, -1)
-    batches = distinct(group_of_cut[: len(batch_cuts)])
-    batches = batches[(batches >= 0) & ~np.isin(batches, cuts_of_handoffs)]
+    of_handoffs = groups.of_cut[len(batch_cuts) : handoff_end].reshape(3, -1)
+    batches = distinct(groups.of_cut[: len(batch_cuts)])
+    batches = batches[(batches >= 0) & ~np.isin(batches, of_handoffs)]
     # of another kind is a wait in which a call lies
-    batches = batches[kind[batches] == Node.HANDOFF]
+    batches = batches[groups.kind[batches] == Node.HANDOFF]
 
-    bounds = np.searchsorted(
-        sorted_cuts.thread[first_of_group], np.append(threads, threads[-1:] + 1)
-    )
     first, last = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     for place, (first_cut, next_cut) in enumerate(pairwise(bounds.tolist())):
         if next_cut > first_cut:
-            first[place] = min(first[place], begin[first_cut])
-            last[place] = max(last[place], end[next_cut - 1])
+            first[place] = min(first[place], groups.begin[first_cut])
+            last[place] = max(last[place], groups.end[next_cut - 1])
     return ThreadCuts(
         threads=threads,
         first=first,
         last=last,
         bounds=bounds,
-        begin=begin,
-        end=end,
-        kind=kind,
-        row=sorted_cuts.row[most_important].astype(np.intp),
+        begin=groups.begin,
+        end=groups.end,
+        kind=groups.kind,
+        row=groups.row,
         cut_of_row=cut_of_row[:-1],
-        handoffs=cuts_of_handoffs,
+        handoffs=of_handoffs,
         batches=batches,
+    )
+
+
+def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
+    """The cuts of some threads in groups, of which the largest kind of node counts, of
+    equal ones the first."""
+    order = np.lexsort((cuts.end, cuts.begin, cuts.thread))
+    order = order[np.isin(cuts.thread[order], threads)]
+    sorted_cuts = cuts.take(order)
+    group = _overlapping(sorted_cuts)
+    first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
+    by_importance = np.lexsort((-sorted_cuts.kind, group))
+    most_important = by_importance[first_of_group]
+    end = sorted_cuts.end
+    if len(first_of_group):
+        end = np.maximum.reduceat(end, first_of_group)
+    group_of_cut = np.full(len(cuts), -1, dtype=np.intp)
+    group_of_cut[order] = group
+    return _Groups(
+        thread=sorted_cuts.thread[first_of_group],
+        begin=sorted_cuts.begin[first_of_group],
+        end=end,
+        kind=sorted_cuts.kind[most_important].astype(np.uint8),
+        row=sorted_cuts.row[most_important].astype(np.intp),
+        of_cut=group_of_cut,
     )
 
 

@@ -129,7 +129,6 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     """What some changes together are worth; of one step only if it is given, by its
     number. Raises WrongChangeError."""
     parsed = [parse_change(text) for text in changes]
-    steps = steps_of(trace)
     if step is None:
         places = told_steps(trace)
     else:
@@ -157,14 +156,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         other_end = _replayed(trace, graph, parsed, latest=True)
         scaled_share = _scaled_share(trace, graph, parsed, replayed, other_end)
         if is_understood and scaled_share >= MIN_SCALED_SHARE:
-            other_bounds = (other_end.bounds, other_end.late_bounds)
-            other_ns = [
-                lower_median(step_launched(bounds)[places]) for bounds in other_bounds
-            ]
-            between_ns = (
-                min(after_ns, latest_ns, *other_ns),
-                max(after_ns, latest_ns, *other_ns),
-            )
+            between_ns = _between(replayed, other_end, places)
 
     never_waits = "loader_never_waits" in replayed.notes
     depends_on_batches = not never_waits and differs(after_ns, latest_ns)
@@ -190,11 +182,14 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     notes = [note for note in holds if holds[note]]
 
     effects = _effects(trace, before, after if gives_number else None)
+    if step is not None:
+        (place,) = places
+        effects = effects[place : place + 1]
     return WhatIf(
         changes=tuple(changes),
-        of="step" if len(steps) else "span",
+        of="step" if len(steps_of(trace)) else "span",
         devices=devices,
-        steps=effects if step is None else effects[places[0] : places[0] + 1],
+        steps=effects,
         before_ns=before_ns,
         after_ns=after_ns if gives_number else None,
         saved_ns=before_ns - after_ns if gives_number else None,
@@ -209,6 +204,17 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         latest_ns=latest_ns if gives_number and depends_on_batches else None,
         scaled_share=scaled_share,
     )
+
+
+def _between(earlier: _Replayed, later: _Replayed, places: Rows) -> tuple[int, int]:
+    """The least and the most that the median of these steps takes by the two ends of a
+    range, with batches as early and as late as the recording allows."""
+    medians_ns = [
+        lower_median(step_launched(bounds)[places])
+        for end in (earlier, later)
+        for bounds in (end.bounds, end.late_bounds)
+    ]
+    return min(medians_ns), max(medians_ns)
 
 
 class _Replayed(NamedTuple):

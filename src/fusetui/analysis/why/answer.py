@@ -39,7 +39,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, digest, joined, parted
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
-from fusetui.trace.read.reread import Reread, StretchArgs
+from fusetui.trace.read.elements import StretchArgs
+from fusetui.trace.read.reread import Reread
 from fusetui.trace.read.threads import in_threads
 
 

@@ -29,8 +29,7 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
-from fusetui.trace.program.regions import MODULE_PREFIX, is_module
-from fusetui.trace.program.regions import NUMBER as MODULE_NUMBER
+from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER_OF_MODULE, is_module
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -120,7 +119,7 @@ def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
 
 def module_text(name: str, most: int = LONGEST_TEXT) -> str:
     """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
-    return frame_text(MODULE_NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
+    return frame_text(NUMBER_OF_MODULE.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
 MAX_NAMES: Final = 2

@@ -30,7 +30,7 @@ from fusetui.analysis.why.thread_activity import (
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import Cover, Reach, joined, outside, pieces
+from fusetui.trace.model.intervals import Cover, EnclosingIndex, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
 LONGEST: Final = 100
@@ -361,7 +361,7 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """A slice that covers more than half of a stretch covers its middle."""
     middle = begin + (end - begin) // 2
-    reach = Reach(slices.end)
+    reach = EnclosingIndex(slices.end)
     place = reach.last(slices.start.searchsorted(middle, side="right") - 1, middle)
     for _ in range(MAX_DEPTH):
         inside_end = np.minimum(slices.end[place], end)

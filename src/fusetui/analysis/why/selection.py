@@ -22,7 +22,7 @@ from fusetui.trace.layout.steps import Steps, step_wall, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.report import UNCUT, recorded_with
+from fusetui.trace.model.report import JSON_EXPORT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
 LOST_BY_PFTRACE = "the properties of devices and the directions of copies"
@@ -235,9 +235,9 @@ def _unknown(trace: Trace) -> list[Unknown]:
     cut_ends = trace.report.cut_ends
     if cut_ends:
         missing = f"the ends of {plural(cut_ends, 'GPU event')}"
-        unknown.append(Unknown("account", missing, UNCUT))
+        unknown.append(Unknown("account", missing, JSON_EXPORT))
     if trace.report.writer == "pftrace" and len(gpu_rows):
-        unknown.append(Unknown("findings", LOST_BY_PFTRACE, UNCUT))
+        unknown.append(Unknown("findings", LOST_BY_PFTRACE, JSON_EXPORT))
     if not (trace.role == Role.PYTHON).any():
         missing = "Python frames and modules"
         unknown.append(Unknown("gaps", missing, "with_stack=True"))

@@ -25,7 +25,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     FOREVER,
     Cover,
-    Reach,
+    EnclosingIndex,
     common,
     innermost,
     joined,
@@ -396,6 +396,6 @@ def waiting_calls_at(
         waits = line.slices(ThreadActivity.SYNC)
         now = on_line(times)
         last_begun = waits.start.searchsorted(now, side="right") - 1
-        innermost_around = Reach(waits.end).last(last_begun, now)
+        innermost_around = EnclosingIndex(waits.end).last(last_begun, now)
         waiting[places] = np.append(waits.rows, -1)[innermost_around]
     return waiting

@@ -7,10 +7,10 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from threading import BoundedSemaphore, Lock, local
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -36,25 +36,48 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.document import OpenFile, read_at
-from fusetui.trace.read.remote import is_remote
-from fusetui.trace.read.source import reason
+from fusetui.trace.read.source import is_remote, reason
 
-SQLITE = b"SQLite format 3\0"
-# what became a pipe is not waited for
-AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-TRACES, ANSWERS = 4, 8  # that are kept
+SQLITE_HEAD = b"SQLite format 3\0"
+"""What a database of SQLite begins with."""
+
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+"""For reading; what became a pipe is not waited for."""
+
+MAX_TRACES = 4
+MAX_ANSWERS = 8
+"""So many are kept, as MAX_TRACES."""
+
+MAX_LISTED_FILES = 10_000
+POLL_SECONDS = 0.05
+"""Between two looks whether a call that waits is still wanted."""
+
 NOT_JOINED = (
     "Graph replays were not joined with captures beside the trace: links there lead out of the "
     "folders that this server may read."
 )
-
 CANCELLED = "The request was cancelled."
-LOOK_S = 0.05  # between two looks whether a call that waits is still wanted
-State = tuple[str, int, int, int]
-"""The path of a file, its size in bytes, when it was modified in ns, and its inode."""
 
 
-class OpenTrace(msgspec.Struct, frozen=True, eq=False):
+class State(NamedTuple):
+    """What tells a file from another one, and from itself once it has changed."""
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+    inode: int
+
+
+def _state(path: str, status: os.stat_result) -> State:
+    return State(
+        path=path,
+        size_bytes=status.st_size,
+        modified_ns=status.st_mtime_ns,
+        inode=status.st_ino,
+    )
+
+
+class KeptTrace(msgspec.Struct, frozen=True, eq=False):
     """A trace, and what a user of its figures must know."""
 
     name: str
@@ -68,7 +91,7 @@ class OpenTrace(msgspec.Struct, frozen=True, eq=False):
 def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
     """Within the block the lock is held. Raises CannotReadError once `stop` says so
     before."""
-    while not lock.acquire(timeout=LOOK_S):
+    while not lock.acquire(timeout=POLL_SECONDS):
         if stop():
             raise CannotReadError(CANCELLED)
     try:
@@ -83,51 +106,55 @@ class Recent:
     """The values that were used last, for any thread. Who asks for one that another
     thread is making waits for it, and makes it if that one fails."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: dict[Hashable, Any] = {}
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
+        # the one that was used last comes last
+        self._values: dict[Hashable, Any] = {}
         self._lock = Lock()  # held for a moment
-        # held while a value is made
-        self._turns = WeakValueDictionary[Hashable, Lock]()
+        # by the key of a value, a lock that is held while it is made
+        self._makers = WeakValueDictionary[Hashable, Lock]()
 
     def kept(self, key: Hashable) -> Any:
-        """The one of this key; None if there is none."""
+        """The value of this key; None if there is none."""
         with self._lock:
-            if key not in self._kept:
+            if key not in self._values:
                 return None
-            self._kept[key] = self._kept.pop(key)
-            return self._kept[key]
+            value = self._values.pop(key)
+            self._values[key] = value
+            return value
 
     def get(self, key: Hashable, make: Callable[[], Any], stop: Stop = never) -> Any:
-        """The one of this key, made if it is not there. Raises what `make` does, and
+        """The value of this key, made if it is not there. Raises what `make` does, and
         CannotReadError if `stop` says so while another thread makes it."""
-        found = self.kept(key)
-        if found is not None:
-            return found
+        value = self.kept(key)
+        if value is not None:
+            return value
         with self._lock:
-            turn = self._turns.get(key)
-            if turn is None:
-                turn = self._turns[key] = Lock()
-        with holding(turn, stop):
-            found = self.kept(key)
-            if found is None:
-                found = make()
-                self._keep(key, found)
-        return found
+            maker = self._makers.get(key)
+            if maker is None:
+                maker = Lock()
+                self._makers[key] = maker
+        with holding(maker, stop):
+            value = self.kept(key)
+            if value is None:
+                value = make()
+                self._keep(key, value)
+        return value
 
     def _keep(self, key: Hashable, value: Any) -> None:
         with self._lock:
-            self._kept[key] = value
-            while len(self._kept) > self._most:
-                del self._kept[next(iter(self._kept))]
+            self._values[key] = value
+            while len(self._values) > self._max_values:
+                oldest = next(iter(self._values))
+                del self._values[oldest]
 
 
 class _Names(local):
-    """Of traces, by the places that the call of this thread read them at: another call
-    may read another file at the same place later."""
+    """The names of traces by the places that the call of this thread read them at:
+    another call may read another file at the same place later."""
 
     def __init__(self) -> None:
-        self.of = dict[str, str]()
+        self.by_place: dict[str, str] = {}
 
 
 class Opener:
@@ -136,22 +163,22 @@ class Opener:
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
-        self._traces = Recent(TRACES)
-        self.answers = Recent(ANSWERS)  # that are kept for their next pages
+        self._traces = Recent(MAX_TRACES)
+        self.answers = Recent(MAX_ANSWERS)
+        """Those that were given last, for their next pages."""
         self._names = _Names()
 
-    def open(self, name: str, stop: Stop = never) -> OpenTrace:
-        """Raises Error with one plain sentence, also once `stop` has ended the
-        reading."""
+    def open(self, name: str, stop: Stop = never) -> KeptTrace:
+        """The trace of that name. Raises Error with one plain sentence, also once
+        `stop` has ended the reading."""
         path = self.folders.file(name)
         file = self._opened(name, path)
-        found = os.fstat(file.number)
-        state = path, found.st_size, found.st_mtime_ns, found.st_ino
-        opened: OpenTrace = self._traces.get(
+        state = _state(path, os.fstat(file.number))
+        kept: KeptTrace = self._traces.get(
             state, lambda: self._read(name, state, file, stop), stop
         )
-        self._names.of[_place(opened.file)] = name
-        return opened if opened.name == name else replace(opened, name=name)
+        self._names.by_place[_place(kept.file)] = name
+        return kept if kept.name == name else replace(kept, name=name)
 
     @contextmanager
     def lent(self, name: str) -> Iterator[str]:
@@ -162,7 +189,7 @@ class Opener:
         place = _place(file)
         if not os.path.exists(place):
             place = path
-        self._names.of[place] = name
+        self._names.by_place[place] = name
         yield place
         if place == path and not _is_still(path, os.fstat(file.number)):
             raise CannotReadError(f"{name} was replaced while it was read: ask again.")
@@ -172,35 +199,39 @@ class Opener:
         """Within the block, the paths of the traces of a job, which other processes may
         read. Raises Error, at the end if one of them was replaced meanwhile."""
         paths = self._job(names)
-        found: dict[str, os.stat_result] = {}
+        status_before: dict[str, os.stat_result] = {}
         for path in paths:
             if not self.folders.has(path):  # it ships with fusetui
                 continue
-            self._names.of[path] = self.folders.called(path)
-            file = self._opened(self._names.of[path], path)
-            found[path] = os.fstat(file.number)
+            name = self.folders.called(path)
+            self._names.by_place[path] = name
+            file = self._opened(name, path)  # which is open as long as the name
+            status_before[path] = os.fstat(file.number)
         yield paths
-        for path, before in found.items():
+        for path, before in status_before.items():
             if not _is_still(path, before):
-                name = self._names.of[path]
+                name = self._names.by_place[path]
                 raise CannotReadError(
                     f"{name} was replaced while it was read: ask again."
                 )
 
     def states_of(self, asked: Any) -> tuple[State, ...]:
-        """Of all files that a call names, which are not opened. Raises Error."""
-        names = [getattr(asked, key, None) for key in ("trace", "model_config")]
-        paths = [self.folders.file(name) for name in names if name]
+        """The states of all files that a call names, which are not opened. Raises
+        Error."""
+        paths = []
+        for argument in ("trace", "model_config"):
+            name = getattr(asked, argument, None)
+            if name:
+                paths.append(self.folders.file(name))
         paths += self._job(getattr(asked, "traces", ()))
         states = []
         for path in paths:
             try:
-                found = os.stat(path)
+                states.append(_state(path, os.stat(path)))
             except OSError as error:
                 raise CannotReadError(
                     f"{path} cannot be opened: {reason(error)}."
                 ) from None
-            states.append((path, found.st_size, found.st_mtime_ns, found.st_ino))
         return tuple(states)
 
     def with_names(self, answer: Any) -> Any:
@@ -215,20 +246,18 @@ class Opener:
         return answer
 
     def _job(self, names: Sequence[str]) -> list[str]:
-        """The traces that are named, and those of folders, each once."""
-        found: list[str] = []
+        """The traces that are named, and those of folders, each once. Raises Error."""
+        paths: list[str] = []
         for name in names:
-            if (
-                not is_shipped(name)
-                and not is_remote(name)
-                and self.folders.is_folder(name)
-            ):
-                found += self.folders.traces_below(name)
+            may_be_folder = not is_shipped(name) and not is_remote(name)
+            if may_be_folder and self.folders.is_folder(name):
+                paths += self.folders.traces_below(name)
             else:
-                found.append(self.folders.file(name))
-        return [*dict.fromkeys(found)]
+                paths.append(self.folders.file(name))
+        return list(dict.fromkeys(paths))
 
     def _opened(self, name: str, path: str) -> OpenFile:
+        """The file at a path of `Folders.file`. Raises CannotReadError."""
         try:
             return _shipped(path) if is_shipped(name) else self.folders.opened(path)
         except OSError as error:
@@ -239,18 +268,25 @@ class Opener:
     def told(self, sentence: str) -> str:
         """A sentence with the names of traces, where it has the places that they were
         read at."""
-        for place, name in sorted(self._names.of.items(), key=lambda one: -len(one[0])):
-            sentence = sentence.replace(place, name)
+        longest_first = sorted(self._names.by_place, key=len, reverse=True)
+        for place in longest_first:
+            sentence = sentence.replace(place, self._names.by_place[place])
         return sentence
 
-    def _read(self, name: str, state: State, file: OpenFile, stop: Stop) -> OpenTrace:
-        trace = self._trace(name, state[0], file, stop)
-        told = [*notices(trace.report)]
+    def _read(self, name: str, state: State, file: OpenFile, stop: Stop) -> KeptTrace:
+        """Raises Error."""
+        trace = self._trace(name, state.path, file, stop)
+        notes = [*notices(trace.report)]
         if wants_capture(trace):
-            trace, more = self._joined(trace, is_shipped(name), stop)
-            told += more
-        return OpenTrace(
-            name, state, trace, tuple(dict.fromkeys(told + notes_of(trace))), file
+            trace, about_joins = self._joined(trace, is_shipped(name), stop)
+            notes += about_joins
+        notes += notes_of(trace)
+        return KeptTrace(
+            name=name,
+            state=state,
+            trace=trace,
+            notes=tuple(dict.fromkeys(notes)),
+            file=file,
         )
 
     def _trace(self, name: str, path: str, file: OpenFile, stop: Stop) -> Trace:
@@ -258,9 +294,10 @@ class Opener:
         number, or a database is opened by its name, that must still lead to it
         afterwards."""
         place = _place(file)
-        if not os.path.exists(place) or read_at(file.number, 0, len(SQLITE)) == SQLITE:
+        is_database = read_at(file.number, 0, len(SQLITE_HEAD)) == SQLITE_HEAD
+        if is_database or not os.path.exists(place):
             place = path
-        self._names.of[place] = name
+        self._names.by_place[place] = name
         try:
             trace = open_trace(place, stop=stop)
             if trace.report.prefix is not None:
@@ -269,41 +306,34 @@ class Opener:
             raise CannotReadError(
                 f"{name} was not read: the request was cancelled."
             ) from None
-        with suppress(OSError):
-            if place != path or (
-                os.path.realpath(path) == path
-                and os.path.samestat(os.stat(path), os.fstat(file.number))
-            ):
-                return replace(
-                    trace, report=replace(trace.report, path=path, named=name)
-                )
-        raise CannotReadError(f"{name} was replaced while it was read: ask again.")
+        if place == path and not _is_still(path, os.fstat(file.number)):
+            raise CannotReadError(f"{name} was replaced while it was read: ask again.")
+        return replace(trace, report=replace(trace.report, path=path, named=name))
 
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
-        """With captures that are found beside it, unless a link there leads out of the
-        folders."""
+        """The trace with the captures that are found beside it, unless a link there
+        leads out of the folders; and notes. Raises CannotReadError."""
         from fusetui.analysis.graphs.opening import files_beside, said, with_captures
 
-        path, files = trace.report.path, list[OpenFile]()
-        if not ships and not all(
-            map(self.folders.has, (f.path for f in files_beside(path)))
-        ):
-            return trace, [NOT_JOINED]
+        path = trace.report.path
+        if not ships:
+            for beside in files_beside(path):
+                if not self.folders.has(beside.path):
+                    return trace, [NOT_JOINED]
+        open_files: list[OpenFile] = []  # as long as captures are read
 
         def opened(path: str) -> Trace:
             try:
-                files.append(_shipped(path) if ships else self.folders.opened(path))
+                file = _shipped(path) if ships else self.folders.opened(path)
             except OSError as error:
                 raise CannotReadError(
                     f"{path} cannot be opened: {reason(error)}."
                 ) from None
-            return self._trace(path, path, files[-1], stop)
+            open_files.append(file)
+            return self._trace(path, path, file, stop)
 
         trace, joins = with_captures(trace, (), opened)
         return trace, said(joins)
-
-
-MOST_LISTED = 10_000  # files
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -370,15 +400,16 @@ class Folders:
     def listed(self) -> tuple[list[Listed], list[str]]:
         """What may be a trace, and what ships with fusetui; and a note if that is not
         all of it."""
-        files = list(islice(self._files(), MOST_LISTED + 1))
-        note = f"Only the first {MOST_LISTED:,} files are listed: name a folder with fewer."
-        shelves = ((LESSON, lessons), (SAMPLE, sample_traces))
-        shipped = [
-            Listed(kind + name, shows=shelf.describe(name))
-            for kind, shelf in shelves
-            for name in shelf.names()
-        ]
-        return files[:MOST_LISTED] + shipped, [note] if len(files) > MOST_LISTED else []
+        files = list(islice(self._files(), MAX_LISTED_FILES + 1))
+        listed = files[:MAX_LISTED_FILES]
+        for name in lessons.names():
+            listed.append(Listed(LESSON + name, shows=lessons.describe(name)))
+        for name in sample_traces.names():
+            listed.append(Listed(SAMPLE + name, shows=sample_traces.describe(name)))
+        if len(files) <= MAX_LISTED_FILES:
+            return listed, []
+        note = f"Only the first {MAX_LISTED_FILES:,} files are listed: name a folder with fewer."
+        return listed, [note]
 
     def _inside(self, name: str) -> str:
         try:
@@ -393,22 +424,22 @@ class Folders:
         return real
 
     def _files(self) -> Iterator[Listed]:
-        """Hidden folders are left out, and no link to a folder is followed."""
+        """The files in the folders that are named as traces are. Hidden folders are
+        left out, and no link to a folder is followed."""
         for root in self.roots:
-            for folder, inner, names in os.walk(root):
-                inner[:] = sorted(name for name in inner if name[0] != ".")
-                for path in (os.path.join(folder, name) for name in sorted(names)):
-                    if (
-                        path.endswith(ENDINGS)
-                        and os.path.isfile(path)
-                        and self.has(path)
-                    ):
-                        name = (
-                            os.path.relpath(path, root)
-                            if root == self.roots[0]
-                            else path
-                        )
-                        yield Listed(name, os.path.getsize(path))
+            for folder, inner_folders, names in os.walk(root):
+                inner_folders[:] = sorted(
+                    inner for inner in inner_folders if not inner.startswith(".")
+                )
+                for name in sorted(names):
+                    path = os.path.join(folder, name)
+                    if not path.endswith(ENDINGS):
+                        continue
+                    if not (os.path.isfile(path) and self.has(path)):
+                        continue
+                    is_relative = root == self.roots[0]
+                    called = os.path.relpath(path, root) if is_relative else path
+                    yield Listed(called, bytes=os.path.getsize(path))
 
 
 def _place(file: OpenFile) -> str:
@@ -418,11 +449,11 @@ def _place(file: OpenFile) -> str:
 
 def _is_still(path: str, before: os.stat_result) -> bool:
     """Whether a path leads to the same file as before, and by no link."""
-    with suppress(OSError):
-        return os.path.realpath(path) == path and os.path.samestat(
-            os.stat(path), before
-        )
-    return False
+    try:
+        is_link = os.path.realpath(path) != path
+        return not is_link and os.path.samestat(os.stat(path), before)
+    except OSError:
+        return False
 
 
 def _shipped(path: str) -> OpenFile:
@@ -435,19 +466,20 @@ def _without_links(path: str) -> int:
     open a folder after the other, links are looked for once it is open. Raises
     OSError."""
     if os.open not in os.supports_dir_fd:
-        number = os.open(path, AT_ONCE)
+        number = os.open(path, OPEN_FLAGS)
         if os.path.realpath(path) == path:
             return number
         os.close(number)
         raise OSError(errno.ELOOP, "it became a link")
+    # O_PATH, of Linux, needs no permission to list a folder
+    folder_flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
-    *folders, name = path.split("/")[1:]
+    *folder_names, file_name = path.split("/")[1:]
     try:
-        for one in folders:  # O_PATH, of Linux, needs no permission to list it
-            kind = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
-            inner = os.open(one, kind, dir_fd=folder)
+        for name in folder_names:
+            inner = os.open(name, folder_flags, dir_fd=folder)
             os.close(folder)
             folder = inner
-        return os.open(name, AT_ONCE | os.O_NOFOLLOW, dir_fd=folder)
+        return os.open(file_name, OPEN_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
     finally:
         os.close(folder)

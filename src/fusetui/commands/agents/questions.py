@@ -3,21 +3,31 @@ much of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.agents.opened import CANCELLED, Opener, OpenTrace
+from fusetui.commands.agents.opened import CANCELLED, KeptTrace, Opener
 from fusetui.commands.agents.tools import FEW, LISTS, ROWS_OF
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.report import Stop
 
-MOST_SLACK = 20  # kernels and ops whose slack is given
+if TYPE_CHECKING:
+    from fusetui.trace.snapshot.columns import Snapshot
+
+MAX_SLACK = 20
+"""So many kernels and ops are given with their slack."""
+
+SIDES_OF_A_ROW = ("a", "b", "a_rows", "b_rows")
+"""The fields of a row of a diff that list names, or rows of slices, of a side."""
+
+HOLDERS = ("by_code", "by_module", "by_op")
+"""The keys of a device that hold what the rows of an answer about memory have."""
 
 
 class PagedItems(msgspec.Struct, frozen=True, eq=False):
@@ -35,84 +45,103 @@ class PagedItems(msgspec.Struct, frozen=True, eq=False):
         return self.total if self.asked is None else min(self.asked, self.total)
 
 
-Answer = tuple[dict[str, object], PagedItems]
+class Answer(NamedTuple):
+    """What is said once, and what there may be much of, which pages divide."""
+
+    head: dict[str, object]
+    items: PagedItems
 
 
 def every(key: str, items: Sequence[object]) -> PagedItems:
     """All of some items."""
-    return PagedItems(key, len(items), lambda begin: items[begin:])
+    return PagedItems(key=key, total=len(items), rest=lambda begin: items[begin:])
 
 
-def head_of(opened: OpenTrace) -> dict[str, object]:
+def without_duplicates(notes: Iterable[str]) -> list[str]:
+    """Notes in their order, each once."""
+    return list(dict.fromkeys(notes))
+
+
+def head_of(opened: KeptTrace) -> dict[str, object]:
     """What each answer about a trace begins with."""
     return {"trace": opened.name, "notes": opened.notes}
 
 
-def _open(_: Any, opened: OpenTrace) -> Answer:
+def _fields_but(record: msgspec.Struct, *left_out: str) -> dict[str, Any]:
+    """The fields of a record by name, in their order."""
+    return {
+        name: value for name, value in asdict(record).items() if name not in left_out
+    }
+
+
+def _open(_: Any, opened: KeptTrace) -> Answer:
     from fusetui.analysis.questions.summary import summary
 
-    found = summary(opened.trace)
-    figures = {
-        name: value for name, value in asdict(found).items() if name not in LISTS
+    figures = summary(opened.trace)
+    head: dict[str, object] = {
+        "trace": opened.name,
+        "notes": [*opened.notes, *secret_notices(opened.trace)],
+        "figures": _fields_but(figures, *LISTS),
     }
-    notes = [*opened.notes, *secret_notices(opened.trace)]
-    return {**head_of(opened), "notes": notes, "figures": figures}, every(
-        "steps", found.steps
-    )
+    return Answer(head=head, items=every("steps", figures.steps))
 
 
-def _why(asked: Any, opened: OpenTrace) -> Answer:
+def _why(asked: Any, opened: KeptTrace) -> Answer:
     from fusetui.analysis.replay.worth import with_worth
     from fusetui.analysis.why.answer import why
     from fusetui.report.why_answer import answer
 
-    found = with_worth(opened.trace, why(opened.trace, Selection(step=asked.step)))
+    part = Selection(step=asked.step)
+    explained = with_worth(opened.trace, why(opened.trace, part))
     head: dict[str, object] = {
         **head_of(opened),
-        "answer": answer(found),
-        "about": found.about,
-        "devices": found.devices,
-        "threads": () if found.devices else found.cpu,
-        "ceiling": found.ceiling,
-        **{
-            key: getattr(found, key)
-            for key in ("worth_of", "worth_before_ns", "residual_share")
-        },
-        "cannot_tell": found.cannot_tell,
+        "answer": answer(explained),
+        "about": explained.about,
+        "devices": explained.devices,
+        "threads": () if explained.devices else explained.cpu,
+        "ceiling": explained.ceiling,
+        "worth_of": explained.worth_of,
+        "worth_before_ns": explained.worth_before_ns,
+        "residual_share": explained.residual_share,
+        "cannot_tell": explained.cannot_tell,
     }
-    claims = [
-        {
-            ROWS_OF.get(key, key): value
-            for key, value in msgspec.to_builtins(one).items()
-        }
-        for one in found.findings
-    ]
-    return head, every("findings", claims)
+    findings = []
+    for finding in explained.findings:
+        document = msgspec.to_builtins(finding)
+        findings.append(
+            {ROWS_OF.get(key, key): value for key, value in document.items()}
+        )
+    return Answer(head=head, items=every("findings", findings))
 
 
-def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
+def _diff(_: Any, a: KeptTrace, b: KeptTrace) -> Answer:
     """The largest change first; dispatch, which is no part of the sum, last."""
     from fusetui.analysis.diff.compare import diff
     from fusetui.report.diff import judgment
 
     found = diff(a.trace, b.trace)
-    many = ("a", "b", "a_rows", "b_rows")
-    rows = [
-        replace(one, **{key: getattr(one, key)[:FEW] for key in many})
-        for one in found.rows
-    ]
+    rows = []
+    for row in found.rows:
+        first_of_sides = {key: getattr(row, key)[:FEW] for key in SIDES_OF_A_ROW}
+        rows.append(replace(row, **first_of_sides))
     rows.sort(key=lambda row: (not row.counts, -abs(row.change_ns)))
-    same = ("verdict", "step", "story", "accounting", "by_work")
     head: dict[str, object] = {
-        **{"a": a.name, "b": b.name, "answer": judgment(found)},
-        **{name: getattr(found, name) for name in same},
-        "notes": [*dict.fromkeys((*found.notes, *a.notes, *b.notes))],
+        "a": a.name,
+        "b": b.name,
+        "answer": judgment(found),
+        "verdict": found.verdict,
+        "step": found.step,
+        "story": found.story,
+        "accounting": found.accounting,
+        "by_work": found.by_work,
+        "notes": without_duplicates((*found.notes, *a.notes, *b.notes)),
     }
-    return head, every("rows", rows)
+    return Answer(head=head, items=every("rows", rows))
 
 
-def _slice(asked: Any, opened: OpenTrace) -> Answer:
-    trace, row = opened.trace, asked.row
+def _slice(asked: Any, opened: KeptTrace) -> Answer:
+    trace = opened.trace
+    row = asked.row
     if row >= trace.recorded():
         raise CommandError(
             f"{opened.name} has no row {row:,}, only 0 to {trace.recorded() - 1:,}."
@@ -128,35 +157,42 @@ def _slice(asked: Any, opened: OpenTrace) -> Answer:
     args = [
         {"name": name, "value": value} for name, value in trace.args_of(row).items()
     ]
-    return {**head_of(opened), "slice": about}, every("args", args)
+    head: dict[str, object] = {**head_of(opened), "slice": about}
+    return Answer(head=head, items=every("args", args))
 
 
-def _whatif(asked: Any, opened: OpenTrace) -> Answer:
+def _whatif(asked: Any, opened: KeptTrace) -> Answer:
     from fusetui.analysis.replay.whatif import whatif
 
-    found = whatif(opened.trace, asked.changes, asked.step)
-    figures = {name: value for name, value in asdict(found).items() if name != "steps"}
-    figures["replay_notes"] = figures.pop("notes")
-    head = {**head_of(opened), **figures, "abstains": found.abstains}
-    return head, every("steps", found.steps)
+    replayed = whatif(opened.trace, asked.changes, asked.step)
+    figures = _fields_but(replayed, "steps", "notes")
+    head = {
+        **head_of(opened),
+        **figures,
+        "replay_notes": replayed.notes,
+        "abstains": replayed.abstains,
+    }
+    return Answer(head=head, items=every("steps", replayed.steps))
 
 
-def _path(_: Any, opened: OpenTrace) -> Answer:
+def _path(_: Any, opened: KeptTrace) -> Answer:
     from fusetui.analysis.replay.path import path
 
-    found = path(opened.trace)
-    figures = {name: value for name, value in asdict(found).items() if name != "rows"}
-    figures |= {"slack": found.slack[:MOST_SLACK], "slack_total": len(found.slack)}
-    return {**head_of(opened), **figures}, every("rows", found.rows)
+    critical = path(opened.trace)
+    figures = _fields_but(critical, "rows")
+    figures["slack"] = critical.slack[:MAX_SLACK]
+    figures["slack_total"] = len(critical.slack)
+    head = {**head_of(opened), **figures}
+    return Answer(head=head, items=every("rows", critical.rows))
 
 
-def _check(asked: Any, opened: OpenTrace) -> Answer:
+def _check(asked: Any, opened: KeptTrace) -> Answer:
     from fusetui.analysis.questions.computing import tallies
-    from fusetui.capture.record import compare, parse
+    from fusetui.capture.record import compare_guess, parse_guess
 
-    expected = parse(asked.expect)
+    expected = parse_guess(asked.expect)
     counted = tallies(opened.trace)
-    guesses = compare(expected, counted)
+    guesses = compare_guess(expected, counted)
     head: dict[str, object] = {
         **head_of(opened),
         "per": "step" if counted.steps else "trace",
@@ -165,14 +201,14 @@ def _check(asked: Any, opened: OpenTrace) -> Answer:
     }
     rows = [
         {
-            "kind": one.kind,
-            "expected": one.expected,
-            "found": one.found,
-            "right": one.right,
+            "kind": guess.kind,
+            "expected": guess.expected,
+            "found": guess.found,
+            "right": guess.right,
         }
-        for one in guesses
+        for guess in guesses
     ]
-    return head, every("guesses", rows)
+    return Answer(head=head, items=every("guesses", rows))
 
 
 WITH_TRACES: dict[str, Callable[..., Answer]] = {
@@ -199,48 +235,72 @@ def _serving(asked: Any, opener: Opener, stop: Stop) -> Answer:
     opened = opener.open(asked.trace, stop)
     document = serving_json(serving(opened.trace, config))
     steps = document.pop("steps")
-    del document["base_ns"], document["file"]
-    return {**head_of(opened), **document}, every("steps", steps)
+    del document["base_ns"]
+    del document["file"]
+    head = {**head_of(opened), **document}
+    return Answer(head=head, items=every("steps", steps))
+
+
+class _HeldMemory(NamedTuple):
+    """Who holds the memory of some devices: documents of the devices, and rows."""
+
+    devices: list[dict[str, Any]]
+    rows: Sequence[object]
+    notes: tuple[str, ...]
 
 
 def _memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
-    from fusetui.analysis.memory.answer import NoMomentError, memory
-    from fusetui.commands.memory import is_trace, moment
-    from fusetui.report.memory import memory_document, rows_of
-    from fusetui.report.memory_words import no_events
+    from fusetui.analysis.memory.answer import NoMomentError
+    from fusetui.commands.memory import is_trace
     from fusetui.trace.snapshot.reading import read_snapshot
 
     with opener.lent(asked.trace) as place:
         snapshot = None if is_trace(asked.trace, place) else read_snapshot(place)
-    if snapshot is None:
-        from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
+    try:
+        if snapshot is None:
+            held = _memory_of_trace(asked, opener.open(asked.trace, stop))
+        else:
+            held = _memory_of_snapshot(asked, snapshot)
+    except NoMomentError as missing:
+        raise CommandError(f"{asked.trace}: {missing}") from None
+    for device in held.devices:
+        for key in HOLDERS:
+            device.pop(key, None)
+    head: dict[str, object] = {
+        "trace": asked.trace,
+        "notes": held.notes,
+        "at": asked.at,
+        "devices": held.devices,
+    }
+    return Answer(head=head, items=every("rows", held.rows))
 
-        opened = opener.open(asked.trace, stop)
-        notes = opened.notes
-        try:
-            traced = memory_of_trace(
-                opened.trace, moment(asked.at, start_us(opened.trace))
-            )
-        except NoMomentError as missing:
-            raise CommandError(f"{asked.trace}: {missing}") from None
-        if not traced:
-            raise CommandError(f"{asked.trace} has {no_events(opened.trace)}.")
-        devices = msgspec.to_builtins(traced)
-        rows = [row for one in traced for row in rows_of(one, "op")]
-    else:
-        firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
-        try:
-            found = memory(snapshot, moment(asked.at, min(firsts, default=-1)))
-        except NoMomentError as missing:
-            raise CommandError(f"{asked.trace}: {missing}") from None
-        notes = ()
-        devices = msgspec.to_builtins(memory_document(found).devices)
-        rows = [row for device in found.devices for row in rows_of(device, asked.by)]
-    for device in devices:
-        for holders in ("by_code", "by_module", "by_op"):  # what the rows have
-            device.pop(holders, None)
-    head: dict[str, object] = {"trace": asked.trace, "notes": notes, "at": asked.at}
-    return {**head, "devices": devices}, every("rows", rows)
+
+def _memory_of_trace(asked: Any, opened: KeptTrace) -> _HeldMemory:
+    """By op, whatever was asked for. Raises CommandError, and NoMomentError."""
+    from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
+    from fusetui.commands.memory import moment
+    from fusetui.report.memory import rows_of
+    from fusetui.report.memory_words import no_events
+
+    at = moment(asked.at, start_us(opened.trace))
+    devices = memory_of_trace(opened.trace, at)
+    if not devices:
+        raise CommandError(f"{asked.trace} has {no_events(opened.trace)}.")
+    rows = [row for device in devices for row in rows_of(device, "op")]
+    documents = msgspec.to_builtins(devices)
+    return _HeldMemory(devices=documents, rows=rows, notes=opened.notes)
+
+
+def _memory_of_snapshot(asked: Any, snapshot: Snapshot) -> _HeldMemory:
+    """Raises CommandError, and NoMomentError."""
+    from fusetui.analysis.memory.answer import memory
+    from fusetui.commands.memory import first_event_us, moment
+    from fusetui.report.memory import memory_document, rows_of
+
+    answer = memory(snapshot, moment(asked.at, first_event_us(snapshot)))
+    rows = [row for device in answer.devices for row in rows_of(device, asked.by)]
+    documents = msgspec.to_builtins(memory_document(answer).devices)
+    return _HeldMemory(devices=documents, rows=rows, notes=())
 
 
 def _ranks(asked: Any, opener: Opener, stop: Stop) -> Answer:
@@ -258,14 +318,15 @@ def _ranks(asked: Any, opener: Opener, stop: Stop) -> Answer:
     answer = without_passwords(explained(summaries).answer)
     if not answer.ranks:
         raise CommandError(answer.left_out[0].reason)
-    document: dict[str, Any] = msgspec.to_builtins(ranks_document(answer))
-    rows = document.pop("ranks")
-    del document["clocks"]
-    document["kinds"] = document["kinds"][:FEW]
-    left_out = document["left_out"]
-    document |= {"left_out": left_out[:FEW], "left_out_total": len(left_out)}
-    renamed = opener.with_names({"head": document, "rows": rows})
-    return renamed["head"], every("ranks", renamed["rows"])
+    head: dict[str, Any] = msgspec.to_builtins(ranks_document(answer))
+    rows = head.pop("ranks")
+    del head["clocks"]
+    head["kinds"] = head["kinds"][:FEW]
+    head["left_out_total"] = len(head["left_out"])
+    head["left_out"] = head["left_out"][:FEW]
+    return Answer(
+        head=opener.with_names(head), items=every("ranks", opener.with_names(rows))
+    )
 
 
 WITH_FILES: dict[str, Callable[[Any, Opener, Stop], Answer]] = {
@@ -281,7 +342,7 @@ def answer_without_traces(name: str, asked: Any, opener: Opener) -> Answer:
     if name == "decode":
         from fusetui.gpu.kernel_names import decoded
 
-        return {}, every("names", [*map(decoded, asked.names)])
+        names = [decoded(kernel) for kernel in asked.names]
+        return Answer(head={}, items=every("names", names))
     files, notes = opener.folders.listed()
-    head: Mapping[str, object] = {"notes": notes}
-    return dict(head), every("traces", files)
+    return Answer(head={"notes": notes}, items=every("traces", files))

@@ -18,11 +18,15 @@ from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 
-LONGEST = 160  # cells of a name
+MAX_TEXT_CELLS = 160
+"""The widest text of a table."""
+
+SECTION_LEVEL = 2
+"""The level of the heading of a section; h1 is the title of the document."""
 
 
 def asset(name: str) -> str:
-    """A file of this package."""
+    """The text of a file of this package."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
@@ -34,31 +38,42 @@ def text(value: str) -> str:
 def document(
     title: str, body: str, style: str, script: str = "", light: bool | None = None
 ) -> str:
-    """A whole document around HTML; `light`: always so, or never; None: as the browser
-    has it."""
-    scheme = {None: "light dark", True: "light", False: "dark"}[light]
-    scripts = f"<script>{script}</script>\n" if script else ""
-    policy = "default-src 'none'; base-uri 'none'; form-action 'none'; "
-    policy += f"style-src {_hash(style)}" + (
-        f"; script-src {_hash(script)}" if script else ""
-    )
+    """A whole document. `body`, `style` and `script` are HTML, CSS and JavaScript;
+    `light`: on white (True), on black (False), or as the browser has it (None)."""
+    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash(style)}"
+    script_element = ""
+    if script:
+        policy += f"; script-src {_hash(script)}"
+        script_element = f"<script>{script}</script>\n"
+    if light is None:
+        scheme = "light dark"
+    else:
+        scheme = "light" if light else "dark"
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        "<!DOCTYPE html>\n"
+        '<html lang="en">\n'
+        "<head>\n"
+        '<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="{scheme}">\n'
-        f"<title>{text(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n{body}\n{scripts}</body>\n</html>\n"
+        f"<title>{text(title)}</title>\n"
+        f"<style>{style}</style>\n"
+        "</head>\n"
+        f"<body>\n{body}\n{script_element}</body>\n"
+        "</html>\n"
     )
 
 
 def _hash(content: str) -> str:
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    """The source expression of a policy that allows this style or script."""
+    digest = b64encode(sha256(content.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
 
 
 class Figure(NamedTuple):
-    """A figure as people read it, and exactly; a figure that is not known has
-    neither."""
+    """A figure as people read it, and exactly; one that is not known has neither: its
+    text is "" and its exact value None."""
 
     text: str
     exact: float | None
@@ -77,7 +92,8 @@ Rows = Iterable[Sequence[Cell]]
 
 
 class Heading(NamedTuple):
-    """A place of the document that its contents link to; `level` is 2 for a section."""
+    """A place of the document that its contents link to. `level` is SECTION_LEVEL for a
+    section, and larger for what is inside one."""
 
     level: int
     title: str
@@ -94,7 +110,7 @@ def contents(places: Sequence[Heading]) -> str:
     """Links to all headings: a list for each section, which its own heading begins."""
     sections: list[list[str]] = []
     for place in places:
-        if place.level == 2:
+        if place.level == SECTION_LEVEL:
             sections.append([])
         link = f'<a href="#{text(place.anchor)}">{text(place.title)}</a>'
         sections[-1].append(f"<li>{link}</li>")
@@ -113,58 +129,77 @@ def scrolling(content: str, label: str = "") -> str:
 def table(
     caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()
 ) -> str:
-    """The first column of texts is the head of its rows; the `last` stay below all
-    others."""
-    first = next((n for n, head in enumerate(heads) if not head.figures), -1)
-
-    def lines(some: Rows) -> str:
-        cells = (
-            "".join(_field(value, n == first) for n, value in enumerate(row))
-            for row in some
-        )
-        return "\n".join(f"<tr>{row}</tr>" for row in cells)
-
+    """A table in a box that scrolls. The first column of texts is the head of its rows;
+    the `last` rows stay below all others, however a reader sorts them."""
+    head_column = _first_of_texts(heads)
+    titles = "".join(_column_head(head) for head in heads)
+    body = "\n".join(_table_row(row, head_column) for row in rows)
+    foot = "\n".join(_table_row(row, head_column) for row in last)
     return scrolling(
         f"<table><caption>{text(caption)}</caption>\n"
-        f"<thead><tr>{''.join(map(_head, heads))}</tr></thead>\n<tbody>{lines(rows)}</tbody>"
-        f"<tfoot>{lines(last)}</tfoot></table>"
+        f"<thead><tr>{titles}</tr></thead>\n"
+        f"<tbody>{body}</tbody>"
+        f"<tfoot>{foot}</tfoot></table>"
     )
 
 
-def column_table(found: ColumnTable, most: int) -> str:
-    """The first rows of an answer as a table, with the columns that people see
-    first."""
-    shown = seen_first(found.top(most))
-    means = {spec.name: spec.meaning for spec in columns_of(found.name)}
-    heads = [
-        ColumnHead(
-            without_unit(column.name), means.get(column.name, ""), column.kind != "text"
-        )
-        for column in shown.columns
-    ]
+def column_table(answer: ColumnTable, max_rows: int) -> str:
+    """The first rows of an answer as a table, with the columns that people see first;
+    and below it what the answer leaves out."""
+    shown = seen_first(answer.top(max_rows))
+    meanings = {spec.name: spec.meaning for spec in columns_of(answer.name)}
+    heads = []
     columns: list[Sequence[Cell]] = []
     for column in shown.columns:
-        told = texts(column, LONGEST)
-        columns.append(
-            told if column.kind == "text" else [*map(Figure, told, column.to_list())]
+        is_text = column.kind == "text"
+        heads.append(
+            ColumnHead(
+                title=without_unit(column.name),
+                meaning=meanings.get(column.name, ""),
+                figures=not is_text,
+            )
         )
-    size = plural(len(found), "row")
-    of = f"the first {len(shown)} of {size}" if len(shown) < len(found) else size
-    said = "".join(
-        f'<p class="faint">{text(sentence)}</p>' for sentence in found.left_out
-    )
-    return table(f"{found.name}: {of}", heads, zip(*columns, strict=True)) + said
+        readable = texts(column, MAX_TEXT_CELLS)
+        if is_text:
+            columns.append(readable)
+        else:
+            columns.append([*map(Figure, readable, column.to_list())])
+    rows_text = plural(len(answer), "row")
+    if len(shown) < len(answer):
+        rows_text = f"the first {len(shown)} of {rows_text}"
+    left_out = [f'<p class="faint">{text(said)}</p>' for said in answer.left_out]
+    rows = zip(*columns, strict=True)
+    return table(f"{answer.name}: {rows_text}", heads, rows) + "".join(left_out)
 
 
-def _head(head: ColumnHead) -> str:
+def _first_of_texts(heads: Sequence[ColumnHead]) -> int:
+    """The number of the first column of texts; -1 where all hold figures."""
+    for number, head in enumerate(heads):
+        if not head.figures:
+            return number
+    return -1
+
+
+def _column_head(head: ColumnHead) -> str:
+    """A button: the script sorts the rows by the column."""
     title = f' title="{text(head.meaning)}"' if head.meaning else ""
     kind = ' class="figure"' if head.figures else ""
     return f'<th scope="col"{kind}{title}><button type="button">{text(head.title)}</button></th>'
 
 
-def _field(value: Cell, is_head: bool) -> str:
+def _table_row(row: Sequence[Cell], head_column: int) -> str:
+    values = [
+        _table_value(value, is_head=number == head_column)
+        for number, value in enumerate(row)
+    ]
+    return f"<tr>{''.join(values)}</tr>"
+
+
+def _table_value(value: Cell, is_head: bool) -> str:
     if isinstance(value, str):
-        tag = 'th scope="row"' if is_head else "td"
-        return f"<{tag}>{text(value)}</{tag[:2]}>"
-    exact = f'<data value="{value.exact!r}">{text(value.text)}</data>'
-    return f'<td class="figure">{"" if value.exact is None else exact}</td>'
+        if is_head:
+            return f'<th scope="row">{text(value)}</th>'
+        return f"<td>{text(value)}</td>"
+    if value.exact is None:
+        return '<td class="figure"></td>'
+    return f'<td class="figure"><data value="{value.exact!r}">{text(value.text)}</data></td>'

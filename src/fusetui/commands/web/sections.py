@@ -1,21 +1,16 @@
-"""The sections of a report: the sentences and figures of `why`, `diff` and the tables
-as HTML, and the timeline of a trace as an SVG, of which a script shows a part."""
+"""A report: the sentences and figures of `why`, `diff` and the tables as HTML, and the
+timelines of the traces."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.idle_time import IdleTime, idle_times
-from fusetui.analysis.why.model import IDLE, Why, considerable
+from fusetui.analysis.why.model import Why, considerable
 from fusetui.commands.web.html import (
+    SECTION_LEVEL,
     Cell,
     ColumnHead,
     Figure,
@@ -25,10 +20,10 @@ from fusetui.commands.web.html import (
     contents,
     document,
     heading,
-    scrolling,
     table,
     text,
 )
+from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, closing, largest, lines
 from fusetui.report.output import notes_of
@@ -42,158 +37,241 @@ from fusetui.report.why_answer import (
 )
 from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.tables.sources import made
-from fusetui.text.cutting import clip
-from fusetui.text.figures import count, duration, percent, plural, signed_duration, tick
-from fusetui.timeline.cells import DepthRow, cells, edges
-from fusetui.trace.model.arrays import Int64s
+from fusetui.text.figures import count, duration, percent, plural, signed_duration
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.drawing.schemes import DARK, LIGHT
-from fusetui.tui.layout.kinds import KINDS, label_of
-from fusetui.tui.layout.places import places
-from fusetui.tui.layout.view import Place, Side, first_view, make_sides
 
-THREADS = 50
-CELLS = 20  # of the timeline, for each row of the tables
+MAX_THREADS = 50
+CELLS_PER_ROW = 20
+"""The timeline has so many cells for each row that a table may have."""
+
 TABLES = ("kernels", "modules", "ops", "lines", "gaps", "steps")
+TIMES_OF_A_THREAD = (
+    ColumnHead("ops"),
+    ColumnHead("Python"),
+    ColumnHead("waiting"),
+    ColumnHead("nothing"),
+)
 FIGURES_OF_A_SIDE = {
-    **{"steps": "steps", "items": "pieces of work in a step", "busy_ns": "busy"},
-    **{"idle_ns": "idle", "cpu_ns": "CPU"},
+    "steps": "steps",
+    "items": "pieces of work in a step",
+    "busy_ns": "busy",
+    "idle_ns": "idle",
+    "cpu_ns": "CPU",
 }
-TEXT = partial(ColumnHead, figures=False)
+"""Fields of a DiffSide, and what the report calls them."""
+
+
+class ReportedTrace(NamedTuple):
+    """A trace, and what `why` says of it."""
+
+    trace: Trace
+    why: Why
+
+    @property
+    def name(self) -> str:
+        """Its name, without the folders of a user."""
+        return Path(self.trace.report.file).name
+
+
+class _Outline:
+    """Makes the headings of a document, and keeps them for its contents."""
+
+    def __init__(self) -> None:
+        self.headings: list[Heading] = []
+
+    def section(self, title: str, anchor: str) -> str:
+        return self._heading(SECTION_LEVEL, title, anchor)
+
+    def subsection(self, title: str, anchor: str) -> str:
+        return self._heading(SECTION_LEVEL + 1, title, anchor)
+
+    def _heading(self, level: int, title: str, anchor: str) -> str:
+        place = Heading(level=level, title=title, anchor=anchor)
+        self.headings.append(place)
+        return heading(place)
 
 
 def html_of(
-    sides: Sequence[tuple[Trace, Why]], diff: Diff | None, light: bool | None, most: int
+    reported: Sequence[ReportedTrace],
+    diff: Diff | None,
+    light: bool | None,
+    max_rows: int,
 ) -> str:
-    """A whole report about traces and what `why` says of each, with at most so many
-    rows of each table."""
-    # without the folders of a user
-    names = [Path(trace.report.file).name for trace, _ in sides]
-    title = f"fusetui: {' → '.join(names)}"
-    notes = notes_of(*(trace for trace, _ in sides))
-    places: list[Heading] = []
-
-    def headed(level: int, title: str, anchor: str) -> str:
-        places.append(Heading(level, title, anchor))
-        return heading(places[-1])
-
+    """A whole report about one trace, or about two and their diff, with at most so many
+    rows of each table. `light` is as `html.document` takes it."""
+    title = f"fusetui: {' → '.join(one.name for one in reported)}"
+    notes = notes_of(*(one.trace for one in reported))
+    outline = _Outline()
     main: list[str] = []
     if diff is not None:
         main.append('<section aria-label="diff">')
-        main.append(headed(2, "What B does differently", "diff"))
-        main += [*_diff(diff, notes, most), "</section>"]
-    for letter, name, (trace, found) in zip("AB", names, sides, strict=False):
-        mark = f"{letter}: " if diff is not None else ""
-        anchor = letter.lower()
-        main += ["<section>", headed(2, mark + name, anchor)]
-        main.append(f"<p>{text(' · '.join(parts(trace)))}</p>")
-        main += [*_account(found)]
-        main += [headed(3, "Findings", f"{anchor}-findings"), *_findings(found)]
-        main += [
-            headed(3, "Timeline", f"{anchor}-timeline"),
-            timeline(trace, CELLS * most),
-        ]
-        for table_name in TABLES:
-            one = made(table_name, trace)
-            if len(one):
-                title_of_table = table_name.capitalize()
-                main.append(headed(3, title_of_table, f"{anchor}-{table_name}"))
-                main.append(column_table(one, most))
+        main.append(outline.section("What B does differently", "diff"))
+        main += _diff(diff, notes, max_rows)
         main.append("</section>")
-    body = [f"<header><h1>{text(title)}</h1>"]
-    body += [*(f'<p class="note">{text(note)}</p>' for note in notes), contents(places)]
-    body += ["</header>", "<main>", *main, "</main>"]
-    body.append('<footer class="faint"><p>Written by fusetui.</p></footer>')
-    return document(
-        title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light
-    )
+    for letter, one in zip("AB", reported, strict=False):
+        heading_text = one.name if diff is None else f"{letter}: {one.name}"
+        anchor = letter.lower()
+        main.append("<section>")
+        main.append(outline.section(heading_text, anchor))
+        main += _about_trace(one, outline, anchor, max_rows)
+        main.append("</section>")
+    body = [
+        f"<header><h1>{text(title)}</h1>",
+        *(f'<p class="note">{text(note)}</p>' for note in notes),
+        contents(outline.headings),
+        "</header>",
+        "<main>",
+        *main,
+        "</main>",
+        '<footer class="faint"><p>Written by fusetui.</p></footer>',
+    ]
+    style = asset("page.css") + colors()
+    return document(title, "\n".join(body), style, asset("page.js"), light)
 
 
-def _account(found: Why) -> Iterator[str]:
-    yield f"<p><strong>{text(answer(found))}</strong></p>"
-    if not found.devices:
-        heads = [
-            TEXT("thread"),
-            *map(ColumnHead, ("ops", "Python", "waiting", "nothing")),
-        ]
-        rows: list[list[Cell]] = [
-            [
-                one.label,
-                *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns)),
-            ]
-            for one in found.cpu[:THREADS]
-        ]
-        few = (
-            f"{THREADS} of the {len(found.cpu)} " if len(rows) < len(found.cpu) else ""
-        )
-        yield table(f"{few}CPU threads", heads, rows)
+def _about_trace(
+    reported: ReportedTrace, outline: _Outline, anchor: str, max_rows: int
+) -> Iterator[str]:
+    """What follows the heading of a trace: its account, findings, timeline and
+    tables."""
+    trace, why = reported
+    yield f"<p>{text(' · '.join(parts(trace)))}</p>"
+    yield from _account(why)
+    yield outline.subsection("Findings", f"{anchor}-findings")
+    yield from _findings(why)
+    yield outline.subsection("Timeline", f"{anchor}-timeline")
+    yield timeline(trace, width=CELLS_PER_ROW * max_rows)
+    for name in TABLES:
+        rows = made(name, trace)
+        if len(rows):
+            yield outline.subsection(name.capitalize(), f"{anchor}-{name}")
+            yield column_table(rows, max_rows)
+
+
+def _account(why: Why) -> Iterator[str]:
+    """The answer in a sentence, and the times that it is about: of the devices, or of
+    CPU threads where there is none."""
+    yield f"<p><strong>{text(answer(why))}</strong></p>"
+    if not why.devices:
+        yield _account_of_threads(why)
         return
-    heads = [TEXT(device_text(found))]
-    for column in account_columns(found):
-        heads += [ColumnHead(column.title), ColumnHead(f"of {column.title}")]
-    account: list[list[Cell]] = []
-    for row in account_rows(found):
+    heads = [_texts(device_text(why))]
+    for column in account_columns(why):
+        heads.append(ColumnHead(column.title))
+        heads.append(ColumnHead(f"of {column.title}"))
+    rows: list[list[Cell]] = []
+    for row in account_rows(why):
         cells: list[Cell] = [row.text]
         for part in row.shares:
             share = part.ns / part.whole_ns if part.whole_ns else None
-            cells += [_time(part.ns), Figure(percent(part.ns, part.whole_ns), share)]
-        account.append(cells)
-    yield table("Where the time went", heads, account)
+            cells.append(_time(part.ns))
+            cells.append(Figure(percent(part.ns, part.whole_ns), share))
+        rows.append(cells)
+    yield table("Where the time went", heads, rows)
 
 
-def _findings(found: Why) -> Iterator[str]:
-    about_all = (ceiling_text(found), replayed_text(found), doubt_text(found))
-    yield from (f"<p>{text(said)}</p>" for said in about_all if said)
+def _account_of_threads(why: Why) -> str:
+    rows: list[list[Cell]] = []
+    for thread in why.cpu[:MAX_THREADS]:
+        times_ns = (thread.op_ns, thread.python_ns, thread.wait_ns, thread.nothing_ns)
+        rows.append([thread.label, *map(_time, times_ns)])
+    caption = "CPU threads"
+    if len(rows) < len(why.cpu):
+        caption = f"{MAX_THREADS} of the {len(why.cpu)} {caption}"
+    return table(caption, [_texts("thread"), *TIMES_OF_A_THREAD], rows)
+
+
+def _findings(why: Why) -> Iterator[str]:
+    """What holds of all findings, then the list of those that are not negligible."""
+    for said in (ceiling_text(why), replayed_text(why), doubt_text(why)):
+        if said:
+            yield f"<p>{text(said)}</p>"
     items = []
-    for one in considerable(found):
-        said = " ".join(filter(None, (one.text, worth_text(found, one))))
-        tried = (
-            f'<br><span class="faint">Try: {text(one.try_)}</span>' if one.try_ else ""
-        )
-        items.append(f"<li>{text(said)}{tried}</li>")
+    for finding in considerable(why):
+        worth = worth_text(why, finding)
+        item = text(f"{finding.text} {worth}" if worth else finding.text)
+        if finding.try_:
+            item += f'<br><span class="faint">Try: {text(finding.try_)}</span>'
+        items.append(f"<li>{item}</li>")
     yield f"<ol>{''.join(items)}</ol>" if items else "<p>None.</p>"
-    if said := not_recorded(found):
-        yield f'<p class="faint">{text(said)}</p>'
+    lacking = not_recorded(why)
+    if lacking:
+        yield f'<p class="faint">{text(lacking)}</p>'
 
 
-def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
+def _diff(diff: Diff, known_notes: Collection[str], max_rows: int) -> Iterator[str]:
+    """The judgment, the summary, notes that are not among `known_notes`, and two
+    tables."""
     yield f"<p><strong>{text(judgment(diff))}</strong></p>"
-    yield (
-        f"<p>{text(diff.story[:1].upper() + diff.story[1:])}.</p>" if diff.story else ""
-    )
-    yield from (
-        f'<p class="note">{text(note)}</p>' for note in diff.notes if note not in said
-    )
-    a, b = diff.side_a, diff.side_b
+    summary = diff.story[:1].upper() + diff.story[1:]
+    yield f"<p>{text(summary)}.</p>" if summary else ""
+    for note in diff.notes:
+        if note not in known_notes:
+            yield f'<p class="note">{text(note)}</p>'
+    yield _both_sides(diff)
+    yield _changes(diff, max_rows)
+
+
+def _both_sides(diff: Diff) -> str:
     length = diff.step.length_a.a_step
     rows: list[list[Cell]] = [[length, _time(diff.step.a_ns), _time(diff.step.b_ns)]]
-    for name, what in FIGURES_OF_A_SIDE.items():
-        figure = _time if name.endswith("_ns") else _count
-        rows.append([what, *(figure(getattr(side, name)) for side in (a, b))])
-    yield table("Both sides", [TEXT("figure"), ColumnHead("A"), ColumnHead("B")], rows)
-    changes = largest(lines(diff), most)
+    for field, title in FIGURES_OF_A_SIDE.items():
+        figure = _time if field.endswith("_ns") else _count
+        of_a = figure(getattr(diff.side_a, field))
+        of_b = figure(getattr(diff.side_b, field))
+        rows.append([title, of_a, of_b])
+    heads = [_texts("figure"), ColumnHead("A"), ColumnHead("B")]
+    return table("Both sides", heads, rows)
+
+
+def _changes(diff: Diff, max_rows: int) -> str:
+    """The largest changes; below them the sum of the others, and what closes the
+    sum."""
+    changes = largest(lines(diff), max_rows)
     last = closing(diff)
     if changes.rest:
-        change = sum(line.change_ns for line in changes.rest if line.counts)
-        what = plural(len(changes.rest), "smaller line")
-        last.insert(0, DiffLine("", "", None, None, change, what))
-    caption = (
-        "Changes of a step, which add up; in parentheses what runs beside the rest"
+        rest = DiffLine(
+            mark="",
+            kind="",
+            a_ns=None,
+            b_ns=None,
+            change_ns=sum(line.change_ns for line in changes.rest if line.counts),
+            what=plural(len(changes.rest), "smaller line"),
+        )
+        last.insert(0, rest)
+    return table(
+        "Changes of a step, which add up; in parentheses what runs beside the rest",
+        [
+            ColumnHead("A"),
+            ColumnHead("B"),
+            ColumnHead("change"),
+            _texts("kind"),
+            _texts("what"),
+            _texts("why"),
+        ],
+        [_row_of_change(line) for line in changes.shown],
+        [_row_of_change(line) for line in last],
     )
-    heads = [
-        *map(ColumnHead, ("A", "B", "change")),
-        *map(TEXT, ("kind", "what", "why")),
+
+
+def _row_of_change(line: DiffLine) -> list[Cell]:
+    change = signed_duration(line.change_ns)
+    if not line.counts:
+        change = f"({change})"
+    return [
+        _time(line.a_ns),
+        _time(line.b_ns),
+        Figure(change, line.change_ns),
+        line.kind,
+        line.what,
+        line.why.removeprefix(", "),
     ]
-    yield table(caption, heads, map(_changed, changes.shown), map(_changed, last))
 
 
-def _changed(one: DiffLine) -> list[Cell]:
-    told = signed_duration(one.change_ns)
-    change = Figure(told if one.counts else f"({told})", one.change_ns)
-    texts = (one.kind, one.what, one.why.removeprefix(", "))
-    return [_time(one.a_ns), _time(one.b_ns), change, *texts]
+def _texts(title: str) -> ColumnHead:
+    """The head of a column of texts."""
+    return ColumnHead(title, figures=False)
 
 
 def _time(ns: int | None) -> Figure:
@@ -202,159 +280,3 @@ def _time(ns: int | None) -> Figure:
 
 def _count(number: int) -> Figure:
     return Figure(count(number), number)
-
-
-LINE, BAR = 18, 16
-NAMED, FEWEST = 0.3, 12
-"""The longest slices, so many for each cell on all lines together, and of each line at
-least."""
-MOST, LONGEST = 60, 80  # lines, characters of a name
-LEVELS = 4  # heights of a bar
-TICKS = 5
-TOKENS = {
-    **{kind.replace("-", "_"): kind.token for kind in KINDS},
-    **{f"idle_{name}": f"idle.{name}" for name in IDLE},
-}
-"""By the class of a shape: the token of its color."""
-BUTTONS = {
-    **{
-        "in": ("+", "Zoom in (w)"),
-        "out": ("−", "Zoom out (s)"),
-        "left": ("‹", "Back (a)"),
-    },
-    **{"right": ("›", "Forward (d)"), "all": ("0", "All of the time (0)")},
-}
-
-
-def colors() -> str:
-    """The style of what is drawn, on white and on black."""
-    found = []
-    for name, token in TOKENS.items():
-        (block, on), (dark, on_dark) = LIGHT.colors[token], DARK.colors[token]
-        both = f"light-dark({block},{dark})"
-        found.append(
-            f".{name}{{fill:{both};background:{both};color:light-dark({on},{on_dark})}}"
-        )
-    return "".join(found)
-
-
-def timeline(trace: Trace, width: int) -> str:
-    """A figure of the first screen's lanes, so many cells wide, and what the script
-    needs."""
-    (side,) = make_sides([trace], [""])
-    idle = {
-        one.device: one for line in Accounts(trace).lines for one in idle_times(line)
-    }
-    shown = [
-        place for place in places(side, first_view(side)) if _is_drawn(place, idle)
-    ][:MOST]
-    filled = sum(place.line is not None for place in shown)
-    named = max(FEWEST, int(NAMED * width) // max(1, filled))
-    drawn: list[str] = []
-    for y, place in enumerate(shown):
-        if place.line is not None:
-            drawn += _slices(side, place.line, y * LINE, named, width)
-        elif place.idle_of is not None:
-            drawn += _idle(side, idle[place.idle_of.key[1]], y * LINE, width)
-    labels = ""
-    for place in shown:
-        more = f" (+{place.more})" if place.more else ""
-        labels += f"<li>{text(clip(place.label.strip(), LONGEST) + more)}</li>"
-    span = side.end - side.begin
-    times = (span * n // (TICKS - 1) for n in range(TICKS))
-    ruler = "".join(f"<span>{tick(ns, max(1, span // 100))}</span>" for ns in times)
-    buttons = "".join(
-        f'<button type="button" value="{name}" aria-label="{what}" title="{what}">{sign}</button> '
-        for name, (sign, what) in BUTTONS.items()
-    )
-    high = LINE * len(shown)
-    return (
-        f'<figure data-ns="{span}"><figcaption>Of each line the {count(named)} longest slices as '
-        f"they are, of the others what takes most of each of {count(width)} parts of the time. "
-        "Lines that are left out are counted as in (+3). Drag over a part to zoom in, "
-        "double-click for all of it.</figcaption>\n"
-        f"<p hidden>{buttons}</p>{_legend(drawn)}\n"
-        + scrolling(
-            f'<div class="lanes"><ul>{labels}<li></li></ul><div class="view">'
-            f'<svg role="img" aria-label="Timeline of {duration(span)}; the tables below have its '
-            f'figures" viewBox="0 0 {width} {high}" height="{high}" preserveAspectRatio="none">\n'
-            + "\n".join(drawn)
-            + f'</svg>\n<div class="ruler">{ruler}</div></div></div>',
-            label=f"Timeline of {Path(trace.report.file).name}",
-        )
-        + "\n<output></output></figure>"
-    )
-
-
-def _is_drawn(place: Place, idle: dict[Id, IdleTime]) -> bool:
-    """Not the counters, nor what is hidden; the names of groups stay."""
-    if place.idle_of is not None:
-        return place.idle_of.key[1] in idle
-    return place.curve is None and not place.where and place.lane >= 0
-
-
-def _slices(
-    side: Side, line: DepthRow, y: int, named: int, width: int
-) -> Iterator[str]:
-    """What most cells show as one path for each kind, and the longest slices by
-    themselves."""
-    trace, scale = side.trace, width / max(1, side.end - side.begin)
-    if len(line) > named:
-        borders = edges(trace.begin_ns, trace.begin_ns + side.end - side.begin, width)
-        found = cells(line, borders)
-        share = -(-LEVELS * found.covered // np.maximum(np.diff(borders), 1))
-        yield from _paths(
-            found.kind, share, y, [kind.replace("-", "_") for kind in KINDS]
-        )
-    for at in sorted(line.by_rank[-named:].tolist()):
-        row, start, end = int(line.rows[at]), int(line.start[at]), int(line.end[at])
-        name = text(clip(label_of(int(trace.role[row]), trace.name_of(row)), LONGEST))
-        begin = start - trace.begin_ns
-        told = f"{name}\n{duration(int(trace.dur[row]))} from {duration(begin)}"
-        kind = KINDS[int(line.kind[at])].replace("-", "_")
-        yield (
-            f'<rect class="{kind}" x="{begin * scale:.7g}" y="{y}" '
-            f'width="{(end - start) * scale:.6g}" height="{BAR}"><title>{told}</title></rect>'
-        )
-
-
-def _idle(side: Side, found: IdleTime, y: int, width: int) -> Iterator[str]:
-    """The reason with the most time in each cell."""
-    begin = side.trace.begin_ns
-    borders = edges(begin, begin + side.end - side.begin, width)
-    amounts = found.within(borders)
-    if not len(amounts):
-        return
-    whole = amounts.sum(axis=0)
-    reason = np.where(whole > 0, amounts.argmax(axis=0), -1)
-    share = -(-LEVELS * whole // np.maximum(np.diff(borders), 1))
-    yield from _paths(reason, share, y, [f"idle_{one.name}" for one in found.reasons])
-
-
-def _paths(
-    kinds: NDArray[np.integer], share: Int64s, y: int, names: list[str]
-) -> Iterator[str]:
-    """A path for each kind: its runs of cells of one height, shape [cells]; below 0 is
-    nothing."""
-    high = np.clip(share, 1, LEVELS)
-    changes = np.flatnonzero((np.diff(kinds) != 0) | (np.diff(high) != 0)) + 1
-    runs: dict[int, list[str]] = {}
-    for begin, end in pairwise([0, *changes.tolist(), len(kinds)]):
-        if (kind := int(kinds[begin])) >= 0:
-            tall = BAR * int(high[begin]) // LEVELS
-            path = f"M{begin} {y + BAR - tall}h{end - begin}v{tall}h{begin - end}z"
-            runs.setdefault(kind, []).append(path)
-    for kind, paths in runs.items():
-        yield f'<path class="{names[kind]}" d="{"".join(paths)}"/>'
-
-
-def _legend(drawn: list[str]) -> str:
-    there = {shape.split('"', 2)[1] for shape in drawn}
-    said = {name: name.removeprefix("gpu_") for name in TOKENS}
-    said |= {f"idle_{name}": f"idle: {reason.short}" for name, reason in IDLE.items()}
-    swatches = (
-        f'<span><span class="swatch {name}"></span>{text(said[name])}</span>'
-        for name in TOKENS
-        if name in there
-    )
-    return f'<p class="legend">{" ".join(swatches)}</p>'

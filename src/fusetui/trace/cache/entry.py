@@ -1,20 +1,24 @@
 """What is kept of one file: its trace, what was worked out from the document later, and
 small records about files, of any size and on any machine, and about folders.
 
-The arrays of a record are columns, each aligned for memory mapping; the rest is a
-header: bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header,
-header, columns
+A file in the cache holds one record. Its arrays are columns, each aligned for memory
+mapping; the rest is a header:
+
+    bytes 0-7     MAGIC
+    bytes 8-11    CRC-32 of all that follows
+    bytes 12-15   length of the header
+    then          the header (msgpack), and the columns
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, Any, TypeVar, get_origin, get_type_hints
+from typing import IO, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -22,6 +26,7 @@ from isal import isal_zlib
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
+from fusetui.debug_log import debug
 from fusetui.trace.cache.folder import (
     MAGIC,
     cache_folder,
@@ -29,23 +34,23 @@ from fusetui.trace.cache.folder import (
     open_own,
     replace_file,
 )
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Events, Stretch, Text
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.foreign import is_archive
-from fusetui.trace.read.remote import is_remote, state_of_url
-from fusetui.trace.read.source import open_stored
+from fusetui.trace.read.source import State, is_remote, open_stored
 
 VERSION = 16
 """Incremented with every change of what a Trace, what is beside it, or this format
 means."""
 
-ALIGNED = 64  # bytes
-STRETCHES = tuple[tuple[int, int, int, int, bytes | None, tuple[int, int]], ...]
-"""What is written of the events of a trace: the fields of each Stretch, its places as
-bytes."""
+COLUMN_ALIGNMENT = 64  # bytes
+MIN_DOCUMENT_BYTES = 8 << 20  # a smaller document is read as fast as an entry
+COMPARED_BYTES = 1 << 16  # of the head and of the tail of a file
+TextOf = Callable[..., Text]  # see formats.text_of
 T = TypeVar("T")
 
 
@@ -56,7 +61,7 @@ class Origin(msgspec.Struct, frozen=True):
     path: str  # absolute, links resolved
     size: int  # bytes
     mtime_ns: int
-    ends: bytes  # a hash of head and tail
+    ends: bytes  # a hash of head and tail; of a URL what tells its state
     ctime_ns: int = 0  # no program can set it
     inode: int = 0
 
@@ -71,55 +76,74 @@ class Header(msgspec.Struct, frozen=True):
 
     version: int
     origin: Origin
-    rest: msgspec.Raw  # the fields that are not columns
+    rest: msgspec.Raw  # the fields that are not columns, as `rest_of` types them
     columns: dict[str, ColumnForm]  # in file order
+
+
+class StoredStretch(NamedTuple):
+    """A Stretch as msgpack holds it."""
+
+    start: int
+    end: int
+    events: int
+    samples: int
+    places: bytes | None  # the numbers of the array
+    reach: tuple[int, int]
+
+
+# The records
 
 
 @lru_cache
 def columns_of(record: type) -> tuple[str, ...]:
     """The fields of a record that are arrays, however their type is spelled."""
-    return tuple(
-        name for name, hint in get_type_hints(record).items() if _is_array(hint)
-    )
+    hints = get_type_hints(record)
+    return tuple(name for name, hint in hints.items() if _is_array(hint))
 
 
 def _is_array(hint: Any) -> bool:
-    """Also where NDArray is a `type` statement, as from numpy 2.5 on."""
     kind = get_origin(hint) or hint
-    meant = getattr(kind, "__value__", kind)
-    return (get_origin(meant) or meant) is np.ndarray
+    # From numpy 2.5 on NDArray is a `type` statement, whose meaning is its value.
+    meaning = getattr(kind, "__value__", kind)
+    return (get_origin(meaning) or meaning) is np.ndarray
 
 
 @lru_cache
 def rest_of(record: type) -> type[msgspec.Struct]:
     """A record of the fields that the header holds."""
-    hints = get_type_hints(record).items()
-    rest = [
-        (n, STRETCHES if h is Events else h)
-        for n, h in hints
-        if n not in columns_of(record)
-    ]
-    return msgspec.defstruct("Rest", rest, frozen=True)
+    columns = columns_of(record)
+    fields: list[tuple[str, Any]] = []
+    for name, hint in get_type_hints(record).items():
+        if name not in columns:
+            fields.append((name, tuple[StoredStretch, ...] if hint is Events else hint))
+    return msgspec.defstruct("Rest", fields, frozen=True)
 
 
-def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
+def write(record: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     """Raises OSError, or ValueError for what cannot be stored."""
-    kind = type(found)
+    kind = type(record)
     columns = {
-        name: np.ascontiguousarray(getattr(found, name)) for name in columns_of(kind)
+        name: np.ascontiguousarray(getattr(record, name)) for name in columns_of(kind)
     }
-    forms = {
-        name: ColumnForm(column.dtype.str, column.shape)
-        for name, column in columns.items()
-    }
-    rest = {name: getattr(found, name) for name in rest_of(kind).__struct_fields__}
-    packed = msgspec.Raw(msgspec.msgpack.encode(rest, enc_hook=_stretches))
-    header = msgspec.msgpack.encode(Header(VERSION, origin, packed, forms))
+    rest = {name: getattr(record, name) for name in rest_of(kind).__struct_fields__}
+    header = msgspec.msgpack.encode(
+        Header(
+            version=VERSION,
+            origin=origin,
+            rest=msgspec.Raw(msgspec.msgpack.encode(rest, enc_hook=_stored_stretches)),
+            columns={
+                name: ColumnForm(dtype=column.dtype.str, shape=column.shape)
+                for name, column in columns.items()
+            },
+        )
+    )
     body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
-    position = len(MAGIC) + 4 + 4 + len(header)
+    position = len(MAGIC) + 4 + 4 + len(header)  # in the file
     for column in columns.values():
-        body += [bytes(-position % ALIGNED), column.reshape(-1).view(np.uint8).data]
-        position += -position % ALIGNED + column.nbytes
+        padding = -position % COLUMN_ALIGNMENT
+        body.append(bytes(padding))
+        body.append(column.reshape(-1).view(np.uint8).data)
+        position += padding + column.nbytes
     crc = 0
     for part in body:
         crc = isal_zlib.crc32(part, crc)
@@ -130,47 +154,76 @@ def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
     """The fields of a record; its columns are mapped. Raises an Exception if the file
     is damaged, or of another version, record or state of the origin."""
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    data, at = memoryview(mapped), len(MAGIC)
-    if data[:at] != MAGIC:
-        raise ValueError("no file of ours")
-    if int.from_bytes(data[at : at + 4], "little") != isal_zlib.crc32(data[at + 4 :]):
-        raise ValueError("damaged")
-    end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
-    header = msgspec.msgpack.decode(data[at + 8 : end], type=Header)
-    if header.version != VERSION or header.origin != origin:
-        raise ValueError("of another version, or of another state of the file")
-    rest = msgspec.msgpack.decode(
-        header.rest, type=rest_of(kind), dec_hook=lambda known, value: known(value)
-    )  # the Counter of a report
-    return asdict(rest) | dict(_columns(mapped, header.columns, end))
+    data = memoryview(mapped)
+    crc_at = len(MAGIC)
+    length_at = crc_at + 4
+    header_at = length_at + 4
+    if data[:crc_at] != MAGIC:
+        raise ValueError("it was not written by fusetui")
+    crc = int.from_bytes(data[crc_at:length_at], "little")
+    if crc != isal_zlib.crc32(data[length_at:]):
+        raise ValueError("it is damaged")
+    header_end = header_at + int.from_bytes(data[length_at:header_at], "little")
+    header = msgspec.msgpack.decode(data[header_at:header_end], type=Header)
+    if header.version != VERSION:
+        raise ValueError("it is of another version of fusetui")
+    if header.origin != origin:
+        raise ValueError("it was made from another state of the file")
+    rest = msgspec.msgpack.decode(header.rest, type=rest_of(kind), dec_hook=_converted)
+    return asdict(rest) | _mapped_columns(mapped, header.columns, header_end)
 
 
-def _columns(
-    data: mmap.mmap, forms: Mapping[str, ColumnForm], at: int
-) -> Iterator[tuple[str, NDArray[Any]]]:
+def _converted(kind: type, value: Any) -> Any:
+    """What msgpack does not know as a type: the Counter of a report."""
+    return kind(value)
+
+
+def _mapped_columns(
+    mapped: mmap.mmap, forms: Mapping[str, ColumnForm], header_end: int
+) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {}
+    at = header_end
     for name, form in forms.items():
-        at += -at % ALIGNED
+        at += -at % COLUMN_ALIGNMENT
         dtype = np.dtype(form.dtype)
         count = int(np.prod(form.shape))
-        flat = np.frombuffer(data, dtype, count, at) if count else np.empty(0, dtype)
-        yield name, flat.reshape(form.shape)
+        flat: NDArray[Any] = np.empty(0, dtype)
+        if count:
+            flat = np.frombuffer(mapped, dtype, count, offset=at)
+        columns[name] = flat.reshape(form.shape)
         at += count * dtype.itemsize
+    return columns
 
 
-def _stretches(events: Events) -> list[tuple[object, ...]]:
-    """What STRETCHES has of the events of a trace."""
-    places = (
-        s.places if s.places is None else s.places.tobytes() for s in events.stretches
-    )
+def _stored_stretches(events: Events) -> list[StoredStretch]:
     return [
-        (s.start, s.end, s.events, s.samples, next(places), s.reach)
-        for s in events.stretches
+        StoredStretch(
+            start=stretch.start,
+            end=stretch.end,
+            events=stretch.events,
+            samples=stretch.samples,
+            places=None if stretch.places is None else stretch.places.tobytes(),
+            reach=stretch.reach,
+        )
+        for stretch in events.stretches
     ]
 
 
-SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
-ENDS = 1 << 16  # bytes of the head and of the tail of a file that are compared
-TextOf = Callable[..., Text]  # see formats.text_of
+def _stretch(stored: StoredStretch) -> Stretch:
+    places: Int64s | None = None
+    if stored.places is not None:
+        places = np.frombuffer(stored.places, np.int64).reshape(-1, 3)
+    return Stretch(
+        start=stored.start,
+        end=stored.end,
+        events=stored.events,
+        samples=stored.samples,
+        places=places,
+        reach=stored.reach,
+    )
+
+
+# The files of the cache
 
 
 class CacheRecord(msgspec.Struct, frozen=True):
@@ -183,29 +236,46 @@ class CacheRecord(msgspec.Struct, frozen=True):
     def beside(self, name: str) -> CacheRecord:
         """The file beside it; `name` is one of folder.BESIDE."""
         return CacheRecord(
-            self.path, self.origin, self.place.with_name(f"{self.place.name}.{name}")
+            path=self.path,
+            origin=self.origin,
+            place=self.place.with_name(f"{self.place.name}.{name}"),
         )
 
     def load(self, kind: type[T]) -> T | None:
         """The record, if there is one for this state of the file."""
         return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
-    def _load(self, made: Callable[[IO[bytes]], T]) -> T | None:
-        """What is kept; whatever is wrong with it, it can be read or worked out
-        again."""
-        with suppress(Exception), open_own(self.place) as file:
-            found = made(file)
-            with suppress(OSError):  # the least recently used is removed first
-                os.utime(file.fileno() if os.utime in os.supports_fd else self.place)
-            return found
+    def _load(self, make: Callable[[IO[bytes]], T]) -> T | None:
+        """What `make` gives of the file; None for whatever is wrong with it, as it can
+        be read or worked out again."""
+        try:
+            with open_own(self.place) as file:
+                record = make(file)
+                with suppress(OSError):  # the least recently used is removed first
+                    os.utime(
+                        file.fileno() if os.utime in os.supports_fd else self.place
+                    )
+        except FileNotFoundError:
+            debug("cache: nothing is kept of %s as %s", self.path, self.place)
+        except Exception as error:
+            debug("cache: %s is not used for %s: %s", self.place, self.path, error)
+        else:
+            debug("cache: %s is used for %s", self.place, self.path)
+            return record
         return None
 
-    def store(self, found: msgspec.Struct) -> None:
+    def store(self, record: msgspec.Struct) -> None:
         """Keeps it, unless the file has changed, or there is no space, permission or
         memory."""
-        with suppress(Exception):
-            if _origin(self.path) == self.origin:
-                replace_file(self.place, partial(write, found, self.origin))
+        try:
+            if _origin(self.path) != self.origin:
+                debug("cache: %s has changed, so nothing is kept of it", self.path)
+                return
+            replace_file(self.place, partial(write, record, self.origin))
+        except Exception as error:
+            debug("cache: %s could not be written: %s", self.place, error)
+        else:
+            debug("cache: %s was written for %s", self.place, self.path)
 
 
 class Entry(CacheRecord, frozen=True):
@@ -213,60 +283,64 @@ class Entry(CacheRecord, frozen=True):
 
     def trace(self, text_of: TextOf) -> Trace | None:
         """The trace, if there is a valid entry for this state of the file."""
+        return self._load(lambda file: self._trace_in(file, text_of))
 
-        def made(file: IO[bytes]) -> Trace:
-            fields = read(file, self.origin, Trace)
-            stretches = []
-            for start, end, events, samples, places, reach in fields.pop("elements"):
-                own = (
-                    None
-                    if places is None
-                    else np.frombuffer(places, np.int64).reshape(-1, 3)
-                )
-                stretches.append(Stretch(start, end, events, samples, own, reach))
-            report = fields["report"] = replace(fields["report"], path=self.path)
-            with Path(self.path).open("rb") as original:
-                state = (self.origin.size, self.origin.mtime_ns)
-                text = text_of(
-                    report.format, self.path, OpenFile(original.fileno()), state
-                )
-            return Trace(elements=Elements(text, stretches), **fields)
-
-        return self._load(made)
+    def _trace_in(self, file: IO[bytes], text_of: TextOf) -> Trace:
+        """Raises an Exception if there is none."""
+        fields = read(file, self.origin, Trace)
+        stretches = [_stretch(stored) for stored in fields.pop("elements")]
+        report = replace(fields.pop("report"), path=self.path)
+        with Path(self.path).open("rb") as original:
+            state = State(size=self.origin.size, mtime_ns=self.origin.mtime_ns)
+            text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
+        return Trace(report=report, elements=Elements(text, stretches), **fields)
 
     def recall(self, name: str, kind: type[T]) -> T | None:
+        """As of Keeper: what is kept beside the trace."""
         return self.beside(name).load(kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
+        """As of Keeper: keeps a record beside the trace."""
         self.beside(name).store(found)
         tidy(self.place.parent)
 
-    def store(self, found: msgspec.Struct) -> None:
-        super().store(found)
+    def store(self, record: msgspec.Struct) -> None:
+        super().store(record)
         tidy(self.place.parent)
 
 
 def entry_for(path: str) -> Entry | None:
-    """None for what is not cached: small files, standard input, or if the cache is
-    off."""
+    """None for what is not cached: small files, archives, URLs, standard input, or if
+    the cache is off."""
     with suppress(OSError, ImportError, TraceError):  # reading the file will report it
-        if (folder := cache_folder()) is not None and path != "-" and _is_large(path):
+        folder = cache_folder()
+        if folder is None:
+            debug("cache: it is off")
+        elif path != "-" and _is_worth_an_entry(path):
             origin = _origin_of_file(path)
-            return Entry(path, origin, _place_in(folder, origin.path))
+            place = _place_in(folder, origin.path)
+            return Entry(path=path, origin=origin, place=place)
+        else:
+            debug(
+                "cache: %s is not kept: no file, an archive, or smaller than %d MB",
+                path,
+                MIN_DOCUMENT_BYTES >> 20,
+            )
     return None
 
 
 def record_for(path: str, name: str) -> CacheRecord | None:
-    """`name` is one of folder.BESIDE. None if the cache is off, or nothing tells one
-    state of the file from another: standard input, and servers that say neither when it
-    was changed nor its etag. The record of a folder holds whatever is in it: it has to
-    tell itself what became of each file."""
+    """The record `name`, one of folder.BESIDE, about a file, folder or URL.
+
+    None if the cache is off, or nothing tells one state of the file from another:
+    standard input, and servers that say neither when it was changed nor its etag. A
+    folder has no states: its record has to tell itself what became of each file."""
     with suppress(Exception):  # reading the file will report it
-        if (folder := cache_folder()) is not None and path != "-":
+        folder = cache_folder()
+        if folder is not None and path != "-":
             origin = _origin(path)
-            return CacheRecord(path, origin, _place_in(folder, origin.path)).beside(
-                name
-            )
+            place = _place_in(folder, origin.path)
+            return CacheRecord(path=path, origin=origin, place=place).beside(name)
     return None
 
 
@@ -274,7 +348,8 @@ def tidy(folder: Path | None = None) -> None:
     """Removes what was not used for longest if the cache is too large. To be called
     after storing records: not for each of thousands."""
     with suppress(OSError):
-        if folder := folder or cache_folder():
+        folder = folder or cache_folder()
+        if folder:
             make_room(folder)
 
 
@@ -284,13 +359,13 @@ def _place_in(folder: Path, path: str) -> Path:
     from hashlib import blake2b
 
     user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
-    hashed = blake2b(os.fsencode(path), digest_size=16, key=user.encode())
-    return folder / f"{hashed.hexdigest()}.v{VERSION}"
+    digest = blake2b(os.fsencode(path), digest_size=16, key=user.encode()).hexdigest()
+    return folder / f"{digest}.v{VERSION}"
 
 
-def _is_large(path: str) -> bool:
-    """An archive is not: what is kept would be the text of the archive, not of the
-    trace in it."""
+def _is_worth_an_entry(path: str) -> bool:
+    """Whether it is a large file. An archive is not: what is kept would be the text of
+    the archive, not of the trace in it."""
     if not os.path.isfile(path):
         return False
     with Path(path).open("rb") as file:
@@ -298,17 +373,19 @@ def _is_large(path: str) -> bool:
             return False
     stored = open_stored(path)
     stored.file.close()
-    return stored.likely_size >= SMALLEST
+    return stored.likely_size >= MIN_DOCUMENT_BYTES
 
 
 def _origin(path: str) -> Origin:
     """The state of a file, folder or URL. Raises OSError, or ValueError if it is not
     known."""
     if is_remote(path):
+        from fusetui.trace.read.remote import state_of_url  # only for URLs
+
         size, tag = state_of_url(path)
-        return Origin(path, size, 0, tag)
+        return Origin(path=path, size=size, mtime_ns=0, ends=tag)
     if os.path.isdir(path):
-        return Origin(os.path.realpath(path), 0, 0, b"")
+        return Origin(path=os.path.realpath(path), size=0, mtime_ns=0, ends=b"")
     return _origin_of_file(path)
 
 
@@ -318,8 +395,14 @@ def _origin_of_file(path: str) -> Origin:
 
     with Path(path).open("rb") as file:
         state = os.fstat(file.fileno())
-        hashed = blake2b(file.read(ENDS), digest_size=16)
-        file.seek(max(0, state.st_size - ENDS))
-        hashed.update(file.read(ENDS))
-    times = state.st_mtime_ns, hashed.digest(), state.st_ctime_ns, state.st_ino
-    return Origin(os.path.realpath(path), state.st_size, *times)
+        head_and_tail = blake2b(file.read(COMPARED_BYTES), digest_size=16)
+        file.seek(max(0, state.st_size - COMPARED_BYTES))
+        head_and_tail.update(file.read(COMPARED_BYTES))
+    return Origin(
+        path=os.path.realpath(path),
+        size=state.st_size,
+        mtime_ns=state.st_mtime_ns,
+        ends=head_and_tail.digest(),
+        ctime_ns=state.st_ctime_ns,
+        inode=state.st_ino,
+    )

@@ -24,26 +24,28 @@ from fusetui.text.patterns import late
 from fusetui.trace.new_file import TEMPORARY_SUFFIX, replaced_file
 from fusetui.trace.read.document import read_at
 
-PLACE = "FUSETUI_CACHE"  # the environment variable that holds the folder, or `off`
-BOUND = "FUSETUI_CACHE_MB"
+FOLDER_VARIABLE = "FUSETUI_CACHE"
+"""The environment variable that holds the folder, or what turns the cache off."""
+OFF = ("", "0", "off")
+MAX_MEGABYTES_VARIABLE = "FUSETUI_CACHE_MB"
 """The environment variable that holds the most that our files may take, in MB."""
-LARGEST = 4000  # MB: some thirty traces of 1 GB
-STALE = 3600  # seconds after which an unfinished file is considered abandoned
+DEFAULT_MAX_MEGABYTES = 4000  # some thirty traces of 1 GB
+ABANDONED_SECONDS = 3600  # after which an unfinished file will not be finished
 
 MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 BESIDE = (
-    *(
-        "autograd",
-        "callers",
-        "captured",
-        "dependencies",
-        "graphs",
-        "inputs",
-        "memory",
-        "nodes",
-    ),
-    *("ranks", "sizes", "transfers"),
+    "autograd",
+    "callers",
+    "captured",
+    "dependencies",
+    "graphs",
+    "inputs",
+    "memory",
+    "nodes",
+    "ranks",
+    "sizes",
+    "transfers",
 )
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
@@ -58,18 +60,18 @@ Folder = int | Path
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """A file of ours as it was found."""
+    """A file of ours in the open folder, and the state in which it was listed."""
 
     name: str
     state: os.stat_result
-    finished: bool
+    finished: bool  # False: it is being written, or was left so
 
 
 def cache_folder() -> Path | None:
     """Where entries are kept; None if the cache is off, or no folder is known."""
-    named = os.environ.get(PLACE)
+    named = os.environ.get(FOLDER_VARIABLE)
     if named is not None:
-        return None if named in ("", "0", "off") else Path(named)
+        return None if named in OFF else Path(named)
     from platformdirs import user_cache_path
 
     try:
@@ -83,7 +85,7 @@ def is_own_file(place: Path) -> bool:
     """Whether there is a regular file of this user at `place`, itself and not a link to
     one."""
     try:
-        _regular(os.lstat(place))
+        _check_regular(os.lstat(place))
     except OSError:
         return False
     return True
@@ -96,9 +98,9 @@ def open_own(place: Path) -> Iterator[IO[bytes]]:
 
     Follows no link, and opens nothing that could block.
     """
-    _regular(os.lstat(place))
+    _check_regular(os.lstat(place))
     with os.fdopen(os.open(place, _CAREFULLY), "rb") as file:
-        _regular(os.fstat(file.fileno()))
+        _check_regular(os.fstat(file.fileno()))
         yield file
 
 
@@ -109,22 +111,27 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
     if _may_replace(place):
         with replaced_file(place) as out:
             # some file systems give every file to one user
-            _regular(os.fstat(out.fileno()))
+            _check_regular(os.fstat(out.fileno()))
             write(out)
 
 
 def make_room(folder: Path) -> None:
     """Removes entries, least recently used first, down to the limit. Raises OSError."""
-    megabytes = amount(os.environ.get(BOUND, ""))
-    bound = round(1e6 * (LARGEST if megabytes is None else megabytes))
-    with opened(folder) as at:
-        files = list(own_files(at))
-        left = sum(own.state.st_size for own in files)
-        for own in sorted(files, key=lambda own: own.state.st_mtime_ns):
-            if not own.finished and time.time() - own.state.st_mtime < STALE:
-                continue
-            if (left > bound or not own.finished) and remove(at, own):
-                left -= own.state.st_size
+    megabytes = amount(os.environ.get(MAX_MEGABYTES_VARIABLE, ""))
+    if megabytes is None:
+        megabytes = DEFAULT_MAX_MEGABYTES
+    max_bytes = round(1e6 * megabytes)
+    with opened(folder) as open_folder:
+        files = sorted(own_files(open_folder), key=lambda file: file.state.st_mtime_ns)
+        total_bytes = sum(file.state.st_size for file in files)
+        for file in files:
+            if file.finished:
+                is_removable = total_bytes > max_bytes
+            else:
+                age_seconds = time.time() - file.state.st_mtime
+                is_removable = age_seconds >= ABANDONED_SECONDS
+            if is_removable and remove(open_folder, file):
+                total_bytes -= file.state.st_size
 
 
 @contextmanager
@@ -134,36 +141,39 @@ def opened(folder: Path) -> Iterator[Folder]:
     if not hasattr(os, "O_DIRECTORY"):
         yield folder
         return
-    number = os.open(folder, _READ | os.O_DIRECTORY)
+    descriptor = os.open(folder, _READ | os.O_DIRECTORY)
     try:
-        yield number
+        yield descriptor
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def own_files(folder: Folder) -> Iterator[OwnFile]:
     """All files of ours in an open folder. Raises OSError if it cannot be listed."""
-    with os.scandir(folder) as found:
-        for item in found:
+    with os.scandir(folder) as items:
+        for item in items:
             finished = _ENTRY.fullmatch(item.name) is not None
-            if finished or item.name.endswith(TEMPORARY_SUFFIX):
-                with suppress(OSError):  # it is gone, or we may not read it
-                    state = _stat(folder, item.name)
-                    if _is_own(folder, item.name, state):
-                        yield OwnFile(item.name, state, finished)
+            if not finished and not item.name.endswith(TEMPORARY_SUFFIX):
+                continue
+            with suppress(OSError):  # it is gone, or we may not read it
+                state = _stat(folder, item.name)
+                if _is_own(folder, item.name, state):
+                    yield OwnFile(name=item.name, state=state, finished=finished)
 
 
-def remove(folder: Folder, own: OwnFile) -> bool:
+def remove(folder: Folder, file: OwnFile) -> bool:
     """Removes a file, unless another file has its name by now. Returns whether it is
     gone."""
     try:
-        same = os.path.samestat(_stat(folder, own.name), own.state)
-        path, number = _place(folder, own.name)
-        if same:
-            os.unlink(path, dir_fd=number)
-        return same
-    except OSError as error:
-        return isinstance(error, FileNotFoundError)  # another process removed it
+        is_same = os.path.samestat(_stat(folder, file.name), file.state)
+        if is_same:
+            path, dir_fd = _place(folder, file.name)
+            os.unlink(path, dir_fd=dir_fd)
+        return is_same
+    except FileNotFoundError:  # another process removed it
+        return True
+    except OSError:
+        return False
 
 
 def _may_replace(place: Path) -> bool:
@@ -179,9 +189,11 @@ def _may_replace(place: Path) -> bool:
 
 
 def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
-    _regular(state)
-    path, number = _place(folder, name)
-    file = os.open(path, _CAREFULLY, dir_fd=number)
+    """Whether the file with this state is ours, by its name and signature. Raises
+    OSError."""
+    _check_regular(state)
+    path, dir_fd = _place(folder, name)
+    file = os.open(path, _CAREFULLY, dir_fd=dir_fd)
     try:
         if not os.path.samestat(os.fstat(file), state):
             return False
@@ -195,18 +207,20 @@ def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
 
 def _stat(folder: Folder, name: str) -> os.stat_result:
     """The state of a file itself, not of what it may link to. Raises OSError."""
-    path, number = _place(folder, name)
-    return os.stat(path, dir_fd=number, follow_symlinks=False)
+    path, dir_fd = _place(folder, name)
+    return os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
 
 
 def _place(folder: Folder, name: str) -> tuple[str, int | None]:
     """The path and dir_fd of a file, as the calls of the system take them."""
-    return (name, folder) if isinstance(folder, int) else (str(folder / name), None)
+    if isinstance(folder, int):
+        return name, folder
+    return str(folder / name), None
 
 
-def _regular(state: os.stat_result) -> None:
-    """Raises OSError if it is no regular file of this user, where the system says whose
-    it is."""
-    is_users = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
-    if not stat.S_ISREG(state.st_mode) or not is_users:
-        raise PermissionError("no file of ours")
+def _check_regular(state: os.stat_result) -> None:
+    """Raises OSError unless it is a regular file of this user, where the system says
+    whose it is."""
+    is_of_user = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
+    if not stat.S_ISREG(state.st_mode) or not is_of_user:
+        raise PermissionError("it is not a regular file of this user")

@@ -107,15 +107,15 @@ class FlightEntries(msgspec.Struct, frozen=True, eq=False):
     """The entries of all ranks: arrays of shape [entries], ordered by rank, then by
     `record`.
 
-    Times are ns of the clock of the rank's own host: compare them within a rank only.
+    Times are ns of the clock of the rank's own machine: compare them within a rank
+    only.
     """
 
     dump: Int32s  # index into FlightDumps.ranks
     record: Int64s
     group: Int32s  # index into FlightDumps.groups
-    sequence: (
-        Int64s  # of the group: among its collectives, or among its sends and receives
-    )
+    # of the group: among its collectives, or among its sends and receives
+    sequence: Int64s
     op: Int64s  # entries of one coalesced operation have the same number
     operation: Int32s  # index into FlightDumps.operations
     inputs: Int32s  # index into FlightDumps.tensors

@@ -26,10 +26,11 @@ from fusetui.trace.snapshot.tables import MalformedError
 
 ALL_RANKS = GroupName("0", "default_pg")
 """The group of all ranks, as init_process_group names it (distributed_c10d.py)."""
-MOST_RANKS = 1 << 20  # of a job
-MOST_FRAMES = 1024  # of a stack
-LARGEST = (1 << 63) - 1  # of a column
-NUMBER = re.compile(r"[0-9]{1,7}")
+MAX_RANKS = 1 << 20  # of a job
+MAX_FRAMES = 1024  # of a stack
+MAX_NUMBER = (1 << 63) - 1  # of a column
+MAX_VERSION_CHARS = 20
+RANK_NUMBER = re.compile(r"[0-9]{1,7}")
 STATES = {
     "scheduled": EntryState.SCHEDULED,
     "started": EntryState.STARTED,
@@ -69,7 +70,8 @@ class DumpTables:
         self._operations: dict[str, int] = {}
         self._tensors: dict[Tensors, int] = {}
         self._stacks: dict[tuple[Frame, ...], int] = {}
-        # a pickle of torch refers to one list wherever its entries are equal
+        # A pickle of torch refers to one list wherever its entries are equal, so lists
+        # are known by their identity within one dump.
         self._stack_of_list: dict[int, int] = {}
         self._tensors_of_lists: dict[tuple[int, int], int] = {}
 
@@ -78,14 +80,15 @@ class DumpTables:
         for what torch does not write; then nothing of it was added."""
         if not isinstance(value, dict) or not is_dump(value):
             raise MalformedError("it has neither entries nor groups")
-        self._stack_of_list.clear()  # ids are those of the lists of one value
+        # the ids of the lists of another value may be the same
+        self._stack_of_list.clear()
         self._tensors_of_lists.clear()
         rows = [self._row(entry) for entry in _list(value, "entries")]
         group_of_id = self._group_ids(value)
         dump = RankDump(
             rank=rank,
             path=path,
-            version=str(value.get("version", ""))[:20],
+            version=str(value.get("version", ""))[:MAX_VERSION_CHARS],
             first_record=min((row["record"] for row in rows), default=0),
             members=_members(value),
             status=_status(value, group_of_id),
@@ -142,6 +145,7 @@ class DumpTables:
         }
 
     def _tensors_at(self, entry: dict[str, Any], side: str) -> int:
+        """The number of the tensors of a side, `input` or `output`."""
         lists = id(entry.get(f"{side}_sizes")), id(entry.get(f"{side}_dtypes"))
         known = self._tensors_of_lists.get(lists)
         if known is None:
@@ -150,14 +154,15 @@ class DumpTables:
         return known
 
     def _stack(self, frames: Any) -> int:
+        """The number of the stack with these frames; UNKNOWN without any."""
         if not frames:
             return UNKNOWN
         known = self._stack_of_list.get(id(frames))
         if known is not None:
             return known
-        if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
+        if not isinstance(frames, list) or len(frames) > MAX_FRAMES:
             raise MalformedError(
-                "the frames of an entry are not a list of at most 1,024 frames"
+                f"the frames of an entry are not a list of at most {MAX_FRAMES:,} frames"
             )
         stack = _index(self._stacks, tuple(map(_frame, frames)))
         self._stack_of_list[id(frames)] = stack
@@ -205,7 +210,7 @@ def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> 
     number = fields.get(key)
     if number is None and missing is not None:
         return missing
-    if type(number) is not int or not -1 <= number <= LARGEST:
+    if type(number) is not int or not -1 <= number <= MAX_NUMBER:
         raise MalformedError(f"the {key} of an entry is not a whole number from 0 on")
     return number
 
@@ -219,6 +224,7 @@ def _sequence(entry: Mapping[str, Any], *, is_p2p: bool) -> int:
 
 
 def _group(entry: Mapping[str, Any]) -> GroupName:
+    """The process group of an entry."""
     names = entry.get("process_group")
     if isinstance(names, list | tuple) and len(names) == 2:
         name, description = names
@@ -232,12 +238,13 @@ def _group(entry: Mapping[str, Any]) -> GroupName:
 
 
 def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
+    """The tensors of a side of an entry, `input` or `output`."""
     sizes = []
     for dimensions in _list(entry, f"{side}_sizes"):
         if not isinstance(dimensions, list | tuple):
             raise MalformedError("the sizes of an entry are not lists of numbers")
         for dimension in dimensions:
-            if type(dimension) is not int or not 0 <= dimension <= LARGEST:
+            if type(dimension) is not int or not 0 <= dimension <= MAX_NUMBER:
                 raise MalformedError("the sizes of an entry are not lists of numbers")
         sizes.append(tuple(dimensions))
     dtypes = _list(entry, f"{side}_dtypes")
@@ -253,7 +260,7 @@ def _frame(fields: Any) -> Frame:
     return Frame(
         function=str(fields.get("name", "")),
         file=str(fields.get("filename", "")),
-        line=line if type(line) is int and 0 <= line <= LARGEST else 0,
+        line=line if type(line) is int and 0 <= line <= MAX_NUMBER else 0,
     )
 
 
@@ -279,10 +286,10 @@ def _ranks_listed(listed: Any) -> tuple[int, ...]:
     """Ranks in ascending order: torch writes them as text, "[0, 1]"."""
     numbers: list[int] = []
     if isinstance(listed, str):
-        numbers = [int(number) for number in NUMBER.findall(listed)]
+        numbers = [int(number) for number in RANK_NUMBER.findall(listed)]
     elif isinstance(listed, list):
         numbers = [rank for rank in listed if type(rank) is int]
-    return tuple(sorted({rank for rank in numbers if 0 <= rank < MOST_RANKS}))
+    return tuple(sorted({rank for rank in numbers if 0 <= rank < MAX_RANKS}))
 
 
 def _status(
@@ -305,8 +312,9 @@ def _status(
 
 
 def _reported(fields: Mapping[str, Any], key: str) -> int:
+    """A number of the status; UNKNOWN where there is none."""
     number = fields.get(key)
-    return number if type(number) is int and 0 <= number <= LARGEST else UNKNOWN
+    return number if type(number) is int and 0 <= number <= MAX_NUMBER else UNKNOWN
 
 
 def joined(parts: Sequence[FlightDumps]) -> FlightDumps:

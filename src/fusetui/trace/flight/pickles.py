@@ -7,13 +7,13 @@ import struct
 from typing import Any
 
 from fusetui.trace.snapshot.opcodes import (
-    CONTAINER,
+    CONTAINER_BYTES,
+    ELEMENT_BYTES,
     MEMOIZE,
-    PLACE,
     STOP,
-    TABLE,
+    TABLE_BYTES,
     UINT32,
-    Machine,
+    PickleMachine,
 )
 from fusetui.trace.snapshot.tables import MalformedError, SnapshotTables
 
@@ -33,7 +33,7 @@ REPEATED = re.compile(
 later: the frames of an entry, its sizes, its dtypes. Equal bytes mean equal values."""
 
 
-class PlainMachine(Machine):
+class PlainMachine(PickleMachine):
     """Keeps dicts and lists as they are, where that of a memory snapshot makes rows of
     them."""
 
@@ -46,7 +46,7 @@ class PlainMachine(Machine):
         self.steps[MEMOIZE] = lambda at: self._put(len(self._things), at)
 
     def run(self) -> Any:  # noqa: C901
-        """As that of Machine. The opcodes that are nearly all of a dump are carried out
+        """As that of PickleMachine. The opcodes that are nearly all of a dump are carried out
         here, the others by their method: a job has thousands of dumps, and a call for
         each opcode takes three times as long."""
         data, steps, stack, marks = self.data, self.steps, self.stack, self.marks
@@ -76,7 +76,7 @@ class PlainMachine(Machine):
                             continue
                         awaited[repeated.end()] = raw
                     stack.append([])
-                    self.memo.take(CONTAINER)
+                    self.memo.take(CONTAINER_BYTES)
                 elif code == APPENDS:
                     values = self._since_mark()
                     items = stack[-1]
@@ -91,14 +91,14 @@ class PlainMachine(Machine):
                     at = self._set(self._since_mark(), at)
                 elif code == EMPTY_DICT:
                     stack.append({})
-                    self.memo.take(CONTAINER)
+                    self.memo.take(CONTAINER_BYTES)
                 elif code == NEWTRUE:
                     stack.append(True)
                 elif code == NEWFALSE:
                     stack.append(False)
                 else:
                     at = steps[code](at)
-                    self.memo.check(PLACE * (len(stack) + len(marks)))
+                    self.memo.check(ELEMENT_BYTES * (len(stack) + len(marks)))
             if len(stack) != 1 or marks:
                 raise MalformedError("it does not end with one value")
             return stack[0]
@@ -114,7 +114,7 @@ class PlainMachine(Machine):
         if number != len(self._things):
             raise MalformedError("its parts are not numbered as torch and Python do")
         self._things.append(self.stack[-1])
-        self.memo.take(PLACE)
+        self.memo.take(ELEMENT_BYTES)
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
@@ -122,7 +122,7 @@ class PlainMachine(Machine):
         if type(items) is not list:
             raise MalformedError("its opcodes do not fit together")
         items += values
-        self.memo.take(PLACE)
+        self.memo.take(ELEMENT_BYTES)
         return at
 
     def _set(self, pairs: list[Any], at: int) -> int:
@@ -134,11 +134,10 @@ class PlainMachine(Machine):
         if not set(map(type, keys)) <= TEXTS_ONLY:
             raise MalformedError("a key is no text")
         fields.update(zip(keys, pairs[1::2], strict=True))
-        self.memo.take(TABLE)
+        self.memo.take(TABLE_BYTES)
         return at
 
 
 def plain_value(data: bytes) -> Any:
-    """The value that a pickle holds. Raises MalformedError with the end of a
-    sentence."""
+    """The value that a pickle holds. Raises MalformedError with the end of a sentence."""
     return PlainMachine(data).run()

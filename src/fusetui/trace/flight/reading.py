@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,7 +13,7 @@ from fusetui.own_memory import without_collector
 from fusetui.own_process import calls
 from fusetui.text.patterns import late
 from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, Unread
-from fusetui.trace.flight.entries import MOST_RANKS, DumpTables, is_dump, joined
+from fusetui.trace.flight.entries import MAX_RANKS, DumpTables, is_dump, joined
 from fusetui.trace.flight.pickles import plain_value
 from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.report import Progress, silent
@@ -26,7 +26,7 @@ RANK_IN_NAME = late(r"rank[_-]?([0-9]{1,7})(?![0-9])")
 """`rank_3`, `nccl_trace_rank_3`, `node1-rank3.pickle`: the last one counts."""
 LAST_NUMBER = late(r"([0-9]{1,7})\Z")
 """`PREFIX3`: torch appends the rank to the prefix of its environment variable."""
-FILES_AT_ONCE = 256  # that a process reads; fewer are read here
+FILES_PER_PART = 256  # that a process reads; fewer are read here
 ENDINGS = (".gz", ".zst", ".json", ".pickle", ".pkl", ".bin", ".dump")
 
 
@@ -37,27 +37,37 @@ class PlannedDump(msgspec.Struct, frozen=True):
     path: str
 
 
+class JobFiles(msgspec.Struct, frozen=True):
+    """The files of a job."""
+
+    planned: list[PlannedDump]  # by rank
+    left_out: list[Unread]  # those that can have no rank
+    ranks_from_order: bool  # no name has a number
+
+
 def read_dumps(paths: Sequence[str], progress: Progress = silent) -> FlightDumps:
     """Reads the dumps of a job, one file for each rank, compressed or not.
 
     What cannot be read is in `unread` with the reason. `progress` is called with the
     number of files read and of all.
     """
-    planned, unread, from_order = ranks_of(paths)
-    parts = [
-        planned[first : first + FILES_AT_ONCE]
-        for first in range(0, len(planned), FILES_AT_ONCE)
-    ] or [[]]
-    read: dict[int, FlightDumps] = {}
+    job = files_of_job(paths)
+    parts: list[Sequence[PlannedDump]] = []
+    for first in range(0, len(job.planned), FILES_PER_PART):
+        parts.append(job.planned[first : first + FILES_PER_PART])
+    if not parts:
+        parts.append([])
+    read: dict[int, FlightDumps] = {}  # by the number of the part
     files_read = 0
     for number, part in _read_parts(parts):
         read[number] = part
         files_read += len(parts[number])
-        progress(files_read, len(planned))
+        progress(files_read, len(job.planned))
     dumps = joined([read[number] for number in range(len(parts))])
-    left_out = sorted([*dumps.unread, *unread], key=lambda file: (file.rank, file.path))
+    unread = [*dumps.unread, *job.left_out]
+    unread.sort(key=lambda file: (file.rank, file.path))
     return msgspec.structs.replace(
-        dumps, unread=tuple(left_out), ranks_from_order=from_order
+        dumps, unread=tuple(unread), ranks_from_order=job.ranks_from_order
     )
 
 
@@ -92,36 +102,34 @@ def _read_parts(
         yield number, read_part(parts[number])
 
 
-def ranks_of(paths: Iterable[str]) -> tuple[list[PlannedDump], list[Unread], bool]:
-    """The ranks of files in ascending order, those that cannot have one, and whether
-    ranks are places in the order of the paths, as no name has a number."""
-    numbered = [(path, rank_in_name(path)) for path in paths]
-    from_order = all(rank == UNKNOWN for _, rank in numbered)
+def files_of_job(paths: Sequence[str]) -> JobFiles:
+    """The rank of each file: the number in its name, or where no name has a number, its
+    place in the order of the paths."""
+    rank_of_name = {path: rank_in_name(path) for path in paths}
+    from_order = all(rank == UNKNOWN for rank in rank_of_name.values())
     planned: dict[int, PlannedDump] = {}
-    unread = []
-    for place, (path, named) in enumerate(numbered):
-        rank = place if from_order else named
+    left_out = []
+    for place, path in enumerate(paths):
+        rank = place if from_order else rank_of_name[path]
         if rank == UNKNOWN:
             why = "its name has no number, as those of the others have, so its rank is unknown"
-            unread.append(Unread(path, UNKNOWN, f"{path} is left out: {why}."))
         elif rank in planned:
-            other = planned[rank].path
-            why = f"{other} is of rank {rank} as well"
-            unread.append(Unread(path, rank, f"{path} is left out: {why}."))
+            why = f"{planned[rank].path} is of rank {rank} as well"
         else:
-            planned[rank] = PlannedDump(rank, path)
-    return [planned[rank] for rank in sorted(planned)], unread, from_order
+            planned[rank] = PlannedDump(rank=rank, path=path)
+            continue
+        sentence = f"{path} is left out: {why}."
+        left_out.append(Unread(path=path, rank=rank, reason=sentence))
+    return JobFiles(
+        planned=[planned[rank] for rank in sorted(planned)],
+        left_out=left_out,
+        ranks_from_order=from_order,
+    )
 
 
 def rank_in_name(path: str) -> int:
     """The rank that a file's name has, UNKNOWN if it has none."""
-    name = os.path.basename(path)
-    ended = True
-    while ended:
-        ended = False
-        for ending in ENDINGS:
-            if name.endswith(ending):
-                name, ended = name.removesuffix(ending), True
+    name = _without_endings(os.path.basename(path))
     after_word = RANK_IN_NAME.findall(name)
     at_end = LAST_NUMBER.search(name)
     if after_word:
@@ -130,7 +138,15 @@ def rank_in_name(path: str) -> int:
         rank = int(at_end[1])
     else:
         return UNKNOWN
-    return rank if rank < MOST_RANKS else UNKNOWN
+    return rank if rank < MAX_RANKS else UNKNOWN
+
+
+def _without_endings(name: str) -> str:
+    """`dump_3.json.gz` -> `dump_3`."""
+    shorter = name
+    for ending in ENDINGS:
+        shorter = shorter.removesuffix(ending)
+    return name if shorter == name else _without_endings(shorter)
 
 
 def _value(path: str) -> Any:

@@ -16,7 +16,12 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
-from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.model.intervals import (
+    as_one_track,
+    overlapping_tracks,
+    rows_of_tracks,
+    small_tracks,
+)
 
 try:
     from fusetui.trace.layout import nested as nested  # tests ask whether there is one
@@ -61,11 +66,11 @@ def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
     depth = np.zeros(len(start), dtype=np.int32)
     parent = np.full(len(start), -1, dtype=np.int32)
     end_row = np.arange(1, len(start) + 1, dtype=np.int32)
-    nesting_tracks = overlapping(bounds, start, end)
-    small = small_ones(bounds, nesting_tracks)
+    nesting_tracks = overlapping_tracks(bounds, start, end)
+    small = small_tracks(bounds, nesting_tracks)
     if len(small):
-        rows, begins = rows_of(bounds, small)
-        tree = nest(*as_one(begins, start[rows], end[rows]))
+        rows, begins = rows_of_tracks(bounds, small)
+        tree = nest(*as_one_track(begins, start[rows], end[rows]))
         depth[rows] = tree.depth
         parent[rows] = np.where(tree.parent >= 0, rows[tree.parent], -1)
         # rows of one track are neighbors in both numberings

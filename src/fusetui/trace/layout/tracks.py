@@ -45,7 +45,12 @@ from fusetui.trace.model.categories import (
 )
 from fusetui.trace.model.columns import Track
 from fusetui.trace.model.ids import Id, device_label, stream_label
-from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.model.intervals import (
+    as_one_track,
+    overlapping_tracks,
+    rows_of_tracks,
+    small_tracks,
+)
 from fusetui.trace.model.raw import Label, Raw, Thread
 
 THREAD_NAME = late(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
@@ -282,13 +287,15 @@ def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
     is_call = slices.role == Role.CALL
     bounds = np.searchsorted(slices.group, np.arange(len(groups) + 1))
     is_stream = np.array([group.layer is Layer.STREAM for group in groups], np.bool_)
-    left = overlapping(bounds, start, end)  # groups that are still to be arranged
+    left = overlapping_tracks(
+        bounds, start, end
+    )  # groups that are still to be arranged
     subrow = np.zeros(len(start), dtype=np.int32)
     for flat in (True, False):
-        small = small_ones(bounds, left[is_stream[left] == flat])
+        small = small_tracks(bounds, left[is_stream[left] == flat])
         if len(small):
-            rows, begins = rows_of(bounds, small)
-            starts, ends = as_one(begins, start[rows], end[rows])
+            rows, begins = rows_of_tracks(bounds, small)
+            starts, ends = as_one_track(begins, start[rows], end[rows])
             subrow[rows] = arrange(starts, ends, is_call[rows], flat)
             left = np.setdiff1d(left, small, assume_unique=True)
     slices_of_left = [slice(int(bounds[n]), int(bounds[n + 1])) for n in left]
@@ -299,8 +306,8 @@ def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
         return arrange(start[here], end[here], is_call[here], flat)
 
     sizes = [here.stop - here.start for here in slices_of_left]
-    found = in_threads(arranged, sizes)
-    for here, subrows in zip(slices_of_left, found, strict=True):
+    subrows_of_left = in_threads(arranged, sizes)
+    for here, subrows in zip(slices_of_left, subrows_of_left, strict=True):
         subrow[here] = subrows
     return subrow
 

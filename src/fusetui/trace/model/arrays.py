@@ -29,65 +29,86 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
 
 
 def ordinals(keys: NDArray[np.integer]) -> Int64s:
-    """How many equal keys come before each."""
-    order, found = np.argsort(keys, kind="stable"), np.empty(len(keys), dtype=np.int64)
-    found[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
-    return found
+    """How many equal keys come before each.
+
+    >>> ordinals(np.array([7, 5, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(keys, kind="stable")
+    ascending = keys[order]
+    first_equal = np.searchsorted(ascending, ascending)
+    equal_before = np.empty(len(keys), dtype=np.int64)
+    equal_before[order] = np.arange(len(keys)) - first_equal
+    return equal_before
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length -> the first index of each distinct row, and the number of
-    each row's. Numbered in lexical order; much faster than np.unique along an axis."""
+    """Numbers the distinct rows of some columns of one length, in lexical order.
+
+    Returns the index of the first row with each number, shape [distinct], and the
+    number of each row, shape [rows]. Much faster than np.unique along an axis.
+    """
     order = np.lexsort(columns[::-1])
-    new = np.zeros(len(order), dtype=np.bool_)
+    differs_from_last = np.zeros(len(order), dtype=np.bool_)
     for column in columns:
-        new[1:] |= np.diff(column[order]) != 0
-    same = np.empty(len(order), dtype=np.intp)
-    same[order] = np.cumsum(new)
-    new[:1] = True
-    return order[new], same
+        differs_from_last[1:] |= np.diff(column[order]) != 0
+    number_of_row = np.empty(len(order), dtype=np.intp)
+    number_of_row[order] = np.cumsum(differs_from_last)
+    is_first = differs_from_last
+    is_first[:1] = True
+    return order[is_first], number_of_row
 
 
 def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s:
-    """The exact sum of the amounts of each place: np.bincount would go through
-    floats."""
-    found = np.zeros(shape, dtype=np.int64)
-    np.add.at(found, places, amounts)
-    return found
+    """The exact sum of the amounts of each place: np.bincount would go through floats.
+    `places` are indices of an array of that shape."""
+    sums = np.zeros(shape, dtype=np.int64)
+    np.add.at(sums, places, amounts)
+    return sums
 
 
 def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
-    """The first row with each wanted key, else -1; `keys` are those of the rows."""
+    """The first row with each wanted key, else -1; `keys` are those of the rows. Shape
+    of `wanted`."""
     order = np.argsort(keys, kind="stable")
-    keys, rows = keys[order], np.append(rows[order], -1)
+    keys = keys[order]
+    rows = rows[order]
+    first_rows = np.full(len(wanted), -1, dtype=np.int32)
     place = np.searchsorted(keys, wanted)
-    place[np.append(keys, 0)[place] != wanted] = -1
-    return rows[np.where(place < len(keys), place, -1)].astype(np.int32)
+    not_beyond = np.flatnonzero(place < len(keys))
+    has_key = keys[place[not_beyond]] == wanted[not_beyond]
+    first_rows[not_beyond[has_key]] = rows[place[not_beyond[has_key]]]
+    return first_rows
 
 
 Result = TypeVar("Result")
 
-LARGE = 1 << 18  # rows that are worth a thread
-THREADS = 4
+MIN_ROWS_FOR_THREAD = 1 << 18
+MAX_THREADS = 4
 
 
 def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
-    """The results of `work` for each number, in order; `sizes` (in rows) estimate the
-    effort."""
-    if sum(size > LARGE for size in sizes) < 2:
-        return [work(number) for number in range(len(sizes))]
+    """The results of `work` for each index of `sizes`, in order. `sizes` (in rows)
+    estimate the effort: the largest are begun first, and there are no threads unless
+    two are large."""
+    numbers = range(len(sizes))
+    large = [size for size in sizes if size > MIN_ROWS_FOR_THREAD]
+    if len(large) < 2:
+        return [work(number) for number in numbers]
     from concurrent.futures import ThreadPoolExecutor  # only for large traces
 
-    by_size = sorted(range(len(sizes)), key=lambda number: -sizes[number])
-    with ThreadPoolExecutor(THREADS) as pool:
-        done = dict(zip(by_size, pool.map(work, by_size), strict=True))
-    return [done[number] for number in range(len(sizes))]
+    largest_first = sorted(numbers, key=lambda number: -sizes[number])
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
+        results = pool.map(work, largest_first)
+        result_of = dict(zip(largest_first, results, strict=True))
+    return [result_of[number] for number in numbers]
 
 
 def each(
     work: Mapping[str, Callable[[], NDArray[Any]]], rows: int
 ) -> dict[str, NDArray[Any]]:
-    """Several columns of `rows` rows, each computed by its function."""
-    makers = list(work.values())
-    made = in_threads(lambda number: makers[number](), [rows] * len(makers))
-    return dict(zip(work, made, strict=True))
+    """Several columns of `rows` rows, each computed by its function; in threads if they
+    are long."""
+    functions = list(work.values())
+    columns = in_threads(lambda number: functions[number](), [rows] * len(functions))
+    return dict(zip(work, columns, strict=True))

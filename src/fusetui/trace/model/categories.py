@@ -100,14 +100,17 @@ NO_OPS = (
     "DataLoader",
     "DistributedDataParallel.",
     "##",
-    *("gloo:", "mpi:", "ucc:"),
+    "gloo:",
+    "mpi:",
+    "ucc:",
 )
 """How the names of annotations begin that some files record as operators: what torch
 puts around steps, optimizers, loaders and replicas, `## forward ##` of its examples,
 and what lasts until a collective on the CPU or a transfer to another rank is done."""
 
 
-LEGACY_CPU, LEGACY_GPU = "CPU functions", "CUDA functions"
+LEGACY_CPU = "CPU functions"
+LEGACY_GPU = "CUDA functions"
 """The processes of torch's older exporter (`EventList.export_chrome_trace` of
 `torch.autograd.profiler`), whose slices have no category. The second one has the time
 on the GPU between two CUDA events around an op, under the name of that op, or kernels

@@ -17,7 +17,7 @@ from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Report
 
-LARGEST_EPOCH = 1 << 62  # ns; later is no time
+MAX_EPOCH_NS = 1 << 62  # later is no time
 
 
 class Track(msgspec.Struct, frozen=True):
@@ -86,19 +86,21 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     def launch_rows(self) -> Int32s:
         """For each of `gpu_rows`: the launch call, else the op that it belongs to, else
         -1."""
-        launch, op = self.launch[self.gpu_rows], self.op[self.gpu_rows]
-        return np.where(launch >= 0, launch, op)
+        launch = self.launch[self.gpu_rows]
+        return np.where(launch >= 0, launch, self.op[self.gpu_rows])
 
     @cached_property
     def launch_index(self) -> LaunchIndex:
         """The GPU events in order of `launch_rows`."""
         order = np.argsort(self.launch_rows, kind="stable")
         rows = self.gpu_rows[order]
-        before = np.append(0, np.cumsum(self.dur[rows]))
-        kernels = np.append(0, np.cumsum(self.role[rows] == Role.KERNEL)).astype(
-            np.int32
+        is_kernel = self.role[rows] == Role.KERNEL
+        return LaunchIndex(
+            launch=self.launch_rows[order],
+            rows=rows,
+            ns=np.append(0, np.cumsum(self.dur[rows])),
+            kernels=np.append(0, np.cumsum(is_kernel)).astype(np.int32),
         )
-        return LaunchIndex(self.launch_rows[order], rows, before, kernels)
 
     @cached_property
     def begin_ns(self) -> int:
@@ -125,17 +127,24 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def process_of_track(self) -> Int32s:
         """For each track the number of its process or device."""
-        numbers: dict[Id, int] = {}
-        found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
-        return np.array(found, dtype=np.int32)
+        number_of_process: dict[Id, int] = {}
+        numbers = []
+        for track in self.tracks:
+            new_number = len(number_of_process)
+            numbers.append(number_of_process.setdefault(track.pid, new_number))
+        return np.array(numbers, dtype=np.int32)
 
     @cached_property
     def thread_of_track(self) -> Int32s:
         """For each track the number of its thread or stream, whose layers and sub-rows
         share it."""
-        numbers: dict[tuple[Id, Id], int] = {}
-        found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
-        return np.array(found, dtype=np.int32)
+        number_of_thread: dict[tuple[Id, Id], int] = {}
+        numbers = []
+        for track in self.tracks:
+            thread = (track.pid, track.tid)
+            new_number = len(number_of_thread)
+            numbers.append(number_of_thread.setdefault(thread, new_number))
+        return np.array(numbers, dtype=np.int32)
 
     def first_track(self, thread: int) -> Track:
         """The first track of the thread or stream with this number."""
@@ -162,14 +171,16 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     def reach_ns(self) -> tuple[int, int]:
         """The first start and the last end of all rows, also of those taken from a
         capture."""
-        return (int(self.start.min()), int(self.end.max())) if len(self) else (0, 0)
+        if not len(self):
+            return 0, 0
+        return int(self.start.min()), int(self.end.max())
 
     @property
     def epoch_ns(self) -> int:
         """The time at which the clock of the file began, in ns since 1970:
         baseTimeNanoseconds; 0 if it was not recorded."""
         base = self.keys.get("baseTimeNanoseconds")
-        return base if type(base) is int and 0 <= base < LARGEST_EPOCH else 0
+        return base if type(base) is int and 0 <= base < MAX_EPOCH_NS else 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -181,43 +192,49 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return len(self)
 
     def rows_of(self, *roles: Role) -> Rows:
-        return np.flatnonzero(
-            np.logical_or.reduce([self.role == role for role in roles])
-        )
+        """The rows of these roles, in order."""
+        has_role = np.logical_or.reduce([self.role == role for role in roles])
+        return np.flatnonzero(has_role)
 
     def rows_named(self, test: Callable[[str], object], *roles: Role) -> Rows:
-        """The rows of these roles whose names pass a test; it is made once for each
-        name."""
-        fits = np.zeros(len(self.names), dtype=np.bool_)
-        for number in np.flatnonzero(self._names_of[list(roles)].any(axis=0)).tolist():
-            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
-        rows = (
-            np.flatnonzero(fits[self.name])
-            if fits.any()
-            else np.empty(0, dtype=np.intp)
-        )
+        """The rows of these roles whose names pass a test, in order; each name is
+        tested once."""
+        is_used = self._names_of_roles[list(roles)].any(axis=0)
+        passes = self._passing_names(np.flatnonzero(is_used), test)
+        if not passes.any():
+            return np.empty(0, dtype=np.intp)
+        rows = np.flatnonzero(passes[self.name])
         return rows[np.isin(self.role[rows], roles)]
 
     @cached_property
-    def _names_of(self) -> Flags:
+    def _names_of_roles(self) -> Flags:
         """Which names the slices of each role have; shape [roles, names]."""
-        found = np.zeros((len(Role), len(self.names)), dtype=np.bool_)
-        found.reshape(-1)[self.role * np.intp(len(self.names)) + self.name] = True
-        return found
+        are_used = np.zeros((len(Role), len(self.names)), dtype=np.bool_)
+        # one index into all of it, which is faster than two
+        place = self.role * np.intp(len(self.names)) + self.name
+        are_used.reshape(-1)[place] = True
+        return are_used
+
+    def _passing_names(self, numbers: Rows, test: Callable[[str], object]) -> Flags:
+        """Which of the names with these numbers pass a test; others do not. Shape
+        [names]. The test sees no more than the first LONGEST_NAME characters."""
+        passes = np.zeros(len(self.names), dtype=np.bool_)
+        for number in numbers.tolist():
+            passes[number] = bool(test(self.names[number][:LONGEST_NAME]))
+        return passes
 
     def matching(
         self, rows: NDArray[np.integer], test: Callable[[str], object]
     ) -> Flags:
-        """Which of these rows have a name that passes a test; it is made once for each
-        name."""
-        fits = np.zeros(len(self.names), dtype=np.bool_)
-        for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
-            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
-        found: Flags = fits[self.name[rows]]
-        return found
+        """Which of these rows have a name that passes a test; each name is tested
+        once. Shape of `rows`."""
+        used_names = np.flatnonzero(np.bincount(self.name[rows]))
+        passes = self._passing_names(used_names, test)
+        are_matching: Flags = passes[self.name[rows]]
+        return are_matching
 
     def named(self, test: Callable[[str], bool]) -> Flags:
-        """Which names pass a test, and False for none; shape [names + 1]."""
+        """Which of all names pass a test, and False for none; shape [names + 1]."""
         return np.array([*map(test, self.names), False])
 
     def name_of(self, row: int) -> str:
@@ -236,15 +253,15 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
-    """One entry per GPU event, sorted by `host`, then by row."""
+    """One entry per GPU event, sorted by `launch`, then by row."""
 
-    host: Int32s  # the launch call, else the op that it belongs to, else -1
+    launch: Int32s  # the launch call, else the op that it belongs to, else -1
     rows: Rows
     ns: Int64s  # of the events before each, and of all; shape [n + 1]
     kernels: Int32s  # likewise, how many are kernels
 
     def within(self, first_row: int, end_row: int) -> slice:
         """The entries that were launched by a range of rows."""
-        rows = np.array([first_row, end_row], dtype=self.host.dtype)
-        first, end = self.host.searchsorted(rows).tolist()
+        rows = np.array([first_row, end_row], dtype=self.launch.dtype)
+        first, end = self.launch.searchsorted(rows).tolist()
         return slice(first, end)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -19,7 +18,9 @@ T = TypeVar("T")
 
 EVERYWHERE = (-(2**63), 2**63 - 1)
 NOWHERE = (2**63 - 1, -(2**63))
-BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
+"""Values of Stretch.reach."""
+BETWEEN = b"\0"
+"""Separates the texts of args; it cannot occur in JSON text."""
 
 ArgsQuestion = tuple[Int64s, tuple[str, ...]]
 """Of which events (indices in traceEvents) which args are asked for."""
@@ -150,39 +151,52 @@ def arguments(
     stretches of the file that contain the events, at about 500 MB/s; with `keep_as`, a
     name for this question, only the first time.
     """
-    asked = digest(orders, names) if keep_as else b""
-    found = events.recall(keep_as, Arguments) if keep_as else None
-    if found is None or found.asked != asked:
-        wanted = Wanted(events, orders, names)
-        each = map(wanted.places, range(len(events.stretches)))
-        parts = (
-            events.args(n, places, names) if places else NOTHING
-            for n, places in enumerate(each)
-        )
-        found = wanted.together(parts, asked)
-        if keep_as:
-            events.keep(keep_as, found)
-    return found
+    if not keep_as:
+        return _read_arguments(events, orders, names)
+    asked = digest(orders, names)
+    kept = events.recall(keep_as, Arguments)
+    if kept is not None and kept.asked == asked:
+        return kept
+    read = msgspec.structs.replace(_read_arguments(events, orders, names), asked=asked)
+    events.keep(keep_as, read)
+    return read
+
+
+def _read_arguments(
+    events: Events, orders: Int64s, names: tuple[str, ...]
+) -> Arguments:
+    """As `arguments`, from the file."""
+    wanted = Wanted(events, orders, names)
+
+    def args_of_stretch(number: int) -> Numbered:
+        places = wanted.places(number)
+        return events.args(number, places, names) if places else NO_ARGS_OF_STRETCH
+
+    return wanted.together(map(args_of_stretch, range(len(events.stretches))))
 
 
 def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
-    """Equal for equal questions only."""
+    """A hash of a question; equal for equal questions only."""
     from hashlib import blake2b  # not needed by most commands
 
-    return blake2b(
-        "\0".join(names).encode() + orders.tobytes(), digest_size=16
-    ).digest()
+    question = "\0".join(names).encode() + orders.tobytes()
+    return blake2b(question, digest_size=16).digest()
 
 
-NOTHING: Numbered = np.empty(0, dtype=np.int32), ()
+NO_ARGS_OF_STRETCH: Numbered = np.empty(0, dtype=np.int32), ()
 """Of a stretch of which no args are asked for."""
 
 
 def numbered(texts: Iterable[bytes], names: int) -> Numbered:
-    """From the texts of so many args of each event."""
-    numbers: dict[bytes, int] = {BETWEEN * (names - 1): -1}
-    number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-    return np.array(number, dtype=np.int32), tuple(numbers)[1:]
+    """From the texts of the args of each event: so many of each, joined by BETWEEN."""
+    without_args = BETWEEN * (names - 1)
+    number_of_text: dict[bytes, int] = {without_args: -1}
+    numbers = []
+    for text in texts:
+        new_number = len(number_of_text) - 1
+        numbers.append(number_of_text.setdefault(text, new_number))
+    _, *distinct_texts = number_of_text
+    return np.array(numbers, dtype=np.int32), tuple(distinct_texts)
 
 
 class Wanted:
@@ -191,26 +205,34 @@ class Wanted:
     def __init__(self, events: Events, orders: Int64s, names: tuple[str, ...]) -> None:
         """`orders`: the indices of the events in traceEvents."""
         self.names = names
+        # the index in traceEvents of the first element of each stretch, then their
+        # number
         self.firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
-        self._by_place = np.argsort(orders, kind="stable")
-        self._ordered = orders[self._by_place]
-        self._cuts = np.searchsorted(self._ordered, self.firsts)
+        self._by_order = np.argsort(orders, kind="stable")
+        self._ascending = orders[self._by_order]
+        self._bounds = np.searchsorted(self._ascending, self.firsts)
 
     def places(self, stretch: int) -> list[int]:
         """The wanted elements of a stretch; they count from its first one."""
-        rows = slice(self._cuts[stretch], self._cuts[stretch + 1])
-        places: list[int] = (self._ordered[rows] - self.firsts[stretch]).tolist()
+        of_stretch = slice(self._bounds[stretch], self._bounds[stretch + 1])
+        orders = self._ascending[of_stretch]
+        places: list[int] = (orders - self.firsts[stretch]).tolist()
         return places
 
-    def together(self, parts: Iterable[Numbered], asked: bytes = b"") -> Arguments:
-        """From all stretches, in order."""
-        number = np.full(len(self._ordered), -1, dtype=np.int32)
-        numbers: dict[bytes, int] = {}
-        for stretch, (own, texts) in enumerate(parts):
-            common = [numbers.setdefault(text, len(numbers)) for text in texts]
-            rows = self._by_place[self._cuts[stretch] : self._cuts[stretch + 1]]
-            number[rows] = np.array([*common, -1], dtype=np.int32)[own]
-        return Arguments(number, tuple(numbers), asked)
+    def together(self, parts: Iterable[Numbered]) -> Arguments:
+        """The args of all events, from those of all stretches, in order."""
+        number = np.full(len(self._ascending), -1, dtype=np.int32)
+        number_of_text: dict[bytes, int] = {}
+        for stretch, (number_in_stretch, texts) in enumerate(parts):
+            numbers = []
+            for text in texts:
+                new_number = len(number_of_text)
+                numbers.append(number_of_text.setdefault(text, new_number))
+            numbers.append(-1)  # of events without the args
+            of_stretch = slice(self._bounds[stretch], self._bounds[stretch + 1])
+            events = self._by_order[of_stretch]
+            number[events] = np.array(numbers, dtype=np.int32)[number_in_stretch]
+        return Arguments(number=number, texts=tuple(number_of_text))
 
 
 def arguments_of(
@@ -224,37 +246,48 @@ def parted(every: Arguments, asked: Sequence[ArgsQuestion]) -> tuple[Arguments, 
     """The answer to each of the questions that were `joined`."""
     if len(asked) == 1:
         return (every,)
-    _, names = joined(asked)
-    bounds = np.cumsum([0, *(len(orders) for orders, _ in asked)]).tolist()
-    each = zip(asked, pairwise(bounds), strict=True)
-    return tuple(
-        _only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each
-    )
+    _, all_names = joined(asked)
+    answers = []
+    first = 0
+    for orders, names in asked:
+        end = first + len(orders)
+        places = [all_names.index(name) for name in names]
+        answers.append(_only(every, slice(first, end), places))
+        first = end
+    return tuple(answers)
 
 
 def joined(asked: Sequence[ArgsQuestion]) -> ArgsQuestion:
-    """Several questions as one: all orders, and all names."""
-    names = tuple(dict.fromkeys(name for _, some in asked for name in some))
-    return np.concatenate([orders for orders, _ in asked]), names
+    """Several questions as one: all orders one after the other, and each name once."""
+    all_orders = np.concatenate([orders for orders, _ in asked])
+    all_names: dict[str, None] = {}  # an ordered set
+    for _, names in asked:
+        all_names |= dict.fromkeys(names)
+    return all_orders, tuple(all_names)
 
 
-def _only(every: Arguments, which: slice, args: Iterable[int]) -> Arguments:
-    """Some slices, and some of the args by their places in each of `distinct`."""
-    places, asked = list(args), distinct(every.number[which])
-    asked = asked[asked >= 0]
-    each = (
-        BETWEEN.join(every.distinct[n][place] for place in places)
-        for n in asked.tolist()
-    )
-    table = np.full(len(every.texts) + 1, -1, dtype=np.int32)
-    table[asked], texts = numbered(each, len(places))
-    return Arguments(table[every.number[which]], texts)
+def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
+    """The args of some slices, and of these only those at `places` of each of
+    `distinct`."""
+    number = every.number[which]
+    used = distinct(number)
+    used = used[used >= 0]
+    texts_of_used = []
+    for number_used in used.tolist():
+        texts = every.distinct[number_used]
+        texts_of_used.append(BETWEEN.join(texts[place] for place in places))
+    numbers, texts_left = numbered(texts_of_used, len(places))
+    new_number = np.full(len(every.texts) + 1, -1, dtype=np.int32)  # -1 stays -1
+    new_number[used] = numbers
+    return Arguments(number=new_number[number], texts=texts_left)
 
 
 def parsed(text: bytes) -> Any:
     """The value of one arg; None if it is missing or cannot be read."""
-    # the latter an integer beyond 64 bits
+    if not text:
+        return None
+    # json reads integers beyond 64 bits, which msgspec does not
     for decode in (msgspec.json.decode, json.loads):
         with suppress(msgspec.DecodeError, ValueError, RecursionError):
-            return decode(text) if text else None
+            return decode(text)
     return None

@@ -1,4 +1,4 @@
-"""Things by a key that several have in common."""
+"""Groups items by a key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def by_key(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """In the order of the first of each key, and as they came within it."""
-    found: dict[K, list[T]] = {}
-    for thing in things:
-        found.setdefault(key(thing), []).append(thing)
-    return found
+def by_key(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items of each key, in their order; keys in the order of their first items."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

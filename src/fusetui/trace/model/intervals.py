@@ -11,48 +11,58 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 
-SMALL = 64  # rows of a track that are not worth a call of their own
-MANY = 500  # small tracks that are worth being combined
+MAX_SMALL_TRACK_ROWS = 64
+"""A track with more rows is worth a call of numpy of its own."""
+MIN_COMBINED_TRACKS = 500
+"""So many small tracks, and more, are worth being combined."""
 
 
-def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
+def overlapping_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
     """The tracks in which a slice starts before the previous one has ended; in all
     others nothing is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
-    early = np.flatnonzero(start[1:] < end[:-1]) + 1
-    first = np.searchsorted(early, bounds[:-1], side="right")
-    return np.flatnonzero(np.searchsorted(early, bounds[1:], side="left") > first)
+    starts_early = np.flatnonzero(start[1:] < end[:-1]) + 1  # rows
+    # the first row of a track has none before it on its track
+    first_early = np.searchsorted(starts_early, bounds[:-1], side="right")
+    end_early = np.searchsorted(starts_early, bounds[1:], side="left")
+    return np.flatnonzero(end_early > first_early)
 
 
-def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
-    """Those of the tracks that are combined; none if there are few."""
-    small = tracks[np.diff(bounds)[tracks] <= SMALL]
-    return small if len(small) > MANY else small[:0]
+def small_tracks(bounds: Int64s, tracks: Rows) -> Rows:
+    """Those of the tracks that are to be combined; none if there are few."""
+    small = tracks[np.diff(bounds)[tracks] <= MAX_SMALL_TRACK_ROWS]
+    return small if len(small) > MIN_COMBINED_TRACKS else small[:0]
 
 
-def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
-    """The rows of these tracks, and where each track begins in that list, then its
-    length."""
+def rows_of_tracks(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
+    """The rows of these tracks in one list, and the bounds of the tracks in it: where
+    each begins, then the length of the list."""
     sizes = np.diff(bounds)[tracks]
-    return ranges(bounds[tracks], sizes), np.concatenate(([0], np.cumsum(sizes)))
+    bounds_in_list = np.concatenate(([0], np.cumsum(sizes)))
+    return ranges(bounds[tracks], sizes), bounds_in_list
 
 
 def ranges(first: Rows, sizes: Rows) -> Rows:
-    """The numbers from each `first` on, so many of each, one after the other."""
-    found: Rows = np.arange(sizes.sum()) + np.repeat(
-        first - (np.cumsum(sizes) - sizes), sizes
-    )
-    return found
+    """The numbers from each `first` on, so many of each, one after the other.
+
+    >>> ranges(np.array([5, 20]), np.array([2, 3])).tolist()
+    [5, 6, 20, 21, 22]
+    """
+    begins_at = np.cumsum(sizes) - sizes  # of each range in the result
+    numbers: Rows = np.arange(sizes.sum()) + np.repeat(first - begins_at, sizes)
+    return numbers
 
 
-def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+def as_one_track(bounds: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
     """Starts and ends as small integers that keep the order within each track, with
-    each track after the previous one: as if all slices were on one track."""
-    own = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
-    times, track = np.concatenate((start, end)), np.concatenate((own, own))
+    each track after the previous one: as if all slices were on one track. Track n has
+    the slices [bounds[n], bounds[n + 1])."""
+    track_of_slice = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    times = np.concatenate((start, end))
+    track = np.concatenate((track_of_slice, track_of_slice))
     order = np.lexsort((times, track))
-    later = (np.diff(times[order]) != 0) | (np.diff(track[order]) != 0)
+    is_new = (np.diff(times[order]) != 0) | (np.diff(track[order]) != 0)
     number = np.empty(len(times), dtype=np.int64)
-    number[order] = np.concatenate(([0], np.cumsum(later)))
+    number[order] = np.concatenate(([0], np.cumsum(is_new)))
     return number[: len(start)], number[len(start) :]
 
 
@@ -65,6 +75,7 @@ class Cover(NamedTuple):
 
     @property
     def ns(self) -> int:
+        """The length of all intervals, each counted once."""
         return int((self.end - self.start).sum())
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
@@ -112,15 +123,19 @@ def union_length(start: Int64s, end: Int64s) -> int:
 def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
     """The total length of the unions of several lists of intervals.
 
-    List n is [begins[n], begins[n + 1]) of the intervals.
+    List n has the intervals [begins[n], begins[n + 1]).
     """
-    if len(begins) - 1 > MANY:
-        first, last = as_one(begins, start, end)
-        times = np.zeros(int(last.max()) + 1, dtype=np.int64)
-        times[first], times[last] = start, end
-        found = union(first, last)
-        return Cover(times[found.start], times[found.end]).ns
-    return sum(union_length(start[a:b], end[a:b]) for a, b in pairwise(begins.tolist()))
+    if len(begins) - 1 > MIN_COMBINED_TRACKS:
+        start_number, end_number = as_one_track(begins, start, end)
+        time_of_number = np.zeros(int(end_number.max()) + 1, dtype=np.int64)
+        time_of_number[start_number] = start
+        time_of_number[end_number] = end
+        numbers = union(start_number, end_number)
+        return Cover(time_of_number[numbers.start], time_of_number[numbers.end]).ns
+    length = 0
+    for first, last in pairwise(begins.tolist()):
+        length += union_length(start[first:last], end[first:last])
+    return length
 
 
 def covered_until(
@@ -130,23 +145,25 @@ def covered_until(
     `times`. `number`: how often each interval counts."""
     if not len(starts):
         return np.zeros(times.shape, dtype=np.int64)
-    before = np.concatenate(([0], np.cumsum((ends - starts) * number)))
-    index = np.searchsorted(starts, times, side="right") - 1
-    inside = np.maximum(index, 0)
-    partial = np.clip(times - starts[inside], 0, ends[inside] - starts[inside])
-    partial *= number if isinstance(number, int) else number[inside]
-    return np.where(index < 0, 0, before[inside] + partial)
+    before_interval = np.concatenate(([0], np.cumsum((ends - starts) * number)))
+    last_begun = np.searchsorted(starts, times, side="right") - 1
+    interval = np.maximum(last_begun, 0)
+    length = ends[interval] - starts[interval]
+    in_interval = np.clip(times - starts[interval], 0, length)
+    in_interval *= number if isinstance(number, int) else number[interval]
+    return np.where(last_begun < 0, 0, before_interval[interval] + in_interval)
 
 
 def joined(*covers: Cover) -> Cover:
     """The time that any of them covers."""
-    covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
-    starts, ends = ([cover[side] for cover in covers] for side in (0, 1))
-    return (
-        union(np.concatenate(starts), np.concatenate(ends))
-        if len(covers) > 1
-        else covers[0]
-    )
+    not_empty = [cover for cover in covers if len(cover.start)]
+    if not not_empty:
+        return NOTHING
+    if len(not_empty) == 1:
+        return not_empty[0]
+    starts = np.concatenate([cover.start for cover in not_empty])
+    ends = np.concatenate([cover.end for cover in not_empty])
+    return union(starts, ends)
 
 
 def outside(a: Cover) -> Cover:
@@ -159,33 +176,44 @@ def counted(start: Int64s, end: Int64s) -> Cover:
     order."""
     times = np.concatenate((start, end))
     order = np.argsort(times, kind="stable")
-    times, number = times[order], np.cumsum(np.where(order < len(start), 1, -1))[:-1]
-    kept = (number > 0) & (times[1:] > times[:-1])
-    return Cover(times[:-1][kept], times[1:][kept], number[kept])
+    times = times[order]
+    change = np.where(order < len(start), 1, -1)
+    open_after = np.cumsum(change)[:-1]  # intervals that are open after each time
+    is_covered = (open_after > 0) & (times[1:] > times[:-1])
+    return Cover(
+        start=times[:-1][is_covered],
+        end=times[1:][is_covered],
+        number=open_after[is_covered],
+    )
 
 
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     """The pieces of some stretches inside a cover, and the stretch of each piece. The
     stretches may be in any order, and overlap."""
+    # the intervals of the cover that each stretch touches: [first, end)
     first = np.searchsorted(cover.end, stretches.start, side="right")
-    last = np.searchsorted(cover.start, stretches.end, side="left")
-    sizes = np.where(stretches.end > stretches.start, last - first, 0)
-    stretch = np.repeat(np.arange(len(sizes)), sizes)
-    part = ranges(first, sizes)
-    start = np.maximum(stretches.start[stretch], cover.start[part])
-    end = np.minimum(stretches.end[stretch], cover.end[part])
+    end = np.searchsorted(cover.start, stretches.end, side="left")
+    counts = np.where(stretches.end > stretches.start, end - first, 0)
+    stretch = np.repeat(np.arange(len(counts)), counts)  # of each piece, as below
+    interval = ranges(first, counts)
     number = stretches.number
-    return Cover(
-        start, end, number if isinstance(number, int) else number[stretch]
-    ), stretch
+    cut = Cover(
+        start=np.maximum(stretches.start[stretch], cover.start[interval]),
+        end=np.minimum(stretches.end[stretch], cover.end[interval]),
+        number=number if isinstance(number, int) else number[stretch],
+    )
+    return cut, stretch
 
 
 def common(a: Cover, b: Cover) -> Cover:
-    start, end, _ = pieces(a, b)[0]
-    return Cover(start[start < end], end[start < end])
+    """The time that both cover; each moment counts once."""
+    cut, _ = pieces(a, b)
+    is_not_empty = cut.start < cut.end
+    return Cover(cut.start[is_not_empty], cut.end[is_not_empty])
 
 
 def without(a: Cover, b: Cover) -> Cover:
+    """The time that `a` covers and `b` does not; each moment counts once."""
     return common(a, outside(b))
 
 
@@ -197,13 +225,13 @@ def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
     last, the shortest of several that started together.
     """
     times = distinct(np.concatenate((start, end)))
-    last = np.searchsorted(start, times, side="right") - 1
-    return times, Reach(end).last(last, times)
+    last_begun = np.searchsorted(start, times, side="right") - 1
+    return times, EnclosingIndex(end).last(last_begun, times)
 
 
-class Reach:
-    """Finds the last of some intervals that contains a time; `end` is sorted by the
-    starts.
+class EnclosingIndex:
+    """Finds the last of some intervals that contains a time. The intervals are in order
+    of their starts; `end` has their ends.
 
     A tree of maxima: level n holds the latest end of each 2**n neighbors. So each
     answer takes O(log n), even if the intervals do not nest.
@@ -213,34 +241,37 @@ class Reach:
         self._levels = [end]
         while len(self._levels[-1]) > 1:
             below = self._levels[-1]
-            even = len(below) // 2 * 2
-            pairs = below[:even].reshape(-1, 2).max(axis=1)
-            self._levels.append(np.concatenate((pairs, below[even:])))
+            even_length = len(below) // 2 * 2
+            pairs = below[:even_length].reshape(-1, 2).max(axis=1)
+            self._levels.append(np.concatenate((pairs, below[even_length:])))
 
     def last(self, until: Rows, times: Int64s) -> Rows:
-        """The last index that is not after `until` and whose interval ends after the
-        time; -1 for none. All three have the same shape; `until` may be -1."""
-        node, level = self._climbed(until, times)
+        """For each pair of an index and a time: the last interval that is not after the
+        index `until` and ends after the time; -1 for none. All three arrays have the
+        same shape; `until` may be -1."""
+        node, level = self._climb(until, times)
         for number in range(int(level.max(initial=0)), 0, -1):
-            here = np.flatnonzero(level >= number)
-            ends, right = self._levels[number - 1], 2 * node[here] + 1
-            node[here] = np.where(ends[right] > times[here], right, right - 1)
+            descending = np.flatnonzero(level >= number)
+            right = 2 * node[descending] + 1  # the later one of its two children
+            is_in_right = self._levels[number - 1][right] > times[descending]
+            node[descending] = np.where(is_in_right, right, right - 1)
         return node
 
-    def _climbed(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
+    def _climb(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
         """The last node that contains no interval after `until` but one that ends after
-        the time: its index in its level, -1 for none, and that level."""
-        node, level = (
-            np.full(len(until), -1, dtype=np.intp),
-            np.zeros(len(until), dtype=np.intp),
-        )
-        left = np.flatnonzero(until >= 0)
-        # last: of the nodes of the level
-        last, times = until[left].astype(np.intp), times[left]
-        for number, ends in enumerate(self._levels):
-            found = ends[last] > times
-            node[left[found]], level[left[found]] = last[found], number
-            # to the last node above that contains none after `last`
-            going = ~found & (last > 0)
-            left, last, times = left[going], (last[going] + 1) // 2 - 1, times[going]
-        return node, level
+        the time: its index in its level, -1 for none; and that level."""
+        node_of_pair = np.full(len(until), -1, dtype=np.intp)
+        level_of_pair = np.zeros(len(until), dtype=np.intp)
+        pairs = np.flatnonzero(until >= 0)  # that are still looking
+        node = until[pairs].astype(np.intp)  # where each of them is on this level
+        times = times[pairs]
+        for level, ends in enumerate(self._levels):
+            ends_later = ends[node] > times
+            node_of_pair[pairs[ends_later]] = node[ends_later]
+            level_of_pair[pairs[ends_later]] = level
+            # to the last node of the next level that contains none after this node
+            climbs = ~ends_later & (node > 0)
+            pairs = pairs[climbs]
+            node = (node[climbs] + 1) // 2 - 1
+            times = times[climbs]
+        return node_of_pair, level_of_pair

@@ -45,8 +45,9 @@ class Join(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """What has to be said with every answer."""
         if self.joined_by == ANNOTATIONS:
-            rest = f"; {self.unnamed} are named by none, and belong to no module"
-            rest = rest if self.unnamed else ""
+            rest = ""
+            if self.unnamed:
+                rest = f"; {self.unnamed} are named by none, and belong to no module"
             return (
                 f"{self.kernels} events of {self.replays} of {self.of_replays} graph replays have"
                 f" the module that their annotation in {self.path} names{rest}."
@@ -68,9 +69,8 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def asked(self) -> Int32s:
-        return np.where(
-            (self.captured >= 0) & ~self._by_annotation, self.captured, self.launch
-        )
+        has_call = (self.captured >= 0) & ~self._by_annotation
+        return np.where(has_call, self.captured, self.launch)
 
     @cached_property
     def annotated(self) -> Int32s:
@@ -78,8 +78,10 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _by_annotation(self) -> Flags:
-        found: Flags = (self.captured >= 0) & (self.roles[self.captured] != Role.CALL)
-        return found
+        """Which rows are nodes with an annotation; shape [slices]."""
+        is_call = self.roles[self.captured] == Role.CALL
+        is_annotated: Flags = (self.captured >= 0) & ~is_call
+        return is_annotated
 
     @property
     def source_role(self) -> Kinds:
@@ -90,8 +92,10 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
         return tuple(join.sentence for join in self.joins if join.replays)
 
     def recorded(self) -> int:
-        firsts = [t.first_row for t in self.tracks if t.layer is Layer.CAPTURED]
-        return min(firsts, default=len(self))
+        first_rows = [
+            track.first_row for track in self.tracks if track.layer is Layer.CAPTURED
+        ]
+        return min(first_rows, default=len(self))
 
 
 def is_joined(trace: Trace, row: int) -> bool:
@@ -102,10 +106,11 @@ def is_joined(trace: Trace, row: int) -> bool:
 def without_times(trace: Trace, rows: Integers) -> Flags:
     """Which rows stand for annotations of graphs: no times and no number were
     recorded."""
-    category = [name == GRAPH_ANNOTATION for name in trace.categories]
-    found: Flags = np.array([*category, False])[trace.cat[rows]]
-    found &= trace.role[rows] == Role.CAPTURED
-    return found
+    is_annotation = [category == GRAPH_ANNOTATION for category in trace.categories]
+    of_annotations = np.array(is_annotation, dtype=np.bool_)[trace.cat[rows]]
+    is_captured = trace.role[rows] == Role.CAPTURED
+    are_without_times: Flags = of_annotations & is_captured
+    return are_without_times
 
 
 def rows_there(trace: Trace, role: Role) -> Rows:

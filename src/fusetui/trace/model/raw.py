@@ -9,7 +9,6 @@ args only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -64,6 +63,7 @@ class Raw(SliceColumns, frozen=True, eq=False):
 
 CONVERTED_FROM = "converted_from"
 """The top-level key of JSON that was converted from another format: an Origin."""
+MAX_REMARKS = 16
 Sentence = Annotated[str, msgspec.Meta(max_length=500)]
 
 
@@ -72,7 +72,7 @@ class ConvertedFrom(msgspec.Struct, frozen=True):
 
     format: Literal["", "nsys", "pftrace"] = ""
     cut_ends: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] = 0
-    remarks: Annotated[tuple[Sentence, ...], msgspec.Meta(max_length=16)] = ()
+    remarks: Annotated[tuple[Sentence, ...], msgspec.Meta(max_length=MAX_REMARKS)] = ()
 
 
 def converted_from(keys: Mapping[str, Any]) -> ConvertedFrom:
@@ -89,57 +89,69 @@ def origin_of(raw: Raw) -> dict[str, Any]:
     report = raw.report
     if report.format == "json":
         return {}
-    about = report.format, report.cut_ends, report.remarks[:16]
-    origin = ConvertedFrom(*about)  # type: ignore[arg-type]
+    origin = ConvertedFrom(
+        format=report.format,  # type: ignore[arg-type]
+        cut_ends=report.cut_ends,
+        remarks=report.remarks[:MAX_REMARKS],
+    )
     return {CONVERTED_FROM: msgspec.to_builtins(origin)}
 
 
-PLAIN = ("Memcpy", "Memset")
-ARGS = ("copy kind", "src kind", "dst kind", "memory kind")
-LONGEST = 20  # characters of the name of a kind of memory
-MEMORY = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
+BARE_NAMES = ("Memcpy", "Memset")
+"""Names of copies and fills that say neither direction nor memory."""
+MEMORY_ARGS = ("copy kind", "src kind", "dst kind", "memory kind")
+MAX_KIND_CHARS = 20  # of the name of a kind of memory
+MEMORY_KINDS = {
+    1: "Pageable",
+    2: "Pinned",
+    3: "Device",
+    4: "Array",
+    5: "Managed",
+}
 """Source: CUpti_ActivityMemoryKind in cupti_activity.h."""
 
 
 def with_directions(raw: Raw) -> Raw:
     """The same slices; `Memcpy` becomes `Memcpy HtoD (Pinned -> Device)` where args say
     that, and `Memset` becomes `Memset (Device)`."""
-    plain = [number for number, name in enumerate(raw.names) if name in PLAIN]
-    rows = np.flatnonzero(np.isin(raw.name, plain)) if plain else ()
-    if raw.copies_named or not len(rows):
+    bare = [number for number, name in enumerate(raw.names) if name in BARE_NAMES]
+    if raw.copies_named or not bare:
         return raw
-    found = arguments(raw.elements, raw.order[rows], ARGS)
-    numbers = {name: number for number, name in enumerate(raw.names)}
-    full = np.repeat(
-        np.array(plain, np.int32)[:, None], len(found.distinct) + 1, axis=1
-    )
-    for (place, number), (texts_at, texts) in product(
-        enumerate(plain), enumerate(found.distinct)
-    ):
-        full[place, texts_at] = numbers.setdefault(
-            _full(raw.names[number], texts), len(numbers)
-        )
-    renamed = raw.name.copy()
-    renamed[rows] = full[np.searchsorted(plain, raw.name[rows]), found.number]
-    return replace(raw, name=renamed, names=tuple(numbers))
+    rows = np.flatnonzero(np.isin(raw.name, bare))
+    if not len(rows):
+        return raw
+    read = arguments(raw.elements, raw.order[rows], MEMORY_ARGS)
+    number_of_name = {name: number for number, name in enumerate(raw.names)}
+    # the full name by the bare one and by the args; the last column is without args
+    full = np.empty((len(bare), len(read.distinct) + 1), dtype=np.int32)
+    full[:, -1] = bare
+    for line, number in enumerate(bare):
+        for column, texts in enumerate(read.distinct):
+            name = _full_name(raw.names[number], texts)
+            new_number = len(number_of_name)
+            full[line, column] = number_of_name.setdefault(name, new_number)
+    name_of_row = raw.name.copy()
+    name_of_row[rows] = full[np.searchsorted(bare, raw.name[rows]), read.number]
+    return replace(raw, name=name_of_row, names=tuple(number_of_name))
 
 
-def _full(name: str, texts: tuple[bytes, ...]) -> str:
-    direction, source, target, kind = map(parsed, texts)
-    if name == "Memset":
-        return (
-            f"{name} ({MEMORY[kind]})" if type(kind) is int and kind in MEMORY else name
-        )
-    if not isinstance(direction, str) or not (
-        len(direction) == 4 and direction[1:3] == "to"
-    ):
-        return name
-    ends = [
-        end
-        for end in (source, target)
-        if isinstance(end, str) and 0 < len(end) <= LONGEST
-    ]
-    memory = (
-        f" ({ends[0].capitalize()} -> {ends[1].capitalize()})" if len(ends) == 2 else ""
-    )
-    return f"{name} {direction}{memory}"
+def _full_name(bare_name: str, texts: tuple[bytes, ...]) -> str:
+    """The name with what the args add to it; `texts`: those of MEMORY_ARGS."""
+    direction, source, target, memory = map(parsed, texts)
+    if bare_name == "Memset":
+        is_known = type(memory) is int and memory in MEMORY_KINDS
+        return f"{bare_name} ({MEMORY_KINDS[memory]})" if is_known else bare_name
+    if not _is_direction(direction):
+        return bare_name
+    if not _is_memory_kind(source) or not _is_memory_kind(target):
+        return f"{bare_name} {direction}"
+    return f"{bare_name} {direction} ({source.capitalize()} -> {target.capitalize()})"
+
+
+def _is_memory_kind(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_KIND_CHARS
+
+
+def _is_direction(value: object) -> bool:
+    """Whether this is a direction such as `HtoD`."""
+    return isinstance(value, str) and len(value) == 4 and value[1:3] == "to"

@@ -111,30 +111,31 @@ def silent(*_: int) -> None:
 
 
 def never() -> bool:
+    """A Stop that never stops."""
     return False
 
 
-TORCH, NVTX = "torch.profiler with", "torch.autograd.profiler.emit_nvtx"
-OF_NSYS = {
-    "with_stack=True": f"{TORCH} with_stack=True",
-    "profile_memory=True": f"{TORCH} profile_memory=True",
-    "record_shapes=True": f"{NVTX}(record_shapes=True)",
-    "ProfilerActivity.CPU": f"{NVTX}()",
+NSYS_OPTIONS = {
+    "with_stack=True": "torch.profiler with with_stack=True",
+    "profile_memory=True": "torch.profiler with profile_memory=True",
+    "record_shapes=True": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
+    "ProfilerActivity.CPU": "torch.autograd.profiler.emit_nvtx()",
     "ProfilerActivity.CUDA": "nsys profile -t cuda,nvtx",
     "record_function": "torch.cuda.nvtx.range",
     "with_stack=True, or record_function": "torch.cuda.nvtx.range",
     "deviceProperties, as torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
 }
-"""By the options of torch.profiler."""
-UNCUT = "an export named .json, not .pftrace"
-OF_PFTRACE = dict.fromkeys(
-    ("profile_memory=True", "deviceProperties, as torch 1.12 and later"), UNCUT
-)
-"""Likewise: what torch loses when it writes that format."""
-BY_FORM = {"nsys": OF_NSYS, "pftrace": OF_PFTRACE}
+"""What records the same with Nsight Systems, by the options of torch.profiler."""
+JSON_EXPORT = "an export named .json, not .pftrace"
+PFTRACE_OPTIONS = {
+    "profile_memory=True": JSON_EXPORT,
+    "deviceProperties, as torch 1.12 and later": JSON_EXPORT,
+}
+"""What records what torch loses when it writes that format, likewise."""
+OPTIONS_OF_FORMAT = {"nsys": NSYS_OPTIONS, "pftrace": PFTRACE_OPTIONS}
 
 
 def recorded_with(option: str, form: str) -> str:
-    """What records it: an option of torch.profiler, unless the format of the trace is
-    another."""
-    return BY_FORM.get(form, {}).get(option, option)
+    """What records the same as an option of torch.profiler in another format; the
+    option itself where there is nothing else."""
+    return OPTIONS_OF_FORMAT.get(form, {}).get(option, option)

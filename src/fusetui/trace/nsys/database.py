@@ -1,7 +1,7 @@
 """A SQLite database that is only read, whatever is in it: tables alone are asked, no
 view or trigger; what is not of the type that a column should have is missing; no
 statement runs for longer than a sound database of its size could take, and no text is
-larger than LONGEST.
+larger than MAX_TEXT_BYTES.
 
 Immutable: neither a lock nor a journal beside the file is looked at or made.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -26,15 +26,14 @@ from fusetui.trace.model.report import Stop, never
 
 NONE = -(2**63)
 """An integer that is missing."""
-LONGEST = 16 << 20  # bytes of a text
-SECONDS = 4.0  # of the processor that any database may take, and
-# how much more for each byte: several times what a sound one takes
-SECONDS_A_BYTE = 1e-6
-OFTEN = 10_000  # instructions of SQLite between two looks at the time
-
-
-# of statements; the latter of what they say
+MAX_TEXT_BYTES = 16 << 20
+HEADER_BYTES = 100  # of a database (sqlite.org/fileformat.html)
+MIN_SECONDS = 4.0  # of the processor that any database may take
+SECONDS_PER_BYTE = 1e-6
+"""How much more a database may take: several times what a sound one takes."""
+INSTRUCTIONS_BETWEEN_LOOKS = 10_000  # of SQLite, at the time
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""Of statements; the latter of what they say."""
 
 
 class ExportFile(msgspec.Struct, frozen=True, eq=False):
@@ -55,13 +54,15 @@ class Export:
 
     def __init__(self, place: ExportFile, stop: Stop = never) -> None:
         """Raises CannotReadError."""
-        self.path, self.process = place.path, place.process
+        self.path = place.path
+        self.process = place.process
         self.owner = place.owner
         self.damage: list[str] = []
         self._damaged: set[str] = set()  # tables
         self.stopped = False
         self._stop = stop
-        self._until = time.thread_time() + SECONDS + SECONDS_A_BYTE * place.size
+        seconds = MIN_SECONDS + SECONDS_PER_BYTE * place.size
+        self._until = time.thread_time() + seconds
         if place.is_cut:
             self.damage.append(
                 "The file was cut short: the rows in its last part are missing."
@@ -70,10 +71,13 @@ class Export:
             with ExitStack() as unless_read:
                 self._connection = unless_read.enter_context(closing(_connected(place)))
                 _prepare(self._connection, place)
-                self._connection.set_progress_handler(self._is_over, OFTEN)
+                self._connection.set_progress_handler(
+                    self._is_over, INSTRUCTIONS_BETWEEN_LOOKS
+                )
                 self._columns = self._tables()
                 self.tables = {
-                    name: frozenset(own) for name, own in self._columns.items()
+                    table: frozenset(columns)
+                    for table, columns in self._columns.items()
                 }
                 unless_read.pop_all()
         except FAILURES as error:
@@ -85,6 +89,7 @@ class Export:
         self._connection.close()
 
     def has(self, table: str, *columns: str) -> bool:
+        """Whether there is such a table, with all of these columns."""
         return table in self.tables and self.tables[table].issuperset(columns)
 
     def integer(self, table: str, column: str) -> str:
@@ -106,8 +111,9 @@ class Export:
                 f'select {listed} from "{table}" not indexed {rest}', values
             )
         except FAILURES as error:
-            late = "interrupt" in str(error)
-            self.damaged(table, "it takes too long to read" if late else str(error))
+            is_too_late = "interrupt" in str(error)
+            reason = "it takes too long to read" if is_too_late else str(error)
+            self.damaged(table, reason)
 
     def integers(
         self,
@@ -117,22 +123,19 @@ class Export:
         values: Sequence[int] = (),
     ) -> NDArray[np.int64]:
         """As `rows`, of integers only; shape [columns, rows]."""
-        flat = np.fromiter(
-            chain.from_iterable(self.rows(table, columns, rest, values)), np.int64
-        )
-        return (
-            flat[: len(flat) // len(columns) * len(columns)].reshape(-1, len(columns)).T
-        )
+        rows = self.rows(table, columns, rest, values)
+        numbers = np.fromiter(chain.from_iterable(rows), np.int64)
+        return numbers.reshape(-1, len(columns)).T
 
     def records(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Small tables: rows of integers and texts, None for what is missing; []
         without them."""
         if not self.has(table):
             return []
-        asked = [
+        expressions = [
             self.typed(table, column, "'integer', 'text'", "NULL") for column in columns
         ]
-        return list(self.rows(table, asked))
+        return list(self.rows(table, expressions))
 
     def typed(self, table: str, column: str, types: str, missing: object) -> str:
         """The expression of a column, `missing` where it is of none of these types."""
@@ -149,24 +152,28 @@ class Export:
     def _tables(self) -> dict[str, tuple[str, ...]]:
         """The columns of each table with rows of its own, without those that are
         computed."""
-        ask = self._connection.execute
-        asked = "select name from sqlite_master where type = 'table' and rootpage > 0"
-        names = [
-            name for (name,) in ask(asked) if isinstance(name, str) and '"' not in name
-        ]
-        infos = {name: list(ask(f'pragma table_xinfo("{name}")')) for name in names}
+        query = "select name from sqlite_master where type = 'table' and rootpage > 0"
+        names = [name for (name,) in self._connection.execute(query)]
         return {
-            name: tuple(
-                str(row[1]) for row in rows if row[6] == 0 and '"' not in str(row[1])
-            )
-            for name, rows in infos.items()
+            name: self._columns_of(name)
+            for name in names
+            if isinstance(name, str) and '"' not in name
         }
+
+    def _columns_of(self, table: str) -> tuple[str, ...]:
+        columns = []
+        for row in self._connection.execute(f'pragma table_xinfo("{table}")'):
+            _number, name, _type, _not_null, _default, _primary_key, hidden = row
+            if hidden == 0 and '"' not in str(name):  # neither computed nor hidden
+                columns.append(str(name))
+        return tuple(columns)
 
     def _is_over(self) -> bool:
         self.stopped = self.stopped or self._stop()
         return self.stopped or time.thread_time() > self._until
 
     def damaged(self, table: str, why: str) -> None:
+        """Notes that a table cannot be read to its end, once for each table."""
         if not self.stopped and table not in self._damaged:
             self._damaged.add(table)
             self.damage.append(
@@ -174,20 +181,23 @@ class Export:
             )
 
     def hidden(self, table: str, rows: int) -> None:
-        """So many rows are there, but not where their rowids say; or fewer of them."""
-        found = (
+        """Notes that so many rows are in a table which its rowids do not lead to; below
+        zero, that they lead to so many more than are in it."""
+        what = (
             f"{rows:,} of its rows are not found"
             if rows > 0
             else f"{-rows:,} rows too many"
         )
         self.damage.append(
-            f"Table {table} is damaged: {found} by their numbers: its figures may be wrong."
+            f"Table {table} is damaged: {what} by their numbers: its figures may be wrong."
         )
 
 
 def _connected(place: ExportFile) -> sqlite3.Connection:
-    in_file = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
-    address = in_file if place.data is None else "file::memory:"
+    if place.data is None:
+        address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
+    else:
+        address = "file::memory:"
     return sqlite3.connect(address, uri=True, isolation_level=None)
 
 
@@ -196,7 +206,7 @@ def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
     if place.data is not None:
         connection.deserialize(place.data)
     connection.text_factory = lambda text: str(text, "utf-8", "replace")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     if place.is_cut:  # else SQLite refuses all of it
         connection.execute("pragma writable_schema = on")
@@ -207,13 +217,16 @@ def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
 def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
     """A database, held in memory if it is cut short: SQLite would take what is missing
     of its last page for zeros. Raises OSError."""
-    with Path(path).open("rb") if data is None else nullcontext(BytesIO(data)) as file:
-        head = file.read(100)
-        page = int.from_bytes(head[16:18], "big")
-        page = 1 << 16 if page == 1 else page
-        # versions before 3.7 leave an old number of pages
-        known = head[24:28] == head[92:96]
-        if not known or size >= int.from_bytes(head[28:32], "big") * page:
-            return ExportFile(path, size, data)
-        rest = file.read(max(0, size // page * page - len(head)))
-        return ExportFile(path, size, head + rest, is_cut=True)
+    with Path(path).open("rb") if data is None else BytesIO(data) as file:
+        header = file.read(HEADER_BYTES)
+        page_bytes = int.from_bytes(header[16:18], "big")
+        if page_bytes == 1:
+            page_bytes = 1 << 16
+        pages = int.from_bytes(header[28:32], "big")
+        # versions before 3.7 leave an old number of pages, with another change counter
+        are_pages_known = header[24:28] == header[92:96]
+        if not are_pages_known or size >= pages * page_bytes:
+            return ExportFile(path=path, size=size, data=data)
+        bytes_of_whole_pages = size // page_bytes * page_bytes
+        rest = file.read(max(0, bytes_of_whole_pages - len(header)))
+    return ExportFile(path=path, size=size, data=header + rest, is_cut=True)

@@ -9,8 +9,8 @@ without a sequence number.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ OP = re.compile(
 """Of ranges without a sequence number: a library and its op, a node of autograd, or one
 of the ops that have no library. Other names are those of record_function."""
 
-PAYLOADS = (
+PAYLOAD_COLUMNS = (
     "uint64Value",
     "int64Value",
     "doubleValue",
@@ -42,14 +42,30 @@ PAYLOADS = (
     "int32Value",
     "floatValue",
 )
-Domain = tuple[int, int]
-"""A process, as the upper bits of a globalTid, and the number of one of its domains."""
 SIZES = re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = .*)?\Z", re.DOTALL)
-
 
 PLAIN, TORCH, NUMBERED, MARK = range(4)
 """What the text of a range has: nothing, an id of torch, and a sequence number; or it
 is a mark."""
+
+
+class Domain(NamedTuple):
+    """A domain of NVTX; each process numbers its own ones."""
+
+    process: int  # the upper bits of a globalTid
+    number: int
+
+
+class MoreOfRange(NamedTuple):
+    """What is read of a range only to write it."""
+
+    name: str | None  # None if that is one of StringIds
+    sequence: int  # NONE if torch gave none
+    text_with_sizes: str | None
+    payload: str | None  # JSON
+    payload_id: int  # JSON, one of StringIds
+    domain: int
+    value: float | None  # a payload that is a number
 
 
 def category(kind: int, name: str) -> str:
@@ -60,89 +76,107 @@ def category(kind: int, name: str) -> str:
     return "cpu_op" if is_op else "user_annotation"
 
 
-_AT = {word: f"instr(text, ', {word} = ')" for word in ("seq", "op_id", "sizes")}
-_IS_TORCH = f"(typeof(text) = 'text' and {_AT['op_id']})"
-_NUMBERED = f"({_IS_TORCH} and {_AT['seq']} between 1 and {_AT['op_id']})"
+def _place_of(key: str) -> str:
+    """The expression of where `, KEY = ` begins in a text, counted from 1; 0 if it is
+    not there."""
+    return f"instr(text, ', {key} = ')"
+
+
+def _number_of(key: str) -> str:
+    """The expression of the integer that follows `, KEY = ` in a text."""
+    return f"cast(substr(text, {_place_of(key)} + {len(key) + 5}, 18) as integer)"
+
+
+_OP_ID_AT = _place_of("op_id")
+_SEQUENCE_AT = _place_of("seq")
+_IS_TORCH = f"(typeof(text) = 'text' and {_OP_ID_AT})"
+_IS_NUMBERED = f"({_IS_TORCH} and {_SEQUENCE_AT} between 1 and {_OP_ID_AT})"
+_NAME_END = f"iif({_IS_NUMBERED}, {_SEQUENCE_AT}, {_OP_ID_AT})"
 BASE = (
-    f"iif({_IS_TORCH}, substr(text, 1, iif({_NUMBERED}, {_AT['seq']}, {_AT['op_id']}) - 1), "
+    f"iif({_IS_TORCH}, substr(text, 1, {_NAME_END} - 1), "
     "iif(typeof(text) = 'text', text, NULL))"
 )
 """The name without what torch appends; NULL if the text is one of StringIds."""
-
-
-def _after(word: str) -> str:
-    return f"cast(substr(text, {_AT[word]} + {len(word) + 5}, 18) as integer)"
-
-
-SEQUENCE = f"iif({_NUMBERED}, {_after('seq')}, {NONE})"
+SEQUENCE = f"iif({_IS_NUMBERED}, {_number_of('seq')}, {NONE})"
 
 
 def nvtx_fields(db: Export) -> dict[str, str]:
     """The expressions that say more than those of other tables."""
-    has_text = db.has(NVTX, "text")
-    mark = f"ifnull({MARKS}, 0)" if db.has(NVTX, "eventType") else "0"
+    is_mark = f"ifnull({MARKS}, 0)" if db.has(NVTX, "eventType") else "0"
+    external = str(NONE)
+    kind = "0"
+    if db.has(NVTX, "text"):
+        external = f"iif({_IS_TORCH}, {_number_of('op_id')}, {NONE})"
+        kind = f"iif({_IS_TORCH}, iif({_IS_NUMBERED}, {NUMBERED}, {TORCH}), {PLAIN})"
+    start = db.integer(NVTX, "start")
     end = db.integer(NVTX, "end")
-    torch = (
-        f"iif({_IS_TORCH}, iif({_NUMBERED}, {NUMBERED}, {TORCH}), {PLAIN})"
-        if has_text
-        else "0"
-    )
     return {
-        "end": f"""iif({mark} and "end" is null, {db.integer(NVTX, "start")}, {end})""",
-        "external": f"iif({_IS_TORCH}, {_after('op_id')}, {NONE})"
-        if has_text
-        else str(NONE),
-        "kind": f"iif({mark}, {MARK}, {torch})",
+        "end": f"""iif({is_mark} and "end" is null, {start}, {end})""",
+        "external": external,
+        "kind": f"iif({is_mark}, {MARK}, {kind})",
     }
 
 
 def more_fields(db: Export) -> tuple[str, ...]:
-    """The expressions of what is read of a range only to write it: its name, None if
-    that is one of StringIds, and what `args_of` takes."""
-    has_text = db.has(NVTX, "text")
-    values = ", ".join(db.typed(NVTX, c, "'integer', 'real'", "NULL") for c in PAYLOADS)
-    return (
-        BASE if has_text else "NULL",
-        SEQUENCE if has_text else str(NONE),
-        f"iif({_IS_TORCH} and {_AT['sizes']}, text, NULL)" if has_text else "NULL",
-        db.typed(NVTX, "jsonText", "'text'", "NULL"),
-        db.integer(NVTX, "jsonTextId"),
-        db.integer(NVTX, "domainId"),
-        f"coalesce({values})",
-    )
+    """The expressions of the fields of MoreOfRange, in order."""
+    name = text_with_sizes = "NULL"
+    sequence = str(NONE)
+    if db.has(NVTX, "text"):
+        name = BASE
+        sequence = SEQUENCE
+        text_with_sizes = f"iif({_IS_TORCH} and {_place_of('sizes')}, text, NULL)"
+    values = [
+        db.typed(NVTX, column, "'integer', 'real'", "NULL")
+        for column in PAYLOAD_COLUMNS
+    ]
+    expressions = {
+        "name": name,
+        "sequence": sequence,
+        "text_with_sizes": text_with_sizes,
+        "payload": db.typed(NVTX, "jsonText", "'text'", "NULL"),
+        "payload_id": db.integer(NVTX, "jsonTextId"),
+        "domain": db.integer(NVTX, "domainId"),
+        "value": f"coalesce({', '.join(values)})",
+    }
+    return tuple(expressions[field] for field in MoreOfRange._fields)
 
 
 def args_of(
-    row: Sequence[Any],
+    more: MoreOfRange,
     external: int,
     process: int,
     strings: Mapping[int, str],
     domains: Mapping[Domain, str],
 ) -> dict[str, Any]:
     """The args of a range as torch writes them, and its payload: that of NCCL says
-    bytes and peer. `process` is that of the range, see Domain."""
-    sequence, sized, payload, payload_id, domain, value = row
+    bytes and peer. `external` is the id of torch; `process` is that of the range, see
+    Domain."""
     args: dict[str, Any] = {}
     if external != NONE:
         args["Record function id"] = external
-    if sequence != NONE:
-        args["Sequence number"] = sequence
-    if (
-        sized
-        and (found := SIZES.search(sized))
-        and (sizes := _json(found[1])) is not None
-    ):
+    if more.sequence != NONE:
+        args["Sequence number"] = more.sequence
+    sizes = _sizes(more.text_with_sizes or "")
+    if sizes is not None:
         args["Input Dims"] = sizes
-    if (process, domain) in domains:
-        args["domain"] = domains[process, domain]
-    if payload or payload_id in strings:
-        found_there = _json(payload or strings[payload_id])
-        args |= (
-            found_there if isinstance(found_there, dict) else {"payload": found_there}
-        )
-    if value is not None:
-        args.setdefault("payload", value)
+    domain = Domain(process, more.domain)
+    if domain in domains:
+        args["domain"] = domains[domain]
+    if more.payload or more.payload_id in strings:
+        payload = _json(more.payload or strings[more.payload_id])
+        if isinstance(payload, dict):
+            args |= payload
+        else:
+            args["payload"] = payload
+    if more.value is not None:
+        args.setdefault("payload", more.value)
     return args
+
+
+def _sizes(text: str) -> Any:
+    """The sizes of inputs in the text of a range; None if they cannot be read."""
+    match = SIZES.search(text)
+    return _json(match[1]) if match else None
 
 
 def domains_of(db: Export) -> dict[Domain, str]:
@@ -150,14 +184,17 @@ def domains_of(db: Export) -> dict[Domain, str]:
     domains."""
     if not db.has(NVTX, "eventType", "domainId", "text"):
         return {}
-    columns = (f"({db.integer(NVTX, 'globalTid')}) >> 24", "domainId", "text")
+    process = f"({db.integer(NVTX, 'globalTid')}) >> 24"
     return {
-        (process, domain): shared_name(name, domain)
-        for process, domain, name in db.rows(NVTX, columns, DOMAINS)
+        Domain(process, number): shared_name(name, number)
+        for process, number, name in db.rows(
+            NVTX, (process, "domainId", "text"), DOMAINS
+        )
     }
 
 
 def _json(text: str) -> Any:
+    """The value of a JSON text; None where it is damaged or blank."""
     try:
         return msgspec.json.decode(text) if text else None
     except (msgspec.DecodeError, RecursionError):

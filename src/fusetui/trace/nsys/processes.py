@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,157 +23,208 @@ from numpy.typing import NDArray
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane
 from fusetui.trace.nsys.database import NONE, Export
-from fusetui.trace.nsys.tables import PID, EventTable, fields, shown
+from fusetui.trace.nsys.tables import PID_MASK, EventTable, fields, shown_condition
 
-OWN = 1 << 32
+NUMBERS_A_PROCESS = 1 << 32
+MAX_DEVICES = 1 << 31
 UNKNOWN = "not recorded"
-PROPERTIES = {
-    **{"name": "name", "totalGlobalMem": "totalMemory", "computeMajor": "computeMajor"},
-    **{"computeMinor": "computeMinor", "maxThreadsPerBlock": "maxThreadsPerBlock"},
-    **{"regsPerBlock": "maxRegistersPerBlock", "warpSize": "threadsPerWarp"},
-    **{"sharedMemPerBlock": "maxShmemPerBlock", "numSms": "smCount"},
+COLUMN_OF_PROPERTY = {
+    "name": "name",
+    "totalGlobalMem": "totalMemory",
+    "computeMajor": "computeMajor",
+    "computeMinor": "computeMinor",
+    "maxThreadsPerBlock": "maxThreadsPerBlock",
+    "regsPerBlock": "maxRegistersPerBlock",
+    "warpSize": "threadsPerWarp",
+    "sharedMemPerBlock": "maxShmemPerBlock",
+    "numSms": "smCount",
     "regsPerMultiprocessor": "maxRegistersPerSm",
     "sharedMemPerBlockOptin": "maxShmemPerBlockOptin",
     "sharedMemPerMultiprocessor": "maxShmemPerSm",
     "memoryBandwidth": "memoryBandwidth",  # bytes per second; torch has no name for it
 }
-"""Of deviceProperties, as torch writes them, by the columns of TARGET_INFO_GPU."""
+"""Of deviceProperties, as torch writes them: the columns of TARGET_INFO_GPU."""
+
+
+class WorkPlace(NamedTuple):
+    """Where GPU work is: a process by its key, and its own numbers of the rest."""
+
+    process: int
+    device: int
+    stream: int
+    context: int
 
 
 class Processes:
     """Who did what, by the numbers of an export."""
 
     def __init__(self, db: Export, sources: Sequence[EventTable]) -> None:
-        work: set[tuple[int, ...]] = set()
-        hosts: set[int] = set()
-        for source in sources:
-            asked = fields(db, source)
-            owner = f"distinct ({asked['owner']}) >> 24"
-            rest = f"where {shown(db, source)}"
-            if source.is_metrics:
-                continue
-            if source.works:
-                columns = (owner, asked["device"], asked["stream"], asked["context"])
-                work.update(db.rows(source.table, columns, rest))
-            else:
-                hosts.update(key for (key,) in db.rows(source.table, (owner,), rest))
-        on_gpu = {key for key, *_ in work}
-        # pids of GPU work
-        self.working = sorted({key & PID for key in on_gpu if key >= 0})
-        keys = [key for key in (*sorted(on_gpu), *sorted(hosts - on_gpu)) if key >= 0]
+        work, calling = _places_and_processes(db, sources)
+        working = {place.process for place in work}
+        # those with GPU work first; below zero only where no process is recorded
+        keys = [*sorted(working), *sorted(calling - working)]
+        keys = [key for key in keys if key >= 0]
+        self.working = sorted({key & PID_MASK for key in working if key >= 0})
+        """The pids of processes with GPU work."""
         self._db = db
-        self._contexts = {(key, context): device for key, device, _, context in work}
+        self._device_of_context = {
+            (place.process, place.context): place.device for place in work
+        }
         self._number = {key: number for number, key in enumerate(keys)}
-        self._pids = Counter(key & PID for key in keys)
-        self._gpus = {
-            (pid, own): gpu
-            for pid, own, gpu in db.records(
-                "TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"
-            )
-            if isinstance(pid, int) and isinstance(own, int) and isinstance(gpu, int)
+        self._processes_with_pid = Counter(key & PID_MASK for key in keys)
+        self._gpus = _gpus(db)
+        devices = {
+            (place.process, place.device) for place in work if place.device != NONE
         }
-        seen = {(key, device) for key, device, *_ in work if device != NONE}
-        known = {
-            (key, device) for key, device in seen if (key & PID, device) in self._gpus
-        }
-        self._told = known == seen
-        self._shared = not self._told and len({device for _, device in seen}) < len(
-            seen
+        self._are_gpus_known = all(
+            (process & PID_MASK, device) in self._gpus for process, device in devices
         )
-        self._streams = Counter(
-            (self._gpu(key, device)[0], stream)
-            for key, device, stream, _ in sorted(work)
-        )
+        distinct_numbers = {device for _, device in devices}
+        self._are_numbers_shared = not self._are_gpus_known and len(
+            distinct_numbers
+        ) < len(devices)
+        self._uses_of_stream: Counter[tuple[Id, int]] = Counter()
+        for place in work:
+            pid, _ = self._gpu(place.process, place.device)
+            self._uses_of_stream[pid, place.stream] += 1
 
     def pid(self, key: int) -> Id:
-        """Its pid; where two machines have one of the same pid, with the machine."""
+        """The pid of a process; where two machines have one of the same pid, with the
+        machine."""
         if key < 0:
             return UNKNOWN
-        return (
-            key & PID
-            if self._pids[key & PID] < 2
-            else f"{key & PID} of machine {key >> 24}"
-        )
+        pid = key & PID_MASK
+        if self._processes_with_pid[pid] < 2:
+            return pid
+        return f"{pid} of machine {key >> 24}"
 
     def unique(
         self, owner: NDArray[np.int64], value: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Numbers of a process as numbers of the trace, -1 for none; shape [n]."""
-        keys, which = np.unique(owner >> 24, return_inverse=True)
-        own = np.array(list(map(self.number, keys.tolist())), np.int64)
-        sound = (value > 0) & (value < OWN)
-        return np.where(sound, value + own[which] * OWN if len(own) else value, -1)
+        keys, key_of_row = np.unique(owner >> 24, return_inverse=True)
+        number_of_key = np.array([self.number(key) for key in keys.tolist()], np.int64)
+        number = number_of_key[key_of_row]
+        is_sound = (value > 0) & (value < NUMBERS_A_PROCESS)
+        return np.where(is_sound, value + number * NUMBERS_A_PROCESS, -1)
 
     def number(self, key: int) -> int:
         """Of a process; one that was met only in damage is given a number beyond the
         others."""
-        return self._number.get(key, PID + (key & PID))
+        return self._number.get(key, PID_MASK + (key & PID_MASK))
 
     def lane(
         self, source: EventTable, owner: int, device: int, stream: int, context: int
     ) -> Lane:
+        """The lane of an event with these fields."""
         key = owner >> 24
         if not source.on_gpu:
-            return self.pid(key), UNKNOWN if owner < 0 else owner & PID, None
-        if not source.works:
-            device = self._contexts.get((key, context), NONE)
+            tid = UNKNOWN if owner < 0 else owner & PID_MASK
+            return self.pid(key), tid, None
+        if not source.is_gpu_work:
+            device = self._device_of_context.get((key, context), NONE)
         pid, number = self._gpu(key, device)
-        tid: Id = None if stream == NONE else stream
-        if self._streams[pid, stream] > 1 and stream != NONE:
-            tid = f"stream {stream} of process {self.pid(key)}, context {context}"
-        return pid, tid, number if source.works else None
+        return (
+            pid,
+            self._stream(pid, key, stream, context),
+            number if source.is_gpu_work else None,
+        )
+
+    def _stream(self, gpu: Id, key: int, stream: int, context: int) -> Id:
+        if stream == NONE:
+            return None
+        if self._uses_of_stream[gpu, stream] > 1:
+            return f"stream {stream} of process {self.pid(key)}, context {context}"
+        return stream
 
     def _gpu(self, key: int, device: int) -> tuple[Id, int | None]:
-        """The pid of the lanes of a device, and its number."""
-        if device == NONE or not 0 <= device < 1 << 31:
+        """The pid of the lanes of a device of a process, and its number."""
+        if not 0 <= device < MAX_DEVICES:
             return "GPU", None
-        if self._told:
-            gpu = self._gpus.get((key & PID, device), device)
-            return gpu, gpu if 0 <= gpu < 1 << 31 else None
-        return (
-            f"GPU {device} of process {self.pid(key)}" if self._shared else device
-        ), device
+        if self._are_gpus_known:
+            gpu = self._gpus.get((key & PID_MASK, device), device)
+            return gpu, gpu if 0 <= gpu < MAX_DEVICES else None
+        if self._are_numbers_shared:
+            return f"GPU {device} of process {self.pid(key)}", device
+        return device, device
 
     def labels(self, strings: Mapping[int, str]) -> Iterator[Label]:
         """The names of processes and threads that have events."""
         for owner, name in self._db.records("PROCESSES", "globalPid", "name"):
-            if (
-                isinstance(owner, int)
-                and isinstance(name, str)
-                and owner >> 24 in self._number
-            ):
+            if self._has_events(owner) and isinstance(name, str):
                 yield Label("process_name", self.pid(owner >> 24), 0, name)
         for owner, name_id in self._db.records("ThreadNames", "globalTid", "nameId"):
-            if (
-                isinstance(owner, int)
-                and owner >> 24 in self._number
-                and name_id in strings
-            ):
-                tid = owner & PID
+            if self._has_events(owner) and name_id in strings:
+                tid = owner & PID_MASK
                 name = f"thread {tid} ({strings[name_id]})"
                 yield Label("thread_name", self.pid(owner >> 24), tid, name)
+
+    def _has_events(self, owner: object) -> bool:
+        """Whether the process of a globalPid or a globalTid has events."""
+        return isinstance(owner, int) and owner >> 24 in self._number
+
+
+def _places_and_processes(
+    db: Export, sources: Sequence[EventTable]
+) -> tuple[set[WorkPlace], set[int]]:
+    """The places of all GPU work, and the processes of all other events."""
+    work: set[WorkPlace] = set()
+    calling: set[int] = set()
+    for source in sources:
+        if source.is_metrics:
+            continue
+        expressions = fields(db, source)
+        process = f"distinct ({expressions['owner']}) >> 24"
+        condition = f"where {shown_condition(db, source)}"
+        if source.is_gpu_work:
+            columns = (
+                process,
+                expressions["device"],
+                expressions["stream"],
+                expressions["context"],
+            )
+            work.update(map(WorkPlace._make, db.rows(source.table, columns, condition)))
+        else:
+            rows = db.rows(source.table, (process,), condition)
+            calling.update(key for (key,) in rows)
+    return work, calling
+
+
+def _gpus(db: Export) -> dict[tuple[int, int], int]:
+    """The GPU of each device of a pid."""
+    gpus: dict[tuple[int, int], int] = {}
+    records = db.records("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId")
+    for pid, device, gpu in records:
+        if isinstance(pid, int) and isinstance(device, int) and isinstance(gpu, int):
+            gpus[pid, device] = gpu
+    return gpus
 
 
 def keys_of(db: Export, begin: int, end: int) -> dict[str, Any]:
     """The keys around the events, as torch writes them; `begin` and `end` are those of
     all events, in ns. Those that the export does not say are left out."""
-    columns = ("id", *PROPERTIES.values())
-    devices = [
-        {"id": row[0]}
-        | {k: v for k, v in zip(PROPERTIES, row[1:], strict=True) if v is not None}
-        for row in db.records("TARGET_INFO_GPU", *columns)
-    ]
-    version = dict(db.records("META_DATA_EXPORT", "name", "value")).get(
-        "EXPORT_PRODUCT_VERSION"
-    )
-    capture = dict(db.records("META_DATA_CAPTURE", "name", "value"))
-    found = {
+    devices = _device_properties(db)
+    exported = dict(db.records("META_DATA_EXPORT", "name", "value"))
+    captured = dict(db.records("META_DATA_CAPTURE", "name", "value"))
+    keys = {
         "deviceProperties": devices,
-        "nsight_systems_version": version,
-        "host_name": capture.get("DEVICE_DISPLAY_NAME"),
+        "nsight_systems_version": exported.get("EXPORT_PRODUCT_VERSION"),
+        "host_name": captured.get("DEVICE_DISPLAY_NAME"),
         "baseTimeNanoseconds": _base(db, begin, end),
     }
-    return {key: value for key, value in found.items() if value not in (None, [])}
+    return {key: value for key, value in keys.items() if value not in (None, [])}
+
+
+def _device_properties(db: Export) -> list[dict[str, Any]]:
+    devices = []
+    columns = ("id", *COLUMN_OF_PROPERTY.values())
+    for number, *values in db.records("TARGET_INFO_GPU", *columns):
+        device = {"id": number}
+        for name, value in zip(COLUMN_OF_PROPERTY, values, strict=True):
+            if value is not None:
+                device[name] = value
+        devices.append(device)
+    return devices
 
 
 def _base(db: Export, begin: int, end: int) -> int | None:
@@ -184,7 +235,9 @@ def _base(db: Export, begin: int, end: int) -> int | None:
     session = db.records("ANALYSIS_DETAILS", "startTime", "stopTime")
     if len(utc) != 1 or len(session) != 1:
         return None
-    (zero,), (first, last) = utc[0], session[0]
-    if not all(isinstance(value, int) for value in (zero, first, last)):
+    ((utc_start,),) = utc
+    ((start, stop),) = session
+    if not all(isinstance(value, int) for value in (utc_start, start, stop)):
         return None
-    return zero - first if first <= begin and end <= last and zero > first else None
+    is_within = start <= begin and end <= stop
+    return utc_start - start if is_within and utc_start > start else None

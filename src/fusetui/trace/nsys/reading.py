@@ -21,7 +21,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows, distinct_rows
 from fusetui.trace.model.errors import CannotReadError, NotATraceError, NothingReadError
 from fusetui.trace.model.events import Text
-from fusetui.trace.model.raw import Raw
+from fusetui.trace.model.raw import Lane, Raw
 from fusetui.trace.model.report import Report
 from fusetui.trace.nsys.database import NONE, Export, ExportFile, place_of
 from fusetui.trace.nsys.nvtx import BASE, DECLARED, NVTX, SHOWN, category
@@ -29,19 +29,23 @@ from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import (
     FIELDS,
     GRAPHS,
-    PID,
+    PID_MASK,
     Batches,
     EventTable,
     Words,
     fields,
     plan,
-    present,
+    present_tables,
     with_owner,
     words_of,
 )
 from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
-from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
+from fusetui.trace.read.assemble import (
+    BYTES_PER_SLICE,
+    MIN_CHECKED_SLICES,
+    check_durations,
+)
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.document_text import (
     Rendered,
@@ -62,16 +66,20 @@ from fusetui.trace.read.unpack import (
 
 TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
-OWNERS = ("globalTid", "globalPid")  # the columns that say whose a row is
+OWNER_COLUMNS = ("globalTid", "globalPid")  # which say whose a row is
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 """What the profiler has to say of its own work."""
 SEVERITIES = {2: "a warning", 3: "an error"}
 """Those that matter, by the numbers of ENUM_DIAGNOSTIC_SEVERITY_LEVEL."""
-MOST_DIAGNOSTICS = 5  # texts
-LONGEST_DIAGNOSTIC = 300  # characters of a text
-WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
-"""Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot
-have."""
+MAX_DIAGNOSTICS = 5
+MAX_DIAGNOSTIC_CHARS = 300
+VERSIONS_AT = slice(18, 20)
+WITH_LOG = b"\2\2"
+WITHOUT_LOG = b"\1\1"
+"""The bytes VERSIONS_AT say whether a database has a write-ahead log, which one in
+memory cannot have (sqlite.org/fileformat.html)."""
+MIN_ROW_BYTES = 16
+NO_TEXT = -1
 
 
 def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
@@ -88,10 +96,13 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
             raise NotATraceError(f"{place.path} has no event of a process {process}.")
         if db.stopped:
             raise NothingReadError
-    whole, changed = raw.report.complete and cut is None, stored.has_changed()
-    return replace(
-        raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed)
+    report = replace(
+        raw.report,
+        cut=cut,
+        complete=raw.report.complete and cut is None,
+        changed=stored.has_changed(),
     )
+    return replace(raw, report=report)
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
@@ -103,49 +114,57 @@ def processes(path: str) -> list[int]:
     """The pids of the processes that have work of a GPU. Raises CannotReadError or
     OSError."""
     with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
-        return Processes(db, present(db)).working
+        return Processes(db, present_tables(db)).working
 
 
 def _read(
     db: Export, place: ExportFile, stored: Stored, progress: Callable[[int, int], None]
 ) -> Raw:
-    sources = present(db)
+    sources = present_tables(db)
     if not sources:
         raise NotATraceError(
             f"{place.path} is a database without events of Nsight Systems: record with nsys "
             "profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
-    batches = plan(db, sources)
-    rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
-    if rows > MANY and rows * BYTES_A_SLICE > memory_left():  # rather than being killed
-        raise CannotReadError(
-            f"{place.path} has about {rows:,} rows: there is not enough memory."
-        )
-    texts, parts = Interner(), list[TableEvents]()
-    for number, one in enumerate(batches):
-        progress(stored.size * number // len(batches), stored.size)
-        parts.append(events_of(db, one, texts))
+    plans = plan(db, sources)
+    _check_memory(place, plans)
+    texts = Interner()  # of ranges
+    tables: list[TableEvents] = []
+    for number, batches in enumerate(plans):
+        progress(stored.size * number // len(plans), stored.size)
+        tables.append(events_of(db, batches, texts))
         if db.stopped:
             raise NothingReadError
-    words, who = words_of(db), Processes(db, sources)
-    labels = tuple(who.labels(words.strings))
-    slices, negative, unfinished = slices_of(
-        parts, len(labels), list(texts), words, who
+    words = words_of(db)
+    processes = Processes(db, sources)
+    labels = tuple(processes.labels(words.strings))
+    slices = slices_of(tables, len(labels), list(texts), words, processes)
+    check_durations(place.path, slices.dur)
+
+    # how many events each stretch has, and how many of them are values; the first one
+    # has the labels
+    event_counts = [len(labels)]
+    value_counts = [0]
+    for table in tables:
+        event_counts += table.counts
+        no_values = [0] * len(table.counts)
+        value_counts += table.counts if table.source.is_metrics else no_values
+    slice_count = len(slices.start)
+    phases = Counter(
+        X=slice_count - slices.unfinished,
+        B=slices.unfinished,
+        M=len(labels),
+        C=sum(value_counts),
     )
-    start, dur = slices["start"], slices["dur"]
-    check_durations(place.path, dur)
-    counts, values = [len(labels)], [0]
-    for part in parts:
-        counts += part.counts
-        values += part.counts if part.source.is_metrics else [0] * len(part.counts)
-    metrics, unreadable = sum(values), sum(part.unreadable for part in parts)
-    phases = Counter(X=len(start) - unfinished, B=unfinished, M=len(labels), C=metrics)
-    problem = partial(_problem, place.path, stored.state) if place.data is None else str
-    times = (int(start.min()), int((start + dur).max())) if len(start) else (0, 0)
-    left_out, keys = _left_out(db), keys_of(db, *times)
-    remarks, pending = _remarks(parts, words, unreadable), _pending(place)
-    diagnostics = tuple(_diagnostics(db))
-    from_table = set(words.strings.values()) & set(slices["names"])
+    first_ns = int(slices.start.min()) if slice_count else 0
+    last_ns = int((slices.start + slices.dur).max()) if slice_count else 0
+    left_out = _left_out(db)
+    keys = keys_of(db, first_ns, last_ns)
+    unreadable = sum(table.unreadable for table in tables)
+    remarks = list(_remarks(tables, words, unreadable))
+    pending = _pending(place)
+    diagnostics = list(_diagnostics(db))
+    shared_names = set(words.strings.values()) & set(slices.names)
     report = Report(
         path=stored.path,
         bytes=stored.size,
@@ -155,30 +174,56 @@ def _read(
         skipped=(),
         complete=not db.damage,
         cut=None,
-        negative_durations=negative,
-        unfinished=unfinished,
+        negative_durations=slices.negative,
+        unfinished=slices.unfinished,
         format="nsys",
         left_out=left_out,
         remarks=(
             *db.damage,
             *remarks,
-            *remarks_of_cut_names(from_table),
+            *remarks_of_cut_names(shared_names),
             *diagnostics,
             *pending,
         ),
         pending=bool(pending),
     )
+    problem: Callable[[], str] = str  # none: it is held in memory
+    if place.data is None:
+        problem = partial(_problem, place.path, stored.state)
     # rowids may be far off
-    stretches = [one for one in stretches_of(counts, values) if one.events]
-    elements = Elements(Rendered(writer(place), problem), stretches)
+    stretches = [
+        stretch
+        for stretch in stretches_of(event_counts, value_counts)
+        if stretch.events
+    ]
     return Raw(
-        **slices,
         report=report,
-        elements=elements,
+        elements=Elements(Rendered(writer(place), problem), stretches),
+        names=slices.names,
+        categories=slices.categories,
+        threads=slices.threads,
         labels=labels,
+        start=slices.start,
+        dur=slices.dur,
+        name=slices.name,
+        category=slices.category,
+        thread=slices.thread,
+        correlation=slices.correlation,
+        external_id=slices.external_id,
+        order=slices.order,
         keys=keys,
         copies_named=True,
     )
+
+
+def _check_memory(place: ExportFile, plans: Sequence[Batches]) -> None:
+    """Raises CannotReadError where reading these tables might be ended for its memory."""
+    rows_by_rowids = sum(batches.rows * batches.count for batches in plans)
+    rows = min(rows_by_rowids, place.size // MIN_ROW_BYTES)
+    if rows > MIN_CHECKED_SLICES and rows * BYTES_PER_SLICE > memory_left():
+        raise CannotReadError(
+            f"{place.path} has about {rows:,} rows: there is not enough memory."
+        )
 
 
 def _place(stored: Stored) -> tuple[ExportFile, str | None]:
@@ -186,50 +231,55 @@ def _place(stored: Stored) -> tuple[ExportFile, str | None]:
     bytes of all others are held in memory. Raises CannotReadError."""
     if stored.packing is None and stored.arriving is None:
         with suppress(OSError):
-            own, named = os.fstat(stored.file.fileno()), os.stat(stored.path)
-            if (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino):
+            opened = os.fstat(stored.file.fileno())
+            named = os.stat(stored.path)
+            if (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino):
                 return place_of(stored.path, stored.size), stored.cut
-    limit = min(limit_for(stored.size), memory_left() // 2)
-    found, cut = bytearray(), stored.cut
+    max_bytes = min(limit_for(stored.size), memory_left() // 2)
+    data = bytearray()
+    cut = stored.cut
     try:
         if stored.packing is None:
-            found += stored.document[: stored.size]
+            data += stored.document[: stored.size]
         else:
-            for piece, _ in unpack(stored.document, stored.packing, limit):
-                found += piece
+            for piece, _ in unpack(stored.document, stored.packing, max_bytes):
+                data += piece
     except TooLargeError:
-        raise too_large(stored.path, limit) from None
+        raise too_large(stored.path, max_bytes) from None
     except DamagedError as damage:
         cut = str(damage)
-    if found[18:20] == WITH_LOG:
-        found[18:20] = WITHOUT
-    return place_of(stored.path, len(found), bytes(found)), cut
+    if data[VERSIONS_AT] == WITH_LOG:
+        data[VERSIONS_AT] = WITHOUT_LOG
+    return place_of(stored.path, len(data), bytes(data)), cut
 
 
 def _problem(path: str, state: State) -> str:
     """Why the file cannot be read any more."""
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError as error:
         return f"{path} cannot be read any more: {reason(error)}"
-    same = (found.st_size, found.st_mtime_ns) == state
-    return "" if same else f"{path} has changed since it was read"
+    is_same = (stat.st_size, stat.st_mtime_ns) == state
+    return "" if is_same else f"{path} has changed since it was read"
 
 
 def _left_out(db: Export) -> dict[str, int]:
     """The rows of events that have no place in a trace, by table; only those of the
     process that is read, where a table says whose its rows are."""
-    read = {source.table for source in present(db)}
+    read_tables = {source.table for source in present_tables(db)}
     counts: dict[str, int] = {}
     for table, columns in db.tables.items():
-        conditions = [_of_process(db, table)]
-        if table == NVTX and NVTX in read and db.has(NVTX, "eventType"):
-            conditions.append(f"not {SHOWN} and not ifnull({DECLARED}, 0)")
-        elif table in read or table == DIAGNOSTICS or not columns & TIMES:
+        condition = _is_of_process(db, table)
+        if table == NVTX and NVTX in read_tables and db.has(NVTX, "eventType"):
+            condition += f" and not {SHOWN} and not ifnull({DECLARED}, 0)"
+        elif table in read_tables or table == DIAGNOSTICS or not columns & TIMES:
             continue
-        asked = f"where {' and '.join(conditions)}"
-        counts[table] = sum(n or 0 for (n,) in db.rows(table, ("sum(1)",), asked))
-    return {table: count for table, count in counts.items() if count}
+        # no row at all if the table cannot be read
+        sums = db.rows(table, ("sum(1)",), f"where {condition}")
+        count = sum(rows or 0 for (rows,) in sums)
+        if count:
+            counts[table] = count
+    return counts
 
 
 def _diagnostics(db: Export) -> Iterator[str]:
@@ -237,57 +287,64 @@ def _diagnostics(db: Export) -> Iterator[str]:
     not trace the GPU, or lost events. What it merely informs of is left out."""
     if not db.has(DIAGNOSTICS, "severity", "text"):
         return
-    severity, text = (
-        db.integer(DIAGNOSTICS, "severity"),
-        db.typed(DIAGNOSTICS, "text", "'text'", "NULL"),
-    )
-    levels = ", ".join(map(str, SEVERITIES))
-    own = f"where {severity} in ({levels}) and ({_of_process(db, DIAGNOSTICS)}{_of_none(db)})"
-    rows = db.rows(
-        DIAGNOSTICS, (severity, f"substr({text}, 1, {LONGEST_DIAGNOSTIC})"), own
-    )
-    told = Counter((level, " ".join(text.split())) for level, text in rows if text)
-    ordered = sorted(told.items(), key=lambda one: -one[0][0])
-    for (level, said), times in ordered[:MOST_DIAGNOSTICS]:
-        often = f" ({times:,} times)" if times > 1 else ""
-        yield f"Nsight Systems recorded {SEVERITIES[level]}{often}: {printable(said)}"
-    more = len(ordered) - MOST_DIAGNOSTICS
+    severity = db.integer(DIAGNOSTICS, "severity")
+    text = db.typed(DIAGNOSTICS, "text", "'text'", "NULL")
+    beginning = f"substr({text}, 1, {MAX_DIAGNOSTIC_CHARS})"
+    severities = ", ".join(map(str, SEVERITIES))
+    is_of_process = f"{_is_of_process(db, DIAGNOSTICS)}{_or_of_none(db)}"
+    condition = f"where {severity} in ({severities}) and ({is_of_process})"
+    times: Counter[tuple[int, str]] = Counter()
+    for level, message in db.rows(DIAGNOSTICS, (severity, beginning), condition):
+        if message:
+            times[level, " ".join(message.split())] += 1
+    # sorted() keeps the order of equal levels
+    diagnostics = sorted(times, key=lambda diagnostic: -diagnostic[0])
+    for level, sentence in diagnostics[:MAX_DIAGNOSTICS]:
+        count = times[level, sentence]
+        how_often = f" ({count:,} times)" if count > 1 else ""
+        yield (
+            f"Nsight Systems recorded {SEVERITIES[level]}{how_often}: "
+            f"{printable(sentence)}"
+        )
+    more = len(diagnostics) - MAX_DIAGNOSTICS
     if more > 0:
         yield f"Nsight Systems recorded {plural(more, 'more warning')}."
 
 
-def _of_none(db: Export) -> str:
-    """The rest of a condition, for rows that are of no process."""
+def _or_of_none(db: Export) -> str:
+    """The rest of a condition, for diagnostics that are of no process."""
     if not db.has(DIAGNOSTICS, "globalPid"):
         return ""
     return f" or ({db.integer(DIAGNOSTICS, 'globalPid')}) in ({NONE}, 0)"
 
 
-def _of_process(db: Export, table: str) -> str:
+def _is_of_process(db: Export, table: str) -> str:
     """The condition for a row to be one of the process that is read."""
-    owner = next((column for column in OWNERS if db.has(table, column)), None)
+    owner = next((column for column in OWNER_COLUMNS if db.has(table, column)), None)
     if db.process is None or owner is None:
         return "1"
-    return f"(({db.integer(table, owner)}) >> 24) & {PID} = {db.process}"
+    return f"(({db.integer(table, owner)}) >> 24) & {PID_MASK} = {db.process}"
 
 
 def _remarks(
-    parts: Sequence[TableEvents], words: Words, unreadable: int
+    tables: Sequence[TableEvents], words: Words, unreadable: int
 ) -> Iterator[str]:
     """What has to be known of what was read, in sentences without the name of the
     file."""
     if unreadable:
         rows = plural(unreadable, "row")
         yield f"{rows} without a start or an end, or with one that is out of range, left out."
-    known = np.fromiter(words.strings, np.int64, len(words.strings))
-    for part in (part for part in parts if part.source.by_string):
-        lost = ~np.isin(part.columns["name"], known) & (part.text == NO_TEXT)
-        if lost.any():
-            rows = plural(int(lost.sum()), "row")
-            yield f"The names of {rows} of {part.source.table} are missing from StringIds."
-    if graphs := sum(
-        len(part) for part in parts if part.source.categories == (GRAPHS,)
-    ):
+    known_strings = np.fromiter(words.strings, np.int64, len(words.strings))
+    for table in tables:
+        if not table.source.has_names_in_strings:
+            continue
+        has_string = np.isin(table.columns["name"], known_strings)
+        is_unnamed = ~has_string & (table.text == NO_TEXT)
+        if is_unnamed.any():
+            rows = plural(int(is_unnamed.sum()), "row")
+            yield f"The names of {rows} of {table.source.table} are missing from StringIds."
+    graphs = sum(len(table) for table in tables if table.source.categories == (GRAPHS,))
+    if graphs:
         yield (
             f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "
             "kernels: record with nsys profile --cuda-graph-trace=node to see those."
@@ -296,20 +353,17 @@ def _remarks(
 
 def _pending(place: ExportFile) -> list[str]:
     """A sentence for each file beside it with changes that are not in it."""
-    found = []
-    for ending in ("-wal", "-journal") if place.data is None else ():
+    if place.data is not None:
+        return []
+    sentences = []
+    for ending in ("-wal", "-journal"):
         with suppress(OSError):
             if os.stat(place.path + ending).st_size:
-                found.append(
+                sentences.append(
                     f"Changes in {os.path.basename(place.path)}{ending} are not read: something"
                     " still writes the export, or was stopped."
                 )
-    return found
-
-
-SMALLEST_ROW = 16  # bytes
-OF_PROCESSES = ("correlation", "external")  # numbers that are unique within one
-NO_TEXT = -1
+    return sentences
 
 
 class TableEvents(msgspec.Struct, frozen=True, eq=False):
@@ -337,33 +391,35 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     """
     source = batches.source
     damage_before = len(db.damage)
-    parts = [np.empty((len(FIELDS), 0), np.int64)]
-    ids = [np.empty(0, np.int32)]
+    columns_of_batches = [np.empty((len(FIELDS), 0), np.int64)]
+    texts_of_batches = [np.empty(0, np.int32)]
     counts = [0] * batches.count
     for number in _with_rows(db, batches):
-        found, text = _batch_of(db, batches, number, texts)
-        parts.append(found)
-        ids.append(text)
-        counts[number] = len(text)
+        batch_columns, batch_texts = _batch_of(db, batches, number, texts)
+        columns_of_batches.append(batch_columns)
+        texts_of_batches.append(batch_texts)
+        counts[number] = len(batch_texts)
         if len(db.damage) > damage_before or db.stopped:
             break
-    columns = np.concatenate(parts, axis=1)
-    every = db.rows(
+    columns = np.concatenate(columns_of_batches, axis=1)
+    sums = db.rows(
         source.table,
-        (f"sum({batches.is_sound})", "sum(1)"),
-        f"where {batches.is_shown}",
+        (f"sum({batches.sound_condition})", "sum(1)"),
+        f"where {batches.shown_condition}",
     )
-    readable, rows = next(every, (None, None))
-    lost = (rows or 0) - (readable or 0)
-    hidden = (readable or 0) - columns.shape[1]
+    # each sum is None without rows, and both are missing if the table cannot be read
+    sound_sum, row_sum = next(sums, (None, None))
+    sound_rows = sound_sum or 0
+    rows = row_sum or 0
+    hidden = sound_rows - columns.shape[1]
     if hidden and len(db.damage) == damage_before:
         db.hidden(source.table, hidden)
     return TableEvents(
         batches=batches,
         columns=dict(zip(FIELDS, columns, strict=True)),
-        text=np.concatenate(ids),
+        text=np.concatenate(texts_of_batches),
         counts=counts,
-        unreadable=lost,
+        unreadable=rows - sound_rows,
     )
 
 
@@ -388,21 +444,23 @@ def _batch_of(
     """The columns of the events of one batch, shape [FIELDS, events], and their texts,
     up to the first row that is out of order: nowhere in a sound table."""
     source = batches.source
-    asked = fields(db, source)
+    expressions = fields(db, source)
     bounds = batches.bounds(number)
-    columns = [*(asked[name] for name in FIELDS), db.header(source.table)]
-    found = db.integers(source.table, columns, batches.condition, bounds)[:-1]
-    text = np.full(found.shape[1], NO_TEXT, np.int32)
+    queried = [*(expressions[name] for name in FIELDS), db.header(source.table)]
+    columns = db.integers(source.table, queried, batches.condition, bounds)[:-1]
+    text = np.full(columns.shape[1], NO_TEXT, np.int32)
     if source.is_nvtx and db.has(NVTX, "text"):
-        # its pages may be damaged
+        # the length of the payload is asked for because its pages may be damaged
         payload = db.typed(NVTX, "jsonText", "'text'", "NULL")
         rows = db.rows(NVTX, (BASE, f"length({payload})"), batches.condition, bounds)
         text = texts.ids(name for name, _ in rows)
-        text[text == texts.get(None, NO_TEXT)] = NO_TEXT
-    whole = min(_ascending(found[0], bounds[0]), len(text))
-    if whole < found.shape[1]:
+        number_of_none = texts.get(None, NO_TEXT)
+        text[text == number_of_none] = NO_TEXT
+    first, _ = bounds
+    sound_rows = min(_ascending(columns[FIELDS.index("row")], first), len(text))
+    if sound_rows < columns.shape[1]:
         db.damaged(source.table, "its rows are out of order")
-    return found[:, :whole], text[:whole]
+    return columns[:, :sound_rows], text[:sound_rows]
 
 
 def _ascending(rowids: NDArray[np.int64], least: int) -> int:
@@ -413,82 +471,127 @@ def _ascending(rowids: NDArray[np.int64], least: int) -> int:
     return int(falls[0]) + 1 if len(falls) else len(rowids)
 
 
+class Slices(msgspec.Struct, frozen=True, eq=False):
+    """The columns of Raw, of the slices of all tables."""
+
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    threads: tuple[Lane, ...]
+    start: NDArray[np.int64]
+    dur: NDArray[np.int64]
+    order: NDArray[np.int64]
+    correlation: NDArray[np.int64]
+    external_id: NDArray[np.int64]
+    name: NDArray[np.int32]
+    category: NDArray[np.int32]
+    thread: NDArray[np.int32]
+    negative: int  # slices with a negative duration, which have 0 in `dur`
+    unfinished: int  # slices without an end, which end with the last event
+
+
+class Numbers:
+    """The numbers of the names, categories and lanes of all slices."""
+
+    def __init__(self, texts: Sequence[str], words: Words, processes: Processes):
+        self.names = Interner()
+        self.categories = Interner()
+        self.threads = Interner()
+        self._texts = texts
+        self._words = words
+        self._processes = processes
+
+    def of_names(
+        self, table: TableEvents
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The numbers of the name and of the category of each event of a table."""
+        source = table.source
+        named_by = (table.text, table.columns["name"], table.columns["kind"])
+        distinct_names, which = _distinct(*named_by)
+        names = []
+        categories = []
+        for text, number, kind in distinct_names:
+            if text != NO_TEXT:
+                name = self._texts[text]
+            else:
+                name = source.name_of(self._words, number)
+            names.append(name)
+            if source.is_nvtx:
+                categories.append(category(kind, name))
+            else:
+                categories.append(source.categories[kind])
+        return self.names.ids(names)[which], self.categories.ids(categories)[which]
+
+    def of_lanes(self, table: TableEvents) -> NDArray[np.int32]:
+        """The number of the lane of each event of a table."""
+        columns = table.columns
+        places, which = _distinct(
+            columns["owner"], columns["device"], columns["stream"], columns["context"]
+        )
+        lanes = [
+            self._processes.lane(table.source, owner, device, stream, context)
+            for owner, device, stream, context in places
+        ]
+        return self.threads.ids(lanes)[which]
+
+
 def slices_of(
-    parts: Sequence[TableEvents],
+    tables: Sequence[TableEvents],
     first: int,
     texts: Sequence[str],
     words: Words,
-    who: Processes,
-) -> tuple[dict[str, Any], int, int]:
-    """The columns of Raw of the slices of all parts, and how many have a negative
-    duration or no end; `first` is the index of their first event in traceEvents."""
-    begins = np.cumsum([first, *map(len, parts)]).tolist()
-    placed = [
-        (p, b) for p, b in zip(parts, begins, strict=False) if not p.source.is_metrics
-    ]
-    into = [Interner(), Interner(), Interner()]
-    nothing = [np.empty(0, np.int64)] * 5 + [np.empty(0, np.int32)] * 3
-    each = [
-        (
-            *(part.columns["start"], part.columns["end"], begin + np.arange(len(part))),
-            *(who.unique(part.columns["owner"], part.columns[c]) for c in OF_PROCESSES),
-            *_tables(part, texts, words, who, into),
+    processes: Processes,
+) -> Slices:
+    """The slices of all tables; `first` is the index of their first event in
+    traceEvents, `texts` are those of ranges."""
+    numbers = Numbers(texts, words, processes)
+    columns: dict[str, list[NDArray[Any]]] = {
+        "start": [np.empty(0, np.int64)],
+        "end": [np.empty(0, np.int64)],
+        "order": [np.empty(0, np.int64)],
+        "correlation": [np.empty(0, np.int64)],
+        "external_id": [np.empty(0, np.int64)],
+        "name": [np.empty(0, np.int32)],
+        "category": [np.empty(0, np.int32)],
+        "thread": [np.empty(0, np.int32)],
+    }
+    for table in tables:
+        order = first + np.arange(len(table))
+        first += len(table)
+        if table.source.is_metrics:
+            continue
+        owner = table.columns["owner"]
+        name, kind = numbers.of_names(table)
+        columns["start"].append(table.columns["start"])
+        columns["end"].append(table.columns["end"])
+        columns["order"].append(order)
+        columns["correlation"].append(
+            processes.unique(owner, table.columns["correlation"])
         )
-        for part, begin in placed
-    ]
-    numbers = map(np.concatenate, zip(nothing, *each, strict=True))
-    names = (
-        "start",
-        "end",
-        "order",
-        "correlation",
-        "external_id",
-        "name",
-        "category",
-        "thread",
-    )
-    columns: dict[str, Any] = dict(zip(names, numbers, strict=True))
-    start, end = columns["start"], columns.pop("end")
+        columns["external_id"].append(
+            processes.unique(owner, table.columns["external"])
+        )
+        columns["name"].append(name)
+        columns["category"].append(kind)
+        columns["thread"].append(numbers.of_lanes(table))
+    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    start = joined["start"]
+    end = joined.pop("end")
     is_open = end == NONE
-    last = int(np.maximum(start, end).max(initial=NONE))
-    dur = np.where(is_open, last, end) - start
-    columns["dur"] = np.maximum(dur, 0)
-    columns |= zip(("names", "categories", "threads"), map(tuple, into), strict=True)
-    return columns, int((dur < 0).sum()), int(is_open.sum())
-
-
-def _tables(
-    part: TableEvents,
-    texts: Sequence[str],
-    words: Words,
-    who: Processes,
-    into: list[Interner],
-) -> list[NDArray[np.int32]]:
-    """The names, categories and lanes of the events of a part, each met once."""
-    source, columns = part.source, part.columns
-    kinds, kind = _met(part.text, columns["name"], columns["kind"])
-    named = [
-        texts[text] if text != NO_TEXT else source.named(words, number)
-        for text, number, _ in kinds
-    ]
-    categories = [
-        category(k, name) if source.is_nvtx else source.categories[k]
-        for (_, _, k), name in zip(kinds, named, strict=True)
-    ]
-    places, place = _met(
-        *(columns[c] for c in ("owner", "device", "stream", "context"))
+    last_ns = int(np.maximum(start, end).max(initial=NONE))
+    dur = np.where(is_open, last_ns, end) - start
+    return Slices(
+        **joined,
+        dur=np.maximum(dur, 0),
+        names=tuple(numbers.names),
+        categories=tuple(numbers.categories),
+        threads=tuple(numbers.threads),
+        negative=int((dur < 0).sum()),
+        unfinished=int(is_open.sum()),
     )
-    lanes = [who.lane(source, *where) for where in places]
-    return [
-        into[0].ids(named)[kind],
-        into[1].ids(categories)[kind],
-        into[2].ids(lanes)[place],
-    ]
 
 
-def _met(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
+def _distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
     """The distinct rows of some columns, and which of them each row is."""
     first, which = distinct_rows(columns)
-    return list(
-        zip(*(column[first].tolist() for column in columns), strict=True)
-    ), which
+    values = [column[first].tolist() for column in columns]
+    return list(zip(*values, strict=True)), which

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,16 +25,30 @@ from fusetui.trace.nsys.nvtx import NVTX, SHOWN, nvtx_fields
 from fusetui.trace.read.document_text import MAX_SHARED_NAME, shared_name
 from fusetui.trace.read.times import LIMIT_NS
 
-CUPTI, METRICS, GRAPHS = "CUPTI_ACTIVITY_KIND_", "GPU_METRICS", "cuda_graph"
-FIELDS = (
-    *("row", "start", "end", "owner", "device", "context", "stream", "correlation"),
-    *("external", "name", "kind"),
-)
-"""What is read of every event, as integers. `end` is NONE if a range was not closed.
-`owner` is a globalPid of GPU work, else a globalTid; `kind` says which of its source's
-categories it has."""
+CUPTI = "CUPTI_ACTIVITY_KIND_"
+METRICS = "GPU_METRICS"
+GRAPHS = "cuda_graph"  # the category of GRAPH_TRACE
 
-PID = 0xFFFFFF
+
+class EventFields(NamedTuple):
+    """What is read of every event, as integers, NONE where it is missing."""
+
+    row: int  # its rowid
+    start: int
+    end: int  # NONE if a range was not closed
+    owner: int  # of GPU work a globalPid, else a globalTid; of metrics their type
+    device: int
+    context: int
+    stream: int
+    correlation: int
+    external: int
+    name: int  # a number whose meaning the table has; see EventTable.name_of
+    kind: int  # which of the categories of its table it has; see also nvtx.category
+
+
+FIELDS = EventFields._fields
+
+PID_MASK = 0xFFFFFF
 """A globalPid is the number of a machine above 48 bits, then that of the process above
 24; in a globalTid the lowest bits are the number of the thread."""
 VERSION = re.compile(r"_v[0-9]{4,5}\Z")
@@ -41,32 +56,30 @@ VERSION = re.compile(r"_v[0-9]{4,5}\Z")
 too."""
 
 KINDS_OF_MEMORY = (
-    *(
-        "Pageable",
-        "Pinned",
-        "Device",
-        "Array",
-        "Managed",
-        "Device Static",
-        "Managed Static",
-    ),
+    "Pageable",
+    "Pinned",
+    "Device",
+    "Array",
+    "Managed",
+    "Device Static",
+    "Managed Static",
     "Unknown",
 )
 KINDS_OF_COPY = (
-    *(
-        "Unknown",
-        "HtoD",
-        "DtoH",
-        "HtoA",
-        "AtoH",
-        "AtoA",
-        "AtoD",
-        "DtoA",
-        "DtoD",
-        "HtoH",
-        "PtoP",
-    ),
-    *("UVM_HtoD", "UVM_DtoH", "UVM_DtoD"),
+    "Unknown",
+    "HtoD",
+    "DtoH",
+    "HtoA",
+    "AtoH",
+    "AtoA",
+    "AtoD",
+    "DtoA",
+    "DtoD",
+    "HtoH",
+    "PtoP",
+    "UVM_HtoD",
+    "UVM_DtoH",
+    "UVM_DtoD",
 )
 KINDS_OF_SYNC = {
     "UNKNOWN": "Unknown Sync",
@@ -75,6 +88,7 @@ KINDS_OF_SYNC = {
     "STREAM_SYNCHRONIZE": "Stream Sync",
     "CONTEXT_SYNCHRONIZE": "Context Sync",
 }
+NO_MEMORY = 255  # a kind of memory or of copy that is missing, in a packed name
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -86,30 +100,46 @@ class Words(msgspec.Struct, frozen=True):
     syncs: Mapping[int, str]
 
 
-Named = Callable[[Words, int], str]
-
-
 def words_of(db: Export) -> Words:
     """By the tables StringIds and ENUM_*; without the latter, as nsys numbers them."""
-
-    def enum(
-        known: Iterable[str], table: str, column: str, prefix: str = ""
-    ) -> dict[int, str]:
-        found = _texts(db, table, column).items()
-        return dict(enumerate(known)) | {
-            n: text.removeprefix(prefix) for n, text in found
-        }
-
-    kinds = {kind.upper(): kind for kind in KINDS_OF_COPY}
-    copies = enum(kinds, "ENUM_CUDA_MEMCPY_OPER", "name", "CUDA_MEMCPY_KIND_")
-    prefix = "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
-    syncs = enum(KINDS_OF_SYNC, "ENUM_CUPTI_SYNC_TYPE", "name", prefix)
-    return Words(
-        _texts(db, "StringIds", "value"),
-        {number: kinds.get(name, name) for number, name in copies.items()},
-        enum(KINDS_OF_MEMORY, "ENUM_CUDA_MEM_KIND", "label"),
-        {number: KINDS_OF_SYNC.get(name, name) for number, name in syncs.items()},
+    copy_names = {kind.upper(): kind for kind in KINDS_OF_COPY}
+    copies = _enumeration(
+        db,
+        "ENUM_CUDA_MEMCPY_OPER",
+        column="name",
+        prefix="CUDA_MEMCPY_KIND_",
+        defaults=copy_names,
     )
+    syncs = _enumeration(
+        db,
+        "ENUM_CUPTI_SYNC_TYPE",
+        column="name",
+        prefix="CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_",
+        defaults=KINDS_OF_SYNC,
+    )
+    return Words(
+        strings=_texts(db, "StringIds", "value"),
+        copies={number: copy_names.get(name, name) for number, name in copies.items()},
+        memories=_enumeration(
+            db,
+            "ENUM_CUDA_MEM_KIND",
+            column="label",
+            prefix="",
+            defaults=KINDS_OF_MEMORY,
+        ),
+        syncs={number: KINDS_OF_SYNC.get(name, name) for number, name in syncs.items()},
+    )
+
+
+def _enumeration(
+    db: Export, table: str, column: str, prefix: str, defaults: Iterable[str]
+) -> dict[int, str]:
+    """The texts of a table by their numbers, without the prefix; the numbers from 0 on
+    that it does not have stand for the defaults, in order."""
+    names = dict(enumerate(defaults))
+    for number, name in _texts(db, table, column).items():
+        names[number] = name.removeprefix(prefix)
+    return names
 
 
 class EventTable(msgspec.Struct, frozen=True, eq=False):
@@ -117,8 +147,8 @@ class EventTable(msgspec.Struct, frozen=True, eq=False):
 
     table: str
     categories: tuple[str, ...]
-    named: Named
-    # the first that it has; or if `packed` all, 8 bits each, 255 for none
+    name_of: Callable[[Words, int], str]  # of EventFields.name
+    # the first that it has; or if `packed` all, 8 bits each, NO_MEMORY for none
     name_by: tuple[str, ...]
     owner_by: str = "globalPid"
     times_by: tuple[str, str] = ("start", "end")
@@ -135,24 +165,27 @@ class EventTable(msgspec.Struct, frozen=True, eq=False):
         return self.table == METRICS
 
     @property
-    def by_string(self) -> bool:
+    def has_names_in_strings(self) -> bool:
         """Whether its names are in StringIds."""
-        return self.named in (string, _call)
+        return self.name_of in (string, _call)
 
     @property
     def on_gpu(self) -> bool:
+        """Whether its events are on the lanes of a GPU."""
         return self.owner_by == "globalPid"
 
     @property
-    def works(self) -> bool:
+    def is_gpu_work(self) -> bool:
         """Whether its events are work of a GPU."""
         return any(role(category) in GPU_ROLES for category in self.categories)
 
 
 def string(words: Words, number: int) -> str:
-    return words.strings.get(number) or (
-        "unnamed" if number == NONE else f"unnamed {number}"
-    )
+    """The text of StringIds with this number."""
+    text = words.strings.get(number)
+    if text:
+        return text
+    return "unnamed" if number == NONE else f"unnamed {number}"
 
 
 def _call(words: Words, number: int) -> str:
@@ -160,9 +193,10 @@ def _call(words: Words, number: int) -> str:
 
 
 def _copy(words: Words, number: int) -> str:
-    kind, source, target = (number >> 16) & 255, (number >> 8) & 255, number & 255
-    memories = " -> ".join(words.memories.get(n, "Unknown") for n in (source, target))
-    return f"Memcpy {words.copies.get(kind, 'Unknown')} ({memories})"
+    kind = (number >> 16) & 0xFF
+    source = words.memories.get((number >> 8) & 0xFF, "Unknown")
+    target = words.memories.get(number & 0xFF, "Unknown")
+    return f"Memcpy {words.copies.get(kind, 'Unknown')} ({source} -> {target})"
 
 
 def _set(words: Words, number: int) -> str:
@@ -177,29 +211,29 @@ def _graph(_: Words, number: int) -> str:
     return "CUDA graph" if number == NONE else f"CUDA graph {number}"
 
 
-def _gpu(
-    table: str, category: str, named: Named, name_by: tuple[str, ...], *args: str
-) -> EventTable:
-    return EventTable(f"{CUPTI}{table}", (category,), named, name_by, args=args)
-
-
-def _host(
-    table: str, categories: tuple[str, ...], named: Named, kind: str, *args: str
-) -> EventTable:
-    return EventTable(
-        table, categories, named, ("nameId",), "globalTid", kind=kind, args=args
-    )
+def _cuda_event(_words: Words, _number: int) -> str:
+    return "CUDA event"
 
 
 NO_STREAM = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE; torch writes -1
 CALLS = ("cuda_runtime", "cuda_driver")
 INSTANT = ("timestamp", "timestamp")
 SOURCES = (
-    _gpu(
-        *("KERNEL", "kernel", string, ("demangledName", "shortName", "mangledName")),
-        *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
-        *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
-        *(
+    EventTable(
+        table=f"{CUPTI}KERNEL",
+        categories=("kernel",),
+        name_of=string,
+        name_by=("demangledName", "shortName", "mangledName"),
+        args=(
+            "registersPerThread",
+            "staticSharedMemory",
+            "dynamicSharedMemory",
+            "gridX",
+            "gridY",
+            "gridZ",
+            "blockX",
+            "blockY",
+            "blockZ",
             "clusterX",
             "clusterY",
             "clusterZ",
@@ -208,101 +242,173 @@ SOURCES = (
             "graphId",
         ),
     ),
-    _gpu("GRAPH_TRACE", GRAPHS, _graph, ("graphId",), "graphId"),
     EventTable(
-        *(f"{CUPTI}MEMCPY", ("gpu_memcpy",), _copy, ("copyKind", "srcKind", "dstKind")),
-        args=("bytes", "srcDeviceId", "dstDeviceId", "graphNodeId"),
+        table=f"{CUPTI}GRAPH_TRACE",
+        categories=(GRAPHS,),
+        name_of=_graph,
+        name_by=("graphId",),
+        args=("graphId",),
+    ),
+    EventTable(
+        table=f"{CUPTI}MEMCPY",
+        categories=("gpu_memcpy",),
+        name_of=_copy,
+        name_by=("copyKind", "srcKind", "dstKind"),
         packed=True,
-    ),
-    _gpu("MEMSET", "gpu_memset", _set, ("memKind",), "bytes", "value", "graphNodeId"),
-    _gpu(
-        "SYNCHRONIZATION", "cuda_sync", _sync, ("syncType",), "eventId", "eventSyncId"
+        args=("bytes", "srcDeviceId", "dstDeviceId", "graphNodeId"),
     ),
     EventTable(
-        *(f"{CUPTI}CUDA_EVENT", ("cuda_event",), lambda *_: "CUDA event", ()),
+        table=f"{CUPTI}MEMSET",
+        categories=("gpu_memset",),
+        name_of=_set,
+        name_by=("memKind",),
+        args=("bytes", "value", "graphNodeId"),
+    ),
+    EventTable(
+        table=f"{CUPTI}SYNCHRONIZATION",
+        categories=("cuda_sync",),
+        name_of=_sync,
+        name_by=("syncType",),
+        args=("eventId", "eventSyncId"),
+    ),
+    EventTable(
+        table=f"{CUPTI}CUDA_EVENT",
+        categories=("cuda_event",),
+        name_of=_cuda_event,
+        name_by=(),
         times_by=INSTANT,
         args=("eventId", "eventSyncId"),
     ),
-    _host(f"{CUPTI}RUNTIME", CALLS, _call, "eventClass", "returnValue"),
-    _host(f"{CUPTI}DRIVER", CALLS, _call, "1", "returnValue"),
-    EventTable(NVTX, (), string, ("textId",), "globalTid"),
-    _host(f"{CUPTI}OVERHEAD", ("overhead",), string, "0"),
-    _host("PROFILER_OVERHEAD", ("overhead",), string, "0"),
-    # is named in writing.py
-    EventTable(METRICS, (), _graph, ("metricId",), times_by=INSTANT),
+    EventTable(
+        table=f"{CUPTI}RUNTIME",
+        categories=CALLS,
+        name_of=_call,
+        name_by=("nameId",),
+        owner_by="globalTid",
+        kind="eventClass",
+        args=("returnValue",),
+    ),
+    EventTable(
+        table=f"{CUPTI}DRIVER",
+        categories=CALLS,
+        name_of=_call,
+        name_by=("nameId",),
+        owner_by="globalTid",
+        kind="1",
+        args=("returnValue",),
+    ),
+    EventTable(
+        table=NVTX,
+        categories=(),  # nvtx.category names them
+        name_of=string,
+        name_by=("textId",),
+        owner_by="globalTid",
+    ),
+    EventTable(
+        table=f"{CUPTI}OVERHEAD",
+        categories=("overhead",),
+        name_of=string,
+        name_by=("nameId",),
+        owner_by="globalTid",
+    ),
+    EventTable(
+        table="PROFILER_OVERHEAD",
+        categories=("overhead",),
+        name_of=string,
+        name_by=("nameId",),
+        owner_by="globalTid",
+    ),
+    EventTable(
+        table=METRICS,
+        categories=(),
+        name_of=_graph,  # not used: writing.py names them
+        name_by=("metricId",),
+        times_by=INSTANT,
+    ),
 )
+NEEDED_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    METRICS: ("typeId", "metricId", "value"),
+}
+"""Columns without which a table is not read, beside those of times."""
 
 
 def fields(db: Export, source: EventTable) -> dict[str, str]:
     """The expression of each of FIELDS, of a table that is there."""
-    table, known = source.table, db.tables[source.table]
+    table = source.table
     integer = partial(db.integer, table)
-    found = {
+    begin_by, end_by = source.times_by
+    no_owner = db.owner if source.on_gpu else NONE
+    name_column = next((c for c in source.name_by if c in db.tables[table]), "")
+    expressions = {
         "row": "rowid",
-        "start": integer(source.times_by[0]),
-        "end": integer(source.times_by[1]),
-        "owner": db.typed(
-            table, source.owner_by, "'integer'", db.owner if source.on_gpu else NONE
-        ),
-        **{
-            name: integer(f"{name}Id")
-            for name in ("device", "context", "stream", "correlation")
-        },
+        "start": integer(begin_by),
+        "end": integer(end_by),
+        "owner": db.typed(table, source.owner_by, "'integer'", no_owner),
+        "device": integer("deviceId"),
+        "context": integer("contextId"),
+        "stream": integer("streamId"),
+        "correlation": integer("correlationId"),
         "external": str(NONE),
-        "name": integer(next((c for c in source.name_by if c in known), "")),
+        "name": integer(name_column),
         "kind": source.kind,
     }
     if source.packed:
-        parts = (
-            (bits, integer(c))
-            for bits, c in zip((16, 8, 0), source.name_by, strict=True)
-        )
-        found["name"] = " | ".join(
-            f"(iif(({part}) between 0 and 254, {part}, 255) << {bits})"
-            for bits, part in parts
-        )
-    if source.on_gpu and not source.works:
-        found["stream"] = (
-            f"iif(({found['stream']}) = {NO_STREAM}, -1, {found['stream']})"
-        )
+        expressions["name"] = _packed_name([integer(c) for c in source.name_by])
+    if source.on_gpu and not source.is_gpu_work:
+        stream = expressions["stream"]
+        expressions["stream"] = f"iif(({stream}) = {NO_STREAM}, -1, {stream})"
     if source.kind == "eventClass":
-        found["kind"] = f"({integer('eventClass')}) = 1"
+        expressions["kind"] = f"({integer('eventClass')}) = 1"
     if source.is_nvtx:
-        found |= nvtx_fields(db)
+        expressions |= nvtx_fields(db)
     if source.is_metrics:
-        found["owner"] = integer("typeId")
-    return found
+        expressions["owner"] = integer("typeId")
+    return expressions
 
 
-def _sound(source: EventTable) -> str:
+def _packed_name(columns: Sequence[str]) -> str:
+    """The expression of three numbers in one, 8 bits each, the first one highest."""
+    copy_kind, source, target = (
+        f"iif(({column}) between 0 and {NO_MEMORY - 1}, {column}, {NO_MEMORY})"
+        for column in columns
+    )
+    return f"({copy_kind} << 16) | ({source} << 8) | ({target} << 0)"
+
+
+def _sound_condition(source: EventTable) -> str:
     """The condition for a row to be an event that can be read."""
     begin, end = source.times_by
-    first, last = (
-        f"""typeof("{c}") = 'integer' and "{c}" between {-LIMIT_NS} and {LIMIT_NS}"""
-        for c in (begin, end)
-    )
+    has_begin = _has_time(begin)
     if source.is_nvtx:
-        return f'{first} and ("{end}" is null or ({last}))'
+        return f'{has_begin} and ("{end}" is null or ({_has_time(end)}))'
     if source.is_metrics:
-        last = "typeof(value) in ('integer', 'real') and value between -1e300 and 1e300"
-    return f"{first} and {last}"
+        is_number = "typeof(value) in ('integer', 'real')"
+        return f"{has_begin} and {is_number} and value between -1e300 and 1e300"
+    return f"{has_begin} and {_has_time(end)}"
 
 
-def shown(db: Export, source: EventTable) -> str:
+def _has_time(column: str) -> str:
+    is_in_range = f'"{column}" between {-LIMIT_NS} and {LIMIT_NS}'
+    return f"""typeof("{column}") = 'integer' and {is_in_range}"""
+
+
+def shown_condition(db: Export, source: EventTable) -> str:
     """The condition for a row to be an event of what is read."""
-    own = "1"
+    is_of_process = "1"
     if db.process is not None and not source.is_metrics:
-        own = f"(({fields(db, source)['owner']}) >> 24) & {PID} = {db.process}"
-    return f"{SHOWN} and {own}" if source.is_nvtx and db.has(NVTX, "eventType") else own
+        owner = fields(db, source)["owner"]
+        is_of_process = f"(({owner}) >> 24) & {PID_MASK} = {db.process}"
+    if source.is_nvtx and db.has(NVTX, "eventType"):
+        return f"{SHOWN} and {is_of_process}"
+    return is_of_process
 
 
-def present(db: Export) -> list[EventTable]:
+def present_tables(db: Export) -> list[EventTable]:
     """The tables of events that this export has, with the columns that they need."""
-    needs = {NVTX: (), METRICS: ("typeId", "metricId", "value")}
     return [
-        one
-        for one in SOURCES
-        if db.has(one.table, *one.times_by, *needs.get(one.table, ()))
+        source
+        for source in SOURCES
+        if db.has(source.table, *source.times_by, *NEEDED_COLUMNS.get(source.table, ()))
     ]
 
 
@@ -316,34 +422,38 @@ def with_owner(place: ExportFile) -> ExportFile:
 def _only_process(db: Export) -> int:
     """The globalPid of the process that called CUDA, if there is one only; NONE
     otherwise, and if every table names the processes of its events."""
-    tables = [source for source in present(db) if not source.is_metrics]
-    if all(db.has(source.table, source.owner_by) for source in tables if source.on_gpu):
+    sources = [source for source in present_tables(db) if not source.is_metrics]
+    gpu_sources = [source for source in sources if source.on_gpu]
+    if all(db.has(source.table, source.owner_by) for source in gpu_sources):
         return NONE
-    keys: set[int] = set()
-    for source in tables:
+    processes: set[int] = set()
+    for source in sources:
         if source.table.startswith(CUPTI) and db.has(source.table, source.owner_by):
-            key = f"distinct ({db.integer(source.table, source.owner_by)}) >> 24"
-            keys.update(number for (number,) in db.rows(source.table, (key,)))
-    keys.discard(NONE >> 24)
-    return keys.pop() << 24 if len(keys) == 1 else NONE
+            owner = db.integer(source.table, source.owner_by)
+            rows = db.rows(source.table, (f"distinct ({owner}) >> 24",))
+            processes.update(process for (process,) in rows)
+    processes.discard(NONE >> 24)
+    return processes.pop() << 24 if len(processes) == 1 else NONE
 
 
 def _texts(db: Export, table: str, column: str) -> dict[int, str]:
-    """The texts of a table by their numbers, each decoded once. Of a very long one
-    SQLite gives the beginning only, see `shared_name`."""
+    """The texts of a table by their numbers, each decoded once; {} without the table.
+    Of a very long one SQLite gives the beginning only, see `shared_name`."""
     if not db.has(table, "id", column):
         return {}
+    number = db.integer(table, "id")
     text = db.typed(table, column, "'text'", "NULL")
-    columns = (db.integer(table, "id"), f"substr({text}, 1, {MAX_SHARED_NAME + 1})")
-    rows = db.rows(table, columns)
+    beginning = f"substr({text}, 1, {MAX_SHARED_NAME + 1})"
     return {
-        n: shared_name(text, n) for n, text in rows if n != NONE and text is not None
+        number: shared_name(text, number)
+        for number, text in db.rows(table, (number, beginning))
+        if number != NONE and text is not None
     }
 
 
-# of a batch, where rowids have no gaps; batches of a table
-ROWS, MOST = 1 << 12, 1 << 16
-LAST = 2**63 - 1
+MIN_BATCH_ROWS = 1 << 12  # where rowids have no gaps
+MAX_BATCHES = 1 << 16  # of a table
+LAST_ROWID = 2**63 - 1
 
 
 class Batches(msgspec.Struct, frozen=True):
@@ -354,17 +464,14 @@ class Batches(msgspec.Struct, frozen=True):
     first: int
     rows: int
     count: int
-    is_shown: str  # the condition for a row to be an event of what is read
-    is_sound: str  # and for such an event to have times that can be
-
-    @property
-    def readable(self) -> str:
-        return f"{self.is_shown} and {self.is_sound}"
+    shown_condition: str  # the condition for a row to be an event of what is read
+    sound_condition: str  # and for such an event to have times that can be
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """The first and the last rowid."""
+        """The first and the last rowid of a batch."""
         begin = self.first + number * self.rows
-        return begin, LAST if number == self.count - 1 else begin + self.rows - 1
+        is_last_batch = number == self.count - 1
+        return begin, LAST_ROWID if is_last_batch else begin + self.rows - 1
 
     def number_of(self, rowid: int) -> int:
         """The batch that has this row."""
@@ -374,26 +481,36 @@ class Batches(msgspec.Struct, frozen=True):
     def condition(self) -> str:
         """What follows the columns of a query for one batch; its values are
         `bounds`."""
-        return f"where rowid between ? and ? and {self.readable} order by rowid"
+        readable = f"{self.shown_condition} and {self.sound_condition}"
+        return f"where rowid between ? and ? and {readable} order by rowid"
 
 
 def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
-    """The tables that have rows."""
-    found = []
+    """The batches of the tables that have rows."""
+    plans = []
     for source in sources:
-        ends = (db.rows(source.table, (f"{end}(rowid)",)) for end in ("min", "max"))
-        (first,), (last,) = (next(end, (None,)) for end in ends)
-        if first is not None:
-            span = max((LAST if last is None else last) - first, 0)
-            rows = max(ROWS, span // MOST + 1)
-            found.append(
-                Batches(
-                    source=source,
-                    first=first,
-                    rows=rows,
-                    count=span // rows + 1,
-                    is_shown=shown(db, source),
-                    is_sound=_sound(source),
-                )
-            )
-    return found
+        first = _extreme_rowid(db, source, "min")
+        last = _extreme_rowid(db, source, "max")
+        if first is None:
+            continue
+        if last is None:
+            last = LAST_ROWID
+        span = max(last - first, 0)
+        rows = max(MIN_BATCH_ROWS, span // MAX_BATCHES + 1)
+        batches = Batches(
+            source=source,
+            first=first,
+            rows=rows,
+            count=span // rows + 1,
+            shown_condition=shown_condition(db, source),
+            sound_condition=_sound_condition(source),
+        )
+        plans.append(batches)
+    return plans
+
+
+def _extreme_rowid(db: Export, source: EventTable, which: str) -> int | None:
+    """The `min` or `max` rowid; None if there is no row, or where it cannot be read."""
+    rowid: int | None
+    (rowid,) = next(db.rows(source.table, (f"{which}(rowid)",)), (None,))
+    return rowid

@@ -6,30 +6,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fusetui.trace.nsys import nvtx
 from fusetui.trace.nsys.database import NONE, Export, ExportFile
-from fusetui.trace.nsys.processes import OWN, Processes
+from fusetui.trace.nsys.processes import NUMBERS_A_PROCESS, Processes
 from fusetui.trace.nsys.tables import (
     CUPTI,
     FIELDS,
     NO_STREAM,
     Batches,
+    EventFields,
     EventTable,
     fields,
     plan,
-    present,
+    present_tables,
     with_owner,
     words_of,
 )
 from fusetui.trace.read.document_text import label_text, micros, shared_name
 
-MOST_HEADS = 1 << 16
-Row = tuple[Any, ...]
+MAX_KEPT_HEADS = 1 << 16
 encode = msgspec.json.encode
+
+
+class Batch(NamedTuple):
+    """One batch of a table."""
+
+    batches: Batches
+    number: int
+
+
+class WrittenLane(NamedTuple):
+    """A lane as it is written."""
+
+    text: bytes  # members of a JSON object
+    offset: int  # is added to numbers of its process
+    gpu: int | None
 
 
 class BatchContext:
@@ -38,179 +53,231 @@ class BatchContext:
     def __init__(self, place: ExportFile) -> None:
         self.place = place if place.owner != NONE else with_owner(place)
         with closing(Export(self.place)) as db:
-            sources = present(db)
+            sources = present_tables(db)
             metrics = db.records(
                 "TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"
             )
-            # Of each stretch but the first, which has the metadata events.
             self.batches = [
-                (one, n) for one in plan(db, sources) for n in range(one.count)
+                Batch(batches, number)
+                for batches in plan(db, sources)
+                for number in range(batches.count)
             ]
-            self.words, self.who = words_of(db), Processes(db, sources)
-            self.labels = list(map(label_text, self.who.labels(self.words.strings)))
+            self.words = words_of(db)
+            self._processes = Processes(db, sources)
+            labels = self._processes.labels(self.words.strings)
+            self.labels = [label_text(label) for label in labels]
             self.domains = nvtx.domains_of(db)
-            self.metrics = {
-                (kind, number): shared_name(name, number)
-                for kind, number, name in metrics
-                if isinstance(name, str)
-            }
-        self.lane, self.head = cache(self._lane), lru_cache(MOST_HEADS)(self._head)
+        self.metrics = {
+            (kind, number): shared_name(name, number)
+            for kind, number, name in metrics
+            if isinstance(name, str)
+        }
+        self.lane = cache(self._lane)
+        self.head = lru_cache(MAX_KEPT_HEADS)(self._head)
 
     def _lane(
-        self, source: EventTable, owner: int, *where: int
-    ) -> tuple[bytes, int, int | None]:
-        """The text of a lane, what is added to numbers of its process, and its
-        device."""
-        pid, tid, gpu = self.who.lane(source, owner, *where)
-        return (
-            encode({"pid": pid, "tid": tid})[1:-1],
-            self.who.number(owner >> 24) * OWN,
-            gpu,
+        self, source: EventTable, owner: int, device: int, stream: int, context: int
+    ) -> WrittenLane:
+        pid, tid, gpu = self._processes.lane(source, owner, device, stream, context)
+        return WrittenLane(
+            text=encode({"pid": pid, "tid": tid})[1:-1],
+            offset=self._processes.number(owner >> 24) * NUMBERS_A_PROCESS,
+            gpu=gpu,
         )
 
     def _head(
         self, source: EventTable, kind: int, number: int, title: str | None
     ) -> bytes:
-        """The text of a category and a name."""
-        name = title or source.named(self.words, number)
-        category = (
-            nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
-        )
+        """The category and the name of an event, as members of a JSON object. The name
+        is the `title`, or that which the number stands for."""
+        name = title or source.name_of(self.words, number)
+        if source.is_nvtx:
+            category = nvtx.category(kind, name)
+        else:
+            category = source.categories[kind]
         return encode({"cat": category, "name": name})[1:-1]
 
 
 def writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
     """Writes stretch after stretch, each from a connection of its own: in any process
     and thread. Raises TraceError."""
-    once = cache(lambda: BatchContext(place))
+    context_of_place = cache(lambda: BatchContext(place))
 
     def write(number: int) -> Iterable[bytes]:
-        known = once()
+        context = context_of_place()
         if number == 0:
-            return known.labels
-        batches, batch = known.batches[number - 1]
-        return _elements(known, batches, batch)
+            return context.labels
+        return _elements(context, context.batches[number - 1])
 
     return write
 
 
-def _elements(known: BatchContext, batches: Batches, number: int) -> Iterator[bytes]:
-    source = batches.source
-    one = _metric if source.is_metrics else _slice
-    with closing(Export(known.place)) as db:
-        for row in _rows(db, batches, number):
-            yield one(row, source, known)
+def _elements(context: BatchContext, batch: Batch) -> Iterator[bytes]:
+    source = batch.batches.source
+    write = _metric if source.is_metrics else _slice
+    with closing(Export(context.place)) as db:
+        for row in _rows(db, batch):
+            event = EventFields._make(row[: len(FIELDS)])
+            more = row[len(FIELDS) :]
+            yield write(event, more, source, context)
 
 
-def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
+def _rows(db: Export, batch: Batch) -> Iterator[tuple[Any, ...]]:
+    """The rows of a batch: FIELDS, and what only the text needs."""
+    batches = batch.batches
     source = batches.source
-    asked = fields(db, source)
     if source.is_nvtx:
         more = nvtx.more_fields(db)
     elif source.is_metrics:
         more = ("value",)
     else:
         more = tuple(db.integer(source.table, column) for column in source.args)
-    columns = (*(asked[name] for name in FIELDS), *more)
-    return db.rows(source.table, columns, batches.condition, batches.bounds(number))
+    expressions = fields(db, source)
+    columns = [*(expressions[name] for name in FIELDS), *more]
+    bounds = batches.bounds(batch.number)
+    return db.rows(source.table, columns, batches.condition, bounds)
 
 
-def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
-    (
-        _,
-        start,
-        end,
-        owner,
-        device,
-        context,
-        stream,
-        correlation,
-        external,
-        number,
-        kind,
-        *more,
-    ) = row
-    lane, offset, gpu = known.lane(source, owner, device, stream, context)
+def _slice(
+    event: EventFields, more: tuple[Any, ...], source: EventTable, context: BatchContext
+) -> bytes:
+    """A slice as JSON; `more` are the fields of MoreOfRange, or the values of
+    source.args."""
+    lane = context.lane(source, event.owner, event.device, event.stream, event.context)
     args: dict[str, Any] = {}
-    if 0 < external < OWN:
-        args["External id"] = external + offset
+    if 0 < event.external < NUMBERS_A_PROCESS:
+        args["External id"] = event.external + lane.offset
+    title = None
     if source.is_nvtx:
-        title, *said = more
-        head = known.head(source, kind, number, title)
+        more_of_range = nvtx.MoreOfRange._make(more)
+        title = more_of_range.name
         args |= nvtx.args_of(
-            said, external, owner >> 24, known.words.strings, known.domains
+            more_of_range,
+            external=event.external,
+            process=event.owner >> 24,
+            strings=context.words.strings,
+            domains=context.domains,
         )
     else:
-        head = known.head(source, kind, number, None)
-        if gpu is not None:
-            args["device"] = gpu
-        if context != NONE:
-            args["context"] = context
-        if stream != NONE:
-            args["stream"] = stream
-        if 0 < correlation < OWN:
-            args["correlation"] = correlation + offset
-        values = {c: v for c, v in zip(source.args, more, strict=True) if v != NONE}
-        args |= ARGS.get(source.table, _named)(values)
-    phase, dur = (
-        (b"X", b',"dur":%b' % micros(end - start)) if end != NONE else (b"B", b"")
-    )
-    return b'{"ph":"%b",%b,%b,"ts":%b%b,"args":%b}' % (
-        *(phase, head, lane, micros(start), dur),
+        args |= _lane_args(event, lane)
+        values = dict(zip(source.args, more, strict=True))
+        present_values = {c: value for c, value in values.items() if value != NONE}
+        args_of_table = ARGS_OF_TABLES.get(source.table, _named)
+        args |= args_of_table(present_values)
+    head = context.head(source, event.kind, event.name, title)
+    start = micros(event.start)
+    if event.end == NONE:
+        return b'{"ph":"B",%b,%b,"ts":%b,"args":%b}' % (
+            head,
+            lane.text,
+            start,
+            encode(args),
+        )
+    return b'{"ph":"X",%b,%b,"ts":%b,"dur":%b,"args":%b}' % (
+        head,
+        lane.text,
+        start,
+        micros(event.end - event.start),
         encode(args),
     )
 
 
+def _lane_args(event: EventFields, lane: WrittenLane) -> dict[str, int]:
+    """Where an event is, and of which call."""
+    args: dict[str, int] = {}
+    if lane.gpu is not None:
+        args["device"] = lane.gpu
+    if event.context != NONE:
+        args["context"] = event.context
+    if event.stream != NONE:
+        args["stream"] = event.stream
+    if 0 < event.correlation < NUMBERS_A_PROCESS:
+        args["correlation"] = event.correlation + lane.offset
+    return args
+
+
 def _kernel(values: dict[str, int]) -> dict[str, Any]:
     args: dict[str, Any] = {}
-    if (registers := values.get("registersPerThread")) is not None:
-        args["registers per thread"] = registers
-    shared = [
-        values[c] for c in ("staticSharedMemory", "dynamicSharedMemory") if c in values
+    if "registersPerThread" in values:
+        args["registers per thread"] = values["registersPerThread"]
+    shared_bytes = [
+        values[column]
+        for column in ("staticSharedMemory", "dynamicSharedMemory")
+        if column in values
     ]
-    if shared:
-        args["shared memory"] = sum(shared)
+    if shared_bytes:
+        args["shared memory"] = sum(shared_bytes)
     for key in ("grid", "block", "cluster"):
         sizes = [values.get(f"{key}{axis}", 0) for axis in "XYZ"]
         if all(sizes):
             args[key] = sizes
-    if local := values.get("localMemoryPerThread"):
-        args["local memory per thread"] = local
+    local_bytes = values.get("localMemoryPerThread", 0)
+    if local_bytes:
+        args["local memory per thread"] = local_bytes
     return args | _named(values)
 
 
-NAMES = {
-    **{"graphId": "graph id", "graphNodeId": "graph node id", "returnValue": "result"},
-    **{"eventId": "event id", "eventSyncId": "event sync id"},
+ARG_OF_COLUMN = {
+    "graphId": "graph id",
+    "graphNodeId": "graph node id",
+    "returnValue": "result",
+    "eventId": "event id",
+    "eventSyncId": "event sync id",
 }
-COPIED = {"srcDeviceId": "fromDevice", "dstDeviceId": "toDevice"}
-NOTHING = {"eventId": (0, NO_STREAM), "eventSyncId": (0, NO_STREAM)}
+ARG_OF_COPY_COLUMN = {
+    "srcDeviceId": "fromDevice",
+    "dstDeviceId": "toDevice",
+}
+"""Other columns of copies have the names of their args."""
+MEANINGLESS_VALUES = {
+    "eventId": (0, NO_STREAM),
+    "eventSyncId": (0, NO_STREAM),
+}
+"""Of other columns, 0."""
 
 
 def _named(values: dict[str, int]) -> dict[str, Any]:
     """Ids and results, without those that say nothing."""
-    known = {
-        c: value for c, value in values.items() if value not in NOTHING.get(c, (0,))
-    }
-    return {name: known[column] for column, name in NAMES.items() if column in known}
+    args: dict[str, Any] = {}
+    for column, name in ARG_OF_COLUMN.items():
+        if column in values:
+            value = values[column]
+            if value not in MEANINGLESS_VALUES.get(column, (0,)):
+                args[name] = value
+    return args
 
 
 def _copy(values: dict[str, int]) -> dict[str, Any]:
-    known = {COPIED.get(c, c): value for c, value in values.items() if c not in NAMES}
-    return known | _named(values)
+    args: dict[str, Any] = {}
+    for column, value in values.items():
+        if column not in ARG_OF_COLUMN:
+            args[ARG_OF_COPY_COLUMN.get(column, column)] = value
+    return args | _named(values)
 
 
-ARGS = {f"{CUPTI}KERNEL": _kernel, f"{CUPTI}MEMCPY": _copy, f"{CUPTI}MEMSET": _copy}
+ARGS_OF_TABLES = {
+    f"{CUPTI}KERNEL": _kernel,
+    f"{CUPTI}MEMCPY": _copy,
+    f"{CUPTI}MEMSET": _copy,
+}
 """Of other tables, what is `_named`."""
 
 
-def _metric(row: Row, source: EventTable, known: BatchContext) -> bytes:
-    """A counter; the lowest byte of its type is the number of the GPU."""
-    kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
-    name, gpu = known.metrics.get((kind, number), f"metric {number}"), kind & 255
+def _metric(
+    event: EventFields,
+    more: tuple[Any, ...],
+    _source: EventTable,
+    context: BatchContext,
+) -> bytes:
+    """A value of a counter as JSON. The owner is its type, of which the lowest byte is
+    the number of the GPU."""
+    (value,) = more
+    gpu = event.owner & 0xFF
+    unnamed = f"metric {event.name}"
+    name = context.metrics.get((event.owner, event.name), unnamed)
     head = {"ph": "C", "name": name, "pid": gpu, "tid": 0, "id": f"GPU {gpu}"}
     return b'%b,"ts":%b,"args":%b}' % (
         encode(head)[:-1],
-        micros(row[1]),
+        micros(event.start),
         encode({"value": value}),
     )

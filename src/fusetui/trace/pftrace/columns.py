@@ -8,7 +8,7 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.model.raw import MEMORY, Label, Lane
+from fusetui.trace.model.raw import MEMORY_KINDS, Label, Lane
 from fusetui.trace.pftrace.index import PacketIndex
 from fusetui.trace.pftrace.tables import numbered
 from fusetui.trace.read.gather import Interner
@@ -119,8 +119,8 @@ def _stages(
     def name_of_kind(key: int) -> str:
         kind_key, memory_kind = divmod(key, MAX_MEMORY_KINDS)
         kind = kind_of(kind_key)
-        if kind == "Memset" and memory_kind in MEMORY:
-            return f"{kind} ({MEMORY[memory_kind]})"
+        if kind == "Memset" and memory_kind in MEMORY_KINDS:
+            return f"{kind} ({MEMORY_KINDS[memory_kind]})"
         return kind
 
     category = numbered(stages.kind, category_of, categories)

@@ -27,7 +27,7 @@ from fusetui.trace.read.batch import MOST_LISTED
 
 # bytes that are scanned at once: what is made of them stays in the caches
 PIECE_BYTES = 1 << 20
-EACH = 1 << 10  # events of a stretch
+STRETCH_EVENTS = 1 << 10
 STRETCH_BITS = 22  # a stretch begins and ends in one of the blocks of 1 << 22 bytes
 MAX_GAP_BYTES = 1 << 16
 """Between two events of a stretch, and of one packet: more are between them where the
@@ -307,7 +307,7 @@ def _durations(begins: Begins, ends: SliceMarks, end: Int64s) -> Int64s:
 def _first_events(at: Int64s, end: Int64s) -> Int64s:
     """The events with which stretches begin; the packets of all events, in order, begin
     and end at these bytes."""
-    is_first = np.arange(len(at)) % EACH == 0
+    is_first = np.arange(len(at)) % STRETCH_EVENTS == 0
     is_first[1:] |= at[1:] >> STRETCH_BITS != at[:-1] >> STRETCH_BITS
     is_first[1:] |= at[1:] - end[:-1] > MAX_GAP_BYTES
     is_first |= end - at > MAX_GAP_BYTES

@@ -18,7 +18,7 @@ from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Report
 from fusetui.trace.pftrace.columns import Columns, columns_of
-from fusetui.trace.pftrace.index import EACH, PacketIndex, index
+from fusetui.trace.pftrace.index import STRETCH_EVENTS, PacketIndex, index
 from fusetui.trace.pftrace.render import PacketWriter
 from fusetui.trace.pftrace.scan import Stages
 from fusetui.trace.read.assemble import check_durations
@@ -233,7 +233,10 @@ def _stretches(scanned: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
     events = np.diff(layout.bounds).tolist()
     values = np.diff(np.searchsorted(scanned.order.values, layout.bounds)).tolist()
     flow_count = len(layout.flows.source)
-    flow_ends = [2 * min(EACH, flow_count - at) for at in range(0, flow_count, EACH)]
+    flow_ends = [
+        2 * min(STRETCH_EVENTS, flow_count - at)
+        for at in range(0, flow_count, STRETCH_EVENTS)
+    ]
     no_values = [0] * len(flow_ends)
     return stretches_of(
         events=[len(columns.labels), *events, *flow_ends],

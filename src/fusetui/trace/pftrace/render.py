@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Lane
 from fusetui.trace.pftrace.columns import Columns
-from fusetui.trace.pftrace.index import EACH, PacketIndex
+from fusetui.trace.pftrace.index import STRETCH_EVENTS, PacketIndex
 from fusetui.trace.pftrace.scan import TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, GpuCounters, Tables, key_and_text
 from fusetui.trace.pftrace.wire import Repeated, decoded
@@ -81,25 +82,28 @@ MEMBER_NAME, MEMBERS, ITEMS = 10, 11, 12
 a list hold, which are debug annotations. SCALARS has the fields of other values."""
 
 
-class SliceArgs(dict[bytes, bytes]):
-    """Args of slices as JSON (`"name":value`), by the bytes of their debug annotation:
-    equal ones are decoded once."""
+def args_texts(data: bytes, args: Repeated, count: int) -> Iterator[bytes]:
+    """The args of each of `count` slices, as the members of a JSON object."""
+    for args_of_slice in grouped(data, args, count):
+        yield b",".join([_arg_text(arg) for arg in args_of_slice])
 
-    def __missing__(self, data: bytes) -> bytes:
-        try:
-            text = _member([*decoded(data)], DEEPEST)
-        except ValueError:
-            text = b'"unreadable":"a damaged arg"'
-        if len(data) <= MAX_KEPT_ARG_BYTES:
-            if len(self) >= MAX_KEPT_ARGS:
-                self.clear()
-            self[data] = text
-        return text
 
-    def texts(self, data: bytes, args: Repeated, count: int) -> Iterator[bytes]:
-        """The args of each of `count` slices, as the members of a JSON object."""
-        for args_of_slice in grouped(data, args, count):
-            yield b",".join([self[arg] for arg in args_of_slice])
+def _arg_text(data: bytes) -> bytes:
+    """A debug annotation as a member of a JSON object, `"name":value`."""
+    if len(data) > MAX_KEPT_ARG_BYTES:
+        return _decoded_arg(data)
+    return _kept_arg(data)
+
+
+def _decoded_arg(data: bytes) -> bytes:
+    try:
+        return _member([*decoded(data)], DEEPEST)
+    except ValueError:
+        return b'"unreadable":"a damaged arg"'
+
+
+_kept_arg = lru_cache(maxsize=MAX_KEPT_ARGS)(_decoded_arg)
+"""Most args of a trace are equal to another one."""
 
 
 def grouped(data: bytes, parts: Repeated, count: int) -> Iterator[list[bytes]]:
@@ -268,7 +272,6 @@ class PacketWriter:
         self._tables = index.tables
         self._columns = columns
         self.part = part
-        self._args = SliceArgs()
 
     def write(self, number: int) -> Iterable[bytes]:
         """The elements of one stretch."""
@@ -277,7 +280,7 @@ class PacketWriter:
             return map(label_text, self._columns.labels)
         if number <= stretches_of_events:
             return self._events(number - 1)
-        return self._flows((number - stretches_of_events - 1) * EACH)
+        return self._flows((number - stretches_of_events - 1) * STRETCH_EVENTS)
 
     def _events(self, number: int) -> list[bytes]:
         """In the order of their packets."""
@@ -299,7 +302,7 @@ class PacketWriter:
         heads = self._heads(rows, piece.begins.time)
         has_ends = self._layout.has_end[rows].tolist()
         durs = self._layout.dur[rows].tolist()
-        args = self._args.texts(piece.data, piece.begins.args, count)
+        args = args_texts(piece.data, piece.begins.args, count)
         for head, has_end, dur, arg in zip(heads, has_ends, durs, args, strict=True):
             if has_end:
                 dur_text = micros(max(dur, 0))
@@ -382,10 +385,10 @@ class PacketWriter:
             )
 
     def _flows(self, first: int) -> Iterator[bytes]:
-        """Both ends of each of EACH arrows from number `first` on: from the end of one
+        """Both ends of each of STRETCH_EVENTS arrows from number `first` on: from the end of one
         node to the begin of another."""
         flows = self._layout.flows
-        rows = slice(first, first + EACH)
+        rows = slice(first, first + STRETCH_EVENTS)
         leaving = self._flow_ends(flows.source[rows], flows.leaves[rows])
         arriving = self._flow_ends(flows.target[rows], flows.arrives[rows])
         number = FIRST_FLOW + first

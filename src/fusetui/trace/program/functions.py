@@ -7,6 +7,7 @@ Time spent in library functions counts for the user's function that called them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,7 +17,13 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.joined import rows_there
-from fusetui.trace.program.modules import Unclaimed, cpu_ns, gpu_figures, unclaimed
+from fusetui.trace.program.modules import (
+    Unclaimed,
+    all_gpu_ns,
+    cpu_ns,
+    gpu_figures,
+    unclaimed,
+)
 from fusetui.trace.program.origin import Credit, Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
 from fusetui.trace.program.regions import Spans, frames, python_rows
@@ -26,6 +33,8 @@ Idle = tuple[Integers, Int64s]
 shapes."""
 
 CALLED_FROM = "CallFrom"
+"""The arg of a Python frame with the line that called it."""
+MAX_LINE_DIGITS = 9
 
 
 class FunctionTime(msgspec.Struct, frozen=True):
@@ -67,105 +76,126 @@ class FunctionCalls:
         """`numbers`: that of each span."""
         self.spans = spans
         self.names, self._function = np.unique(numbers, return_inverse=True)
-        self._outer = ~_inside_same(
-            self._function, np.arange(len(spans)), spans.end_place
-        )
+        self._is_recursive = _are_inside_same(self._function, spans.end_place)
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the function of the frame that each belongs to; shape
-        [functions]."""
+        [functions]. The place of a frame is its index in `spans`; -1 belongs to
+        none."""
         known = places >= 0
         return summed(self._function[places[known]], amounts[known], len(self.names))
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """The same including called functions; each amount counts once per function."""
         known = places >= 0
-        before = np.cumsum(
-            summed(places[known] + 1, amounts[known], len(self.spans) + 1)
-        )
-        return self.outermost(before[self.spans.end_place] - before[:-1])
+        own = summed(places[known], amounts[known], len(self.spans))  # of each frame
+        before = np.concatenate(([0], np.cumsum(own)))  # of the frames before each
+        with_inner = before[self.spans.end_place] - before[:-1]
+        return self.outermost(with_inner)
 
     def outermost(self, amounts: Int64s) -> Int64s:
         """Amounts of frames (shape [frames]) by function, without recursive frames."""
-        outer = np.flatnonzero(self._outer)
-        return self.own(outer, amounts[outer])
+        outermost = np.flatnonzero(~self._is_recursive)
+        return self.own(outermost, amounts[outermost])
 
 
 def function_times(
-    found: Origins,
+    origins: Origins,
     file: str | None = None,
     idle: Idle | None = None,
     by_line: bool = False,
 ) -> Functions:
     """The functions of the user; with `file`, all functions in that file or folder;
     `by_line`: their lines that call other functions (see _lines)."""
-    functions, calls = (_lines if by_line else _functions)(found, file)
-    credit = found.credit(calls.spans, found.trace.gpu_rows)
-    columns = _columns(found, calls, credit, idle)
-    rows = zip(
-        calls.names.tolist(),
-        *(column.tolist() for column in columns.values()),
-        strict=True,
+    if by_line:
+        functions, calls = _lines(origins, file)
+    else:
+        functions, calls = _functions(origins, file)
+    credit = origins.credit(calls.spans, origins.trace.gpu_rows)
+    columns = _columns(origins, calls, credit, idle)
+    times = []
+    for index, number in enumerate(calls.names.tolist()):
+        function = functions[number]
+        figures = {name: int(column[index]) for name, column in columns.items()}
+        times.append(
+            FunctionTime(
+                file=function.file,
+                line=function.line,
+                function=function.name,
+                **figures,
+            )
+        )
+    # sorts are stable: the place in the file decides between equal times
+    times.sort(key=lambda time: (time.file, time.line, time.function))
+    times.sort(key=_time_spent, reverse=True)
+    return Functions(
+        functions=tuple(times),
+        none=unclaimed(origins.trace, credit),
+        gpu_ns=all_gpu_ns(origins.trace),
     )
-    times = [
-        FunctionTime(*functions[name], **dict(zip(columns, figures, strict=True)))
-        for name, *figures in rows
-    ]
-    times.sort(key=lambda t: (t.file, t.line, t.function))
-    times.sort(
-        key=lambda t: (t.gpu_self_ns + (t.idle_self_ns or 0), t.cpu_self_ns),
-        reverse=True,
-    )
-    return Functions(tuple(times), *unclaimed(found.trace, credit))
+
+
+def _time_spent(time: FunctionTime) -> tuple[int, int]:
+    """Own GPU and idle time, then own CPU time."""
+    return time.gpu_self_ns + (time.idle_self_ns or 0), time.cpu_self_ns
 
 
 def _functions(
-    found: Origins, file: str | None
+    origins: Origins, file: str | None
 ) -> tuple[Mapping[int, Function], FunctionCalls]:
     """The requested functions, by the numbers of their names, and their frames."""
-    trace = found.trace
+    trace = origins.trace
     functions: dict[int, Function] = {}
-    for number in np.flatnonzero(
-        np.bincount(trace.name[rows_there(trace, Role.PYTHON)])
-    ).tolist():
+    frames_of_name = np.bincount(trace.name[rows_there(trace, Role.PYTHON)])
+    for number in np.flatnonzero(frames_of_name).tolist():
         function = function_of(trace.names[number])
-        if function and _is_asked(function.file, file):
+        if function and _is_requested(function.file, file):
             functions[number] = function
-    wanted = np.zeros(len(trace.names) or 1, dtype=np.bool_)
-    wanted[list(functions)] = True
-    spans = frames(trace, found.line, wanted)
-    return functions, FunctionCalls(spans, trace.name[spans.rows])
+    is_requested = np.zeros(len(trace.names), dtype=np.bool_)
+    is_requested[list(functions)] = True
+    spans = frames(trace, origins.line, is_requested)
+    return functions, FunctionCalls(spans, numbers=trace.name[spans.rows])
 
 
 def _lines(
-    found: Origins, file: str | None
+    origins: Origins, file: str | None
 ) -> tuple[Mapping[int, Function], FunctionCalls]:
     """The lines of the requested functions from which others were called, and the
     frames that they called. torch 2.14 and later record the line (`CallFrom`:
-    `file.py:42`)."""
-    trace = found.trace
+    `file.py:42`).
+
+    A call is numbered by its line and the name of the frame around it, on the same
+    track: line * (names + 1) + name, where the last name stands for no frame.
+    """
+    trace = origins.trace
     rows = python_rows(trace)
     read = arguments(trace.elements, trace.order[rows], (CALLED_FROM,), "callers")
     lines = [_line_of(text) for (text,) in read.distinct]
-    asked = [line is not None and _is_asked(line[0], file) for line in lines]
-    chosen = np.array([*asked, False])[read.number]
-    of_row = np.full(len(trace) or 1, -1, dtype=np.int64)
-    callers = trace.name[trace.parent[rows]]  # the frame around it, on the same track
-    width = len(trace.names) + 1
-    of_row[rows] = read.number * width + np.where(
-        trace.parent[rows] >= 0, callers, width - 1
-    )
-    spans = Spans(trace, found.line, rows[chosen])
-    calls = FunctionCalls(spans, of_row[spans.rows])
-    functions, names = {}, (*trace.names, "")
+    are_requested = [
+        line is not None and _is_requested(line.file, file) for line in lines
+    ]
+    # the last element stands for frames without the arg
+    is_requested = np.array([*are_requested, False])[read.number]
+    caller_names = (*trace.names, "")
+    no_caller = len(trace.names)
+    caller = trace.parent[rows]
+    caller_name = np.where(caller >= 0, trace.name[caller], no_caller)
+    number_of_row = np.full(len(trace), -1, dtype=np.int64)
+    number_of_row[rows] = read.number * len(caller_names) + caller_name
+    spans = Spans(trace, origins.line, rows[is_requested])
+    calls = FunctionCalls(spans, numbers=number_of_row[spans.rows])
+    functions: dict[int, Function] = {}
     for number in calls.names.tolist():
-        line, caller = lines[number // width], names[number % width]
+        line_number, name_number = divmod(number, len(caller_names))
+        line = lines[line_number]
+        if line is None:
+            continue
+        name = caller_names[name_number]
         # called in a function, or in a module, as `nn.Module: Linear_0`
-        if line is not None:
-            within = function_of(caller)
-            functions[number] = Function(
-                line[0], line[1], within.name if within else caller
-            )
+        function = function_of(name)
+        functions[number] = Function(
+            file=line.file, line=line.line, name=function.name if function else name
+        )
     return functions, calls
 
 
@@ -175,45 +205,59 @@ def has_lines(trace: Trace) -> bool:
     return any(CALLED_FROM in trace.args_of(int(row)) for row in rows)
 
 
-def _line_of(text: bytes) -> tuple[str, int] | None:
-    """`"file.py:42"`, as JSON, as file and line."""
+class CallingLine(NamedTuple):
+    """A line from which a function was called."""
+
+    file: str
+    line: int
+
+
+def _line_of(text: bytes) -> CallingLine | None:
+    """`"file.py:42"`, as JSON; None for anything else."""
     value = parsed(text)
-    file, _, line = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    return (file, int(line)) if file and line.isdecimal() and len(line) < 10 else None
+    if not isinstance(value, str):
+        return None
+    file, _, line = value.rpartition(":")
+    if not file or not line.isdecimal() or len(line) > MAX_LINE_DIGITS:
+        return None
+    return CallingLine(file=file, line=int(line))
 
 
-def _is_asked(file: str, wanted: str | None) -> bool:
+def _is_requested(file: str, wanted: str | None) -> bool:
     return is_own(file) if wanted is None else is_in(file, wanted)
 
 
 def _columns(
-    found: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
+    origins: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
 ) -> dict[str, Int64s]:
     """The figures of FunctionTime, each of shape [functions]."""
-    spans, places, cpu = (
-        calls.spans,
-        np.arange(len(calls.spans)),
-        cpu_ns(found.trace, calls.spans),
-    )
-    columns = {
-        "count": calls.own(places, np.ones(len(spans), dtype=np.int64)),
-        "cpu_ns": calls.outermost(cpu),
-        "cpu_self_ns": calls.own(places, spans.self_ns(cpu)),
-        **gpu_figures(found.trace, credit, calls.total, calls.own),
-    }
+    spans = calls.spans
+    places = np.arange(len(spans))
+    cpu = cpu_ns(origins.trace, spans)
+    columns = gpu_figures(origins.trace, credit, total=calls.total, own=calls.own)
+    columns["count"] = calls.own(places, np.ones(len(spans), dtype=np.int64))
+    columns["cpu_ns"] = calls.outermost(cpu)
+    columns["cpu_self_ns"] = calls.own(places, spans.self_ns(cpu))
     if idle is not None:
-        caused = found.credit(spans, idle[0]).place
-        columns["idle_ns"] = calls.total(caused, idle[1])
-        columns["idle_self_ns"] = calls.own(caused, idle[1])
+        rows, idle_ns = idle
+        causing_frame = origins.credit(spans, rows).place
+        columns["idle_ns"] = calls.total(causing_frame, idle_ns)
+        columns["idle_self_ns"] = calls.own(causing_frame, idle_ns)
     return columns
 
 
-def _inside_same(function: Rows, places: Rows, end: Rows) -> Flags:
+def _are_inside_same(function: Rows, end_place: Rows) -> Flags:
     """For each frame, whether it lies, at any depth, inside another one of its
-    function."""
-    order = np.argsort(function, kind="stable")
-    group = function[order].astype(np.int64) * (len(places) + 1)
-    reached = np.maximum.accumulate(group + end[order]) if len(places) else group
-    found = np.zeros(len(places), dtype=np.bool_)
-    found[order[1:]] = (group + places[order])[1:] < reached[:-1]
-    return found
+    function. `function`: a number of the function of each frame; `end_place`: the index
+    after the last frame that begins in it."""
+    frames_count = len(function)
+    by_function = np.argsort(function, kind="stable")  # and by place within each
+    # places, those of each function beyond all of the one before
+    offset = function[by_function].astype(np.int64) * (frames_count + 1)
+    begins_at = offset + by_function
+    ends_at = offset + end_place[by_function]
+    is_inside = np.zeros(frames_count, dtype=np.bool_)
+    if frames_count:
+        ended_by = np.maximum.accumulate(ends_at)
+        is_inside[by_function[1:]] = begins_at[1:] < ended_by[:-1]
+    return is_inside

@@ -12,7 +12,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.joined import without_times
-from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
+from fusetui.trace.program.origin import Credit, Nowhere, Origins, launching_calls
 from fusetui.trace.program.regions import Spans, is_module, label_of
 
 MODULE, ANNOTATION = "module", "annotation"
@@ -55,38 +55,48 @@ class Modules(msgspec.Struct, frozen=True):
     gpu_ns: int  # the durations of all GPU events
 
 
-def module_times(found: Origins, expanded: bool = False) -> Modules:
+def module_times(origins: Origins, expanded: bool = False) -> Modules:
     """The tree of modules; with `expanded`, each index has its own path."""
-    trace = found.trace
-    paths = paths_of(trace, found.regions, expanded)
-    credit = found.credit(found.regions, trace.gpu_rows)
-    columns = _columns(found, paths, credit)
-    kinds = np.zeros(len(paths), dtype=np.bool_)
-    kinds[paths.of_place] = trace.named(is_module)[trace.name[found.regions.rows]]
-    times = [
-        ModuleTime(
-            module=paths.name(number),
-            path=paths.text(number),
-            kind=MODULE if kinds[number] else ANNOTATION,
-            level=int(paths.level[number]),
-            **{name: int(column[number]) for name, column in columns.items()},
+    trace = origins.trace
+    regions = origins.regions
+    paths = paths_of(trace, regions, expanded)
+    credit = origins.credit(regions, trace.gpu_rows)
+    columns = _columns(origins, paths, credit)
+    is_module_path = np.zeros(len(paths), dtype=np.bool_)
+    is_module_path[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
+    times = []
+    for number in _preorder(paths, columns["gpu_ns"], columns["cpu_ns"]):
+        figures = {name: int(column[number]) for name, column in columns.items()}
+        times.append(
+            ModuleTime(
+                module=paths.name(number),
+                path=paths.text(number),
+                kind=MODULE if is_module_path[number] else ANNOTATION,
+                level=int(paths.level[number]),
+                **figures,
+            )
         )
-        for number in _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
-    ]
-    return Modules(tuple(times), *unclaimed(trace, credit))
+    return Modules(
+        modules=tuple(times),
+        none=unclaimed(trace, credit),
+        gpu_ns=all_gpu_ns(trace),
+    )
 
 
-def _columns(found: Origins, paths: Paths, credit: Credit) -> dict[str, Int64s]:
+def _columns(origins: Origins, paths: Paths, credit: Credit) -> dict[str, Int64s]:
     """The figures of ModuleTime, each of shape [paths]."""
-    trace, regions, counted = found.trace, found.regions, paths.counted
-    calls = counted & ~without_times(trace, regions.rows)
-    every, cpu = np.arange(len(regions)), cpu_ns(trace, regions)
-    return {
-        "count": paths.own(every, calls.astype(np.int64)),
-        **gpu_figures(trace, credit, paths.total, paths.own),
-        "cpu_ns": paths.own(every, np.where(counted, cpu, 0)),
-        "cpu_self_ns": paths.own(every, np.where(counted, regions.self_ns(cpu), 0)),
-    }
+    trace = origins.trace
+    regions = origins.regions
+    places = np.arange(len(regions))
+    is_call = paths.counted & ~without_times(trace, regions.rows)
+    cpu = cpu_ns(trace, regions)
+    counted_cpu = np.where(paths.counted, cpu, 0)
+    counted_cpu_self = np.where(paths.counted, regions.self_ns(cpu), 0)
+    columns = gpu_figures(trace, credit, total=paths.total, own=paths.own)
+    columns["count"] = paths.own(places, is_call.astype(np.int64))
+    columns["cpu_ns"] = paths.own(places, counted_cpu)
+    columns["cpu_self_ns"] = paths.own(places, counted_cpu_self)
+    return columns
 
 
 Sums = Callable[[Rows, Int64s], Int64s]
@@ -97,16 +107,18 @@ def gpu_figures(
     trace: Trace, credit: Credit, total: Sums, own: Sums
 ) -> dict[str, Int64s]:
     """Of what is listed: the GPU time and the kernels of it, with what is inside and
-    without."""
-    rows, place = trace.gpu_rows, credit.place
-    dur, kernel = trace.dur[rows], (trace.role[rows] == Role.KERNEL).astype(np.int64)
+    without. `credit` is that of all GPU rows."""
+    rows = trace.gpu_rows
+    place = credit.place
+    dur = trace.dur[rows]
+    kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
     return {
         "gpu_ns": total(place, dur),
         "gpu_self_ns": own(place, dur),
         "gpu_backward_ns": total(place, np.where(credit.backward, dur, 0)),
         "gpu_recompute_ns": total(place, np.where(credit.recompute, dur, 0)),
-        "kernels": total(place, kernel),
-        "kernels_self": own(place, kernel),
+        "kernels": total(place, kernels),
+        "kernels_self": own(place, kernels),
     }
 
 
@@ -116,38 +128,52 @@ def cpu_ns(trace: Trace, spans: Spans) -> Int64s:
 
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
-    """Each path before its children, largest first."""
-    by_time = np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist()
-    inside = by_key(by_time, paths.parent.tolist().__getitem__)
+    """The numbers of all paths, each before its children, largest first."""
+    largest_first = np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist()
+    parent = paths.parent.tolist()
+    children = by_key(largest_first, parent.__getitem__)  # -1: the outermost ones
     order: list[int] = []
-    waiting = inside.get(-1, [])[::-1]
-    while waiting:
-        order.append(waiting.pop())
-        waiting += inside.get(order[-1], [])[::-1]
+    stack = children.get(-1, [])[::-1]
+    while stack:
+        number = stack.pop()
+        order.append(number)
+        stack += children.get(number, [])[::-1]
     return order
 
 
-def unclaimed(trace: Trace, credit: Credit) -> tuple[tuple[Unclaimed, ...], int]:
-    """The GPU events without a credit, by reason, and the durations of all GPU
-    events."""
+def unclaimed(trace: Trace, credit: Credit) -> tuple[Unclaimed, ...]:
+    """The GPU events without a place, by reason; reasons without events are left out.
+    `credit` is that of all GPU rows."""
     rows = trace.gpu_rows
-    dur, kernel = trace.dur[rows], trace.role[rows] == Role.KERNEL
-    missing, unlinked = credit.place < 0, hosts_of(trace, rows) < 0
-    lost = credit.backward & (credit.forward_op < 0)
-    groups = (
-        (Nowhere.NOT_LAUNCHED, missing & unlinked),
-        (Nowhere.NO_FORWARD, missing & ~unlinked & lost),
-        (Nowhere.OUTSIDE, missing & ~unlinked & ~lost),
-    )
-    found = tuple(
-        Unclaimed(why, int(dur[here].sum()), int((here & kernel).sum()))
-        for why, here in groups
-        if here.any()
-    )
-    return found, int(dur.sum())
+    dur = trace.dur[rows]
+    is_kernel = trace.role[rows] == Role.KERNEL
+    is_unclaimed = credit.place < 0
+    is_launched = launching_calls(trace, rows) >= 0
+    lacks_forward = credit.backward & (credit.forward_op < 0)
+    which_of_reason = {
+        Nowhere.NOT_LAUNCHED: is_unclaimed & ~is_launched,
+        Nowhere.NO_FORWARD: is_unclaimed & is_launched & lacks_forward,
+        Nowhere.OUTSIDE: is_unclaimed & is_launched & ~lacks_forward,
+    }
+    groups = []
+    for why, which in which_of_reason.items():
+        if which.any():
+            groups.append(
+                Unclaimed(
+                    why=why,
+                    gpu_ns=int(dur[which].sum()),
+                    kernels=int((which & is_kernel).sum()),
+                )
+            )
+    return tuple(groups)
 
 
-MOST_LEVELS = 64
+def all_gpu_ns(trace: Trace) -> int:
+    """The sum of the durations of all GPU events."""
+    return int(trace.dur[trace.gpu_rows].sum())
+
+
+MAX_LEVELS = 64
 """Regions nested more deeply than this count for the innermost region of these
 levels."""
 BETWEEN = " > "
@@ -171,11 +197,11 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
 
     def text(self, number: int) -> str:
         """The labels, outermost first."""
-        parts = []
+        names = []
         while number >= 0:
-            parts.append(self.name(number))
+            names.append(self.name(number))
             number = int(self.parent[number])
-        return BETWEEN.join(reversed(parts))
+        return BETWEEN.join(reversed(names))
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the path of the region that each belongs to; -1 belongs to
@@ -187,57 +213,68 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         """The same with those of all paths inside each."""
         total = self.own(places, amounts)
         for level in range(int(self.level.max(initial=0)), 0, -1):
-            here = np.flatnonzero(self.level == level)
-            np.add.at(total, self.parent[here], total[here])
+            paths = np.flatnonzero(self.level == level)
+            np.add.at(total, self.parent[paths], total[paths])
         return total
 
 
 def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
     """The paths of regions; with `expanded`, their indices distinguish them."""
-    labels, label = _labels(trace, regions, expanded)
-    of_place = np.full(len(regions), -1, dtype=np.intp)
-    label_of_path, parent, level = [], [], []
-    size = 0
-    for depth in range(min(int(regions.depth.max(initial=-1)) + 1, MOST_LEVELS)):
-        here = np.flatnonzero(regions.depth == depth)
-        over = of_place[regions.parent[here]] if depth else np.full(len(here), -1)
-        keys, path = np.unique(over * len(labels) + label[here], return_inverse=True)
-        of_place[here] = size + path
-        size += len(keys)
-        label_of_path.append(keys % len(labels))
+    labels, label_of_region = _labels(trace, regions, expanded)
+    path_of_region = np.full(len(regions), -1, dtype=np.intp)
+    label = [np.zeros(0, np.intp)]  # of the paths of each level, like those below
+    parent = [np.zeros(0, np.intp)]
+    level = [np.zeros(0, np.intp)]
+    paths = 0
+    levels = int(regions.depth.max(initial=-1)) + 1
+    for depth in range(min(levels, MAX_LEVELS)):
+        places = np.flatnonzero(regions.depth == depth)
+        if depth == 0:
+            path_above = np.full(len(places), -1)
+        else:
+            path_above = path_of_region[regions.parent[places]]
+        # regions with the same path above and the same label have one path
+        key = path_above * len(labels) + label_of_region[places]
+        keys, key_of_region = np.unique(key, return_inverse=True)
+        path_of_region[places] = paths + key_of_region
+        paths += len(keys)
+        label.append(keys % len(labels))
         parent.append(keys // len(labels))
         level.append(np.full(len(keys), depth))
-    counted = regions.depth < MOST_LEVELS
-    over = np.where(counted, np.arange(len(regions)), regions.parent)
-    # those beyond the last level count for the one around them
-    while not counted[over].all():
-        over = over[over]
-    whole = [
-        np.concatenate((np.zeros(0, np.intp), *p))
-        for p in (label_of_path, parent, level)
-    ]
-    return Paths(labels, whole[0], whole[1], whole[2], of_place[over], counted)
+    is_counted = regions.depth < MAX_LEVELS
+    # those beyond the last level count for the innermost one around them that is not
+    counts_for = np.where(is_counted, np.arange(len(regions)), regions.parent)
+    while not is_counted[counts_for].all():
+        counts_for = counts_for[counts_for]
+    return Paths(
+        labels=labels,
+        label=np.concatenate(label),
+        parent=np.concatenate(parent),
+        level=np.concatenate(level),
+        of_place=path_of_region[counts_for],
+        counted=is_counted,
+    )
 
 
 def _labels(
     trace: Trace, regions: Spans, expanded: bool
 ) -> tuple[tuple[str, ...], Rows]:
     """The distinct labels, and the number of each region's label."""
-    numbers: dict[str, int] = {}
-    names = trace.name[regions.rows]
-    of_name = np.zeros(len(trace.names) + 1, dtype=np.intp)
-    for name in np.flatnonzero(np.bincount(names)).tolist():
-        of_name[name] = numbers.setdefault(
-            label_of(trace.names[name], expanded), len(numbers)
-        )
-    return tuple(numbers), of_name[names]
+    number_of_label: dict[str, int] = {}
+    name_of_region = trace.name[regions.rows]
+    label_of_name = np.zeros(len(trace.names), dtype=np.intp)
+    for name in np.flatnonzero(np.bincount(name_of_region)).tolist():
+        label = label_of(trace.names[name], expanded)
+        label_of_name[name] = number_of_label.setdefault(label, len(number_of_label))
+    return tuple(number_of_label), label_of_name[name_of_region]
 
 
-def longest_calls(found: Origins) -> Mapping[str, int]:
+def longest_calls(origins: Origins) -> Mapping[str, int]:
     """For each path, as in `ModuleTime.path`, the row of its longest call."""
-    paths, regions = paths_of(found.trace, found.regions), found.regions
-    by_length = np.argsort(found.trace.dur[regions.rows], kind="stable")
-    row = np.full(len(paths), -1, dtype=np.intp)
-    # the last one assigned is kept
-    row[paths.of_place[by_length]] = regions.rows[by_length]
-    return {paths.text(number): int(row[number]) for number in range(len(paths))}
+    regions = origins.regions
+    paths = paths_of(origins.trace, regions)
+    shortest_first = np.argsort(origins.trace.dur[regions.rows], kind="stable")
+    longest = np.full(len(paths), -1, dtype=np.intp)  # the row of each path
+    # of several that are assigned to a path, the last one is kept
+    longest[paths.of_place[shortest_first]] = regions.rows[shortest_first]
+    return {paths.text(number): int(row) for number, row in enumerate(longest)}

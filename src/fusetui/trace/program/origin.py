@@ -27,7 +27,7 @@ from fusetui.trace.program.backward import Backward, backward_ops
 from fusetui.trace.program.regions import (
     Spans,
     ThreadLine,
-    cpu_rows,
+    are_on_cpu,
     frames,
     is_module,
     python_rows,
@@ -72,9 +72,8 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
     def modules(self) -> Spans:
         """Only the calls of modules."""
         rows = self.regions.rows
-        return Spans(
-            self.trace, self.line, rows[self.trace.source_role[rows] == Role.PYTHON]
-        )
+        is_call = self.trace.source_role[rows] == Role.PYTHON
+        return Spans(self.trace, self.line, rows[is_call])
 
     @cached_property
     def frames(self) -> Spans:
@@ -89,71 +88,83 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         to where it ran; what is recomputed there belongs to where it ran. Of the nodes
         of an annotated graph, the annotation alone tells the region.
         """
-        trace, hosts = self.trace, hosts_of(self.trace, rows)
-        ops = ops_of(trace, hosts)
-        again = self.recomputes(hosts)
-        forward = np.where(again, np.int32(-1), self.backward.forward_of(ops))
-        place = spans.around(forward)
-        place = np.where(place >= 0, place, spans.around(hosts))
+        trace = self.trace
+        calls = launching_calls(trace, rows)
+        ops = ops_of(trace, calls)
+        is_recomputed = self.recomputes(calls)
+        forward_op = self.backward.forward_of(ops)
+        forward_op = np.where(is_recomputed, np.int32(-1), forward_op)
+        place_of_forward = spans.around(forward_op)
+        place = np.where(place_of_forward >= 0, place_of_forward, spans.around(calls))
         if trace.annotated is not None and spans is self.regions:
-            told = trace.annotated[rows]
-            place = np.where(told >= 0, spans.place_of[told], place)
-        return Credit(place, (self.backward.over(ops) >= 0) & ~again, again, forward)
+            annotation = trace.annotated[rows]
+            place = np.where(annotation >= 0, spans.place_of[annotation], place)
+        is_in_backward_op = self.backward.around(ops) >= 0
+        return Credit(
+            place=place,
+            backward=is_in_backward_op & ~is_recomputed,
+            recompute=is_recomputed,
+            forward_op=forward_op,
+        )
 
-    def recomputes(self, hosts: Int32s) -> Flags:
+    def recomputes(self, rows: Int32s) -> Flags:
         """Whether each row of a CPU thread lies in the call of a module that began
         inside a backward op: activation checkpointing runs the forward pass of that
         module once more. Work of a backward op inside such a call is backward; -1 gives
         False."""
-        trace, backward = self.trace, self.backward
-        found = np.zeros(len(hosts), dtype=np.bool_)
-        over = backward.over(ops_of(trace, hosts))
-        inside = np.flatnonzero(over >= 0)
+        trace = self.trace
+        backward = self.backward
+        is_recomputed = np.zeros(len(rows), dtype=np.bool_)
+        place_in_backward = backward.around(ops_of(trace, rows))
+        inside = np.flatnonzero(place_in_backward >= 0)
         if not len(inside) or not len(self.modules):
-            return found
-        op, module = backward.rows[over[inside]], self.modules.around(hosts[inside])
+            return is_recomputed
+        backward_op = backward.rows[place_in_backward[inside]]
+        module = self.modules.around(rows[inside])
         call = self.modules.rows_at(module)
-        within = (trace.start[call] >= trace.start[op]) & (
-            trace.end[call] <= trace.end[op]
-        )
-        found[inside] = (module >= 0) & within
-        return found
+        begins_in_op = trace.start[call] >= trace.start[backward_op]
+        ends_in_op = trace.end[call] <= trace.end[backward_op]
+        is_recomputed[inside] = (module >= 0) & begins_in_op & ends_in_op
+        return is_recomputed
 
 
 def origins(trace: Trace) -> Origins:
     return Origins(trace, ThreadLine(trace))
 
 
-def hosts_of(trace: Trace, rows: Integers) -> Int32s:
-    """For GPU events the launch call, else the op; rows of CPU threads as they are;
-    others -1."""
-    launch, op = trace.asked[rows], trace.op[rows]
-    gpu = np.isin(trace.role[rows], GPU_ROLES)
-    own = np.where(cpu_rows(trace, rows), rows, -1)
-    return np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
+def launching_calls(trace: Trace, rows: Integers) -> Int32s:
+    """For GPU events the row of the launch call, else of the op; rows of CPU threads as
+    they are; others -1."""
+    is_gpu_event = np.isin(trace.role[rows], GPU_ROLES)
+    launch = trace.asked[rows]
+    launch_or_op = np.where(launch >= 0, launch, trace.op[rows])
+    cpu_row = np.where(are_on_cpu(trace, rows), rows, -1)
+    return np.where(is_gpu_event, launch_or_op, cpu_row).astype(np.int32)
 
 
-def ops_of(trace: Trace, hosts: Int32s) -> Int32s:
-    """Of each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
-    return np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
+def ops_of(trace: Trace, rows: Int32s) -> Int32s:
+    """Of each row of a CPU thread the innermost op that it is, or lies in, else -1; -1
+    stays -1."""
+    return np.where(rows >= 0, trace.op[rows], np.int32(-1))
 
 
-def module_of(found: Origins, rows: Integers | None = None) -> Int32s:
+def module_of(origins: Origins, rows: Integers | None = None) -> Int32s:
     """For each of `rows` (default: all rows) the row of the innermost module or
     annotation that its work belongs to, else -1. A region belongs to itself."""
-    return _span_of(found, found.regions, rows)
+    return _span_of(origins, origins.regions, rows)
 
 
-def frame_of(found: Origins, rows: Integers | None = None) -> Int32s:
-    """The same for the innermost Python frame, of a function or a module."""
-    return _span_of(
-        found, Spans(found.trace, found.line, python_rows(found.trace)), rows
-    )
+def frame_of(origins: Origins, rows: Integers | None = None) -> Int32s:
+    """For each of `rows` (default: all rows) the row of the innermost Python frame, of
+    a function or a module, that its work belongs to, else -1."""
+    all_frames = Spans(origins.trace, origins.line, python_rows(origins.trace))
+    return _span_of(origins, all_frames, rows)
 
 
-def _span_of(found: Origins, spans: Spans, rows: Integers | None) -> Int32s:
-    rows = np.arange(len(found.trace)) if rows is None else rows
-    return spans.rows_at(found.credit(spans, rows).place)
+def _span_of(origins: Origins, spans: Spans, rows: Integers | None) -> Int32s:
+    if rows is None:
+        rows = np.arange(len(origins.trace))
+    return spans.rows_at(origins.credit(spans, rows).place)
 
 
 class Phase(StrEnum):
@@ -176,23 +187,33 @@ class PhaseTime(msgspec.Struct, frozen=True):
     kernels: int
 
 
-ORDER = tuple(Phase)
-VLLM = late(r"context_(\d{1,9}).*?generation_(\d{1,9})")
-SGLANG = late(r"(?:step\[|capture_\d+_)([A-Z]+)")
-MODES = {word: Phase.PREFILL for word in ("EXTEND", "PREFILL")}
-MODES |= {"DECODE": Phase.DECODE, "MIXED": Phase.MIXED}
-PLAIN = late(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
+PHASES = tuple(Phase)
+"""The number of a phase in arrays is its index here."""
+NO_PHASE = -1
+
+VLLM_BATCH = late(r"context_(\d{1,9}).*?generation_(\d{1,9})")
+"""How many requests of a batch are in prefill, and how many in decode."""
+SGLANG_MODE = late(r"(?:step\[|capture_\d+_)([A-Z]+)")
+PHASE_OF_MODE = {
+    "EXTEND": Phase.PREFILL,
+    "PREFILL": Phase.PREFILL,
+    "DECODE": Phase.DECODE,
+    "MIXED": Phase.MIXED,
+}
+PLAIN_MODE = late(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
 """Only the word alone: decoding images or latents is not a phase of a language
 model."""
 
 
-TRAINING = {
-    phase: late(rf"(?<![A-Za-z])(?:{words})(?![a-z])", re.IGNORECASE)
-    for phase, words in (
-        (Phase.OPTIMIZER, "optimizer|zero_grad"),
-        (Phase.BACKWARD, "backward|bwd"),
-        (Phase.FORWARD, "forward|fwd"),
-    )
+def _one_of(words: str) -> re.Pattern[str]:
+    """One of these words (`a|b`), in any case, also as a part of `my_a` or `aOfB`."""
+    return late(rf"(?<![A-Za-z])(?:{words})(?![a-z])", re.IGNORECASE)
+
+
+TRAINING_WORDS = {
+    Phase.OPTIMIZER: _one_of("optimizer|zero_grad"),
+    Phase.BACKWARD: _one_of("backward|bwd"),
+    Phase.FORWARD: _one_of("forward|fwd"),
 }
 
 
@@ -202,78 +223,101 @@ def phase_of(name: str) -> Phase | None:
     >>> phase_of("execute_context_2(96)_generation_0(0)"), phase_of("## forward ##").value
     (<Phase.PREFILL: 'prefill'>, 'forward')
     """
-    batch = VLLM.search(name)
+    batch = VLLM_BATCH.search(name)
     if batch:
-        prefill, decode = int(batch[1]) > 0, int(batch[2]) > 0
-        if prefill and decode:
-            return Phase.MIXED
-        return Phase.PREFILL if prefill else Phase.DECODE if decode else None
-    if mode := SGLANG.match(name):
-        return MODES.get(mode[1])
-    if plain := PLAIN.match(name):
-        return MODES[plain[1].upper()]
-    found = [phase for phase, words in TRAINING.items() if words.search(name)]
-    return found[0] if len(found) == 1 else None
+        return _phase_of_batch(prefills=int(batch[1]), decodes=int(batch[2]))
+    mode = SGLANG_MODE.match(name)
+    if mode:
+        return PHASE_OF_MODE.get(mode[1])
+    mode = PLAIN_MODE.match(name)
+    if mode:
+        return PHASE_OF_MODE[mode[1].upper()]
+    named = [phase for phase, words in TRAINING_WORDS.items() if words.search(name)]
+    return named[0] if len(named) == 1 else None
 
 
-def phases(found: Origins) -> tuple[PhaseTime, ...]:
+def _phase_of_batch(prefills: int, decodes: int) -> Phase | None:
+    """The phase of a batch with so many requests in prefill and in decode."""
+    if prefills and decodes:
+        return Phase.MIXED
+    if prefills:
+        return Phase.PREFILL
+    return Phase.DECODE if decodes else None
+
+
+def phases(origins: Origins) -> tuple[PhaseTime, ...]:
     """The time of all GPU events by phase; phases without any are left out."""
-    rows = found.trace.gpu_rows
-    phase = phases_of(found, rows)
-    kernels = found.trace.role[rows] == Role.KERNEL
+    trace = origins.trace
+    rows = trace.gpu_rows
+    phase_of_row = phases_of(origins, rows)
     times = []
-    for number in np.flatnonzero(np.bincount(phase)).tolist():
-        here = phase == number
-        ns = int(found.trace.dur[rows[here]].sum())
-        times.append(PhaseTime(ORDER[number], ns, int((here & kernels).sum())))
+    for number in np.flatnonzero(np.bincount(phase_of_row)).tolist():
+        rows_of_phase = rows[phase_of_row == number]
+        are_kernels = trace.role[rows_of_phase] == Role.KERNEL
+        times.append(
+            PhaseTime(
+                phase=PHASES[number],
+                gpu_ns=int(trace.dur[rows_of_phase].sum()),
+                kernels=int(are_kernels.sum()),
+            )
+        )
     return tuple(times)
 
 
-def phases_of(found: Origins, rows: Rows) -> Rows:
-    """The phase of each GPU row as its index in ORDER; shape of `rows`."""
-    hosts, number = hosts_of(found.trace, rows), ORDER.index
-    ops, told = ops_of(found.trace, hosts), _told(found, hosts)
-    back = (found.backward.over(ops) >= 0) | _on_autograd_thread(found, hosts)
-    ahead = (found.backward.made.over(ops) >= 0) | (found.modules.around(hosts) >= 0)
-    phase = np.where(ahead, number(Phase.FORWARD), number(Phase.OTHER))
-    phase = np.where(told >= 0, told, phase)
-    phase[back & (told != number(Phase.OPTIMIZER))] = number(Phase.BACKWARD)
-    phase[found.recomputes(hosts)] = number(Phase.RECOMPUTE)
-    phase[hosts < 0] = number(Phase.UNKNOWN)
+def phases_of(origins: Origins, rows: Rows) -> Rows:
+    """The phase of each GPU row as its index in PHASES; shape of `rows`.
+
+    A later rule overrides an earlier one: what autograd and modules tell, what an
+    annotation names, backward, recomputed, not launched.
+    """
+    calls = launching_calls(origins.trace, rows)
+    ops = ops_of(origins.trace, calls)
+    created_node = origins.backward.forward_ops.around(ops) >= 0
+    is_forward = created_node | (origins.modules.around(calls) >= 0)
+    phase = np.where(is_forward, PHASES.index(Phase.FORWARD), PHASES.index(Phase.OTHER))
+    annotated = _annotated_phase(origins, calls)
+    phase = np.where(annotated == NO_PHASE, phase, annotated)
+    is_backward = origins.backward.around(ops) >= 0
+    is_backward |= _is_on_autograd_thread(origins, calls)
+    is_backward &= annotated != PHASES.index(Phase.OPTIMIZER)
+    phase[is_backward] = PHASES.index(Phase.BACKWARD)
+    phase[origins.recomputes(calls)] = PHASES.index(Phase.RECOMPUTE)
+    phase[calls < 0] = PHASES.index(Phase.UNKNOWN)
     return phase
 
 
-def _told(found: Origins, hosts: Int32s) -> Rows:
-    """The phase of the innermost annotation around each row that names one, else -1."""
-    trace, regions = found.trace, found.regions
-    by_name = np.full(len(trace.names) + 1, -1, dtype=np.intp)
-    for number in distinct(trace.name[regions.rows]).tolist():
+def _annotated_phase(origins: Origins, calls: Int32s) -> Rows:
+    """The phase of the innermost annotation around each row that names one, as its
+    index in PHASES; else NO_PHASE."""
+    trace = origins.trace
+    rows = origins.regions.rows
+    phase_of_name = np.full(len(trace.names), NO_PHASE, dtype=np.intp)
+    for number in distinct(trace.name[rows]).tolist():
         name = trace.names[number]
-        if not is_module(name) and (phase := phase_of(name)):
-            by_name[number] = ORDER.index(phase)
-    around = Spans(
-        trace, found.line, regions.rows[by_name[trace.name[regions.rows]] >= 0]
-    )
-    told: Rows = by_name[
-        np.append(trace.name, -1)[around.rows_at(around.around(hosts))]
-    ]
-    return told
+        phase = None if is_module(name) else phase_of(name)
+        if phase:
+            phase_of_name[number] = PHASES.index(phase)
+    phase_of_region = phase_of_name[trace.name[rows]]
+    naming_a_phase = Spans(trace, origins.line, rows[phase_of_region != NO_PHASE])
+    annotation = naming_a_phase.rows_at(naming_a_phase.around(calls))
+    phase_of_annotation = phase_of_name[trace.name[annotation]]
+    return np.where(annotation >= 0, phase_of_annotation, NO_PHASE)
 
 
-def _on_autograd_thread(found: Origins, hosts: Int32s) -> Flags:
-    """For each row, whether every op that launches work on its thread lies in a
-    backward op."""
-    trace = found.trace
-    threads = trace.thread_of_track
-    launching = hosts_of(trace, trace.gpu_rows)
+def _is_on_autograd_thread(origins: Origins, calls: Int32s) -> Flags:
+    """For each row of a CPU thread, whether every op that launches work on its thread
+    lies in a backward op; -1 gives False."""
+    trace = origins.trace
+    launching = launching_calls(trace, trace.gpu_rows)
     ops = ops_of(trace, launching)
-    launching, ops = launching[ops >= 0], ops[ops >= 0]
-    back = found.backward.over(ops) >= 0
-    runs = np.zeros(len(threads) + 1, dtype=np.bool_)  # the last one for no thread
-    runs[threads[trace.track[launching[back]]]] = True
-    runs[threads[trace.track[launching[~back]]]] = False
-    thread = np.append(threads, len(threads))[
-        np.append(trace.track, len(threads))[hosts]
-    ]
-    own: Flags = runs[thread]
-    return own
+    launching = launching[ops >= 0]
+    is_backward = origins.backward.around(ops[ops >= 0]) >= 0
+    thread_of_launch = trace.thread_of_track[trace.track[launching]]
+    no_thread = len(trace.tracks)
+    is_of_autograd = np.zeros(no_thread + 1, dtype=np.bool_)  # of each thread
+    is_of_autograd[thread_of_launch[is_backward]] = True
+    is_of_autograd[thread_of_launch[~is_backward]] = False
+    thread = np.full(len(calls), no_thread)
+    thread[calls >= 0] = trace.thread_of_track[trace.track[calls[calls >= 0]]]
+    on_autograd_thread: Flags = is_of_autograd[thread]
+    return on_autograd_thread

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,9 @@ SCRIPTS = frozenset({"cmd", "code", "profile", "test", "timeit", "trace"})
 STANDARD = frozenset(sys.stdlib_module_names) - SCRIPTS
 
 LIBRARIES = words(Path(__file__).with_name("libraries.txt").read_text("utf-8"))
-TOLD = late(
+"""The top packages of basic libraries."""
+
+INSTALLED = late(
     r"(?:\A|/)(?:site-packages|dist-packages|lib/python[0-9.]+|torchinductor_[^/]*)/",
     re.IGNORECASE,
 )
@@ -56,8 +59,10 @@ def function_of(name: str) -> Function | None:
     >>> function_of("my_model.py(42): forward")
     Function(file='my_model.py', line=42, name='forward')
     """
-    found = FRAME.match(name)
-    return Function(found[1], int(found[2]), found[3]) if found else None
+    parts = FRAME.match(name)
+    if parts is None:
+        return None
+    return Function(file=parts[1], line=int(parts[2]), name=parts[3])
 
 
 def is_own(file: str) -> bool:
@@ -69,7 +74,7 @@ def is_own(file: str) -> bool:
     path = file.replace("\\", "/")
     if path.startswith("<"):
         return path.startswith(TYPED)
-    if TOLD.search(path):
+    if INSTALLED.search(path):
         return False
     package = path.partition("/")[0].removesuffix(".py")
     return package not in STANDARD and package not in LIBRARIES
@@ -82,10 +87,11 @@ def is_in(file: str, wanted: str) -> bool:
     >>> is_in("src/my_model.py", "my_model.py"), is_in("transformers/models/a.py", "models")
     (True, True)
     """
-    path, part = (
-        f"/{text.replace(chr(92), '/').strip('/')}/" for text in (file, wanted)
-    )
-    return part in path
+    return _between_slashes(wanted) in _between_slashes(file)
+
+
+def _between_slashes(path: str) -> str:
+    return "/" + path.replace("\\", "/").strip("/") + "/"
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -98,36 +104,53 @@ class Program(msgspec.Struct, frozen=True):
     own_frame: int  # the innermost frame of the user's own code, else -1
 
 
-def program_of(found: Origins, row: int) -> Program:
+def program_of(origins: Origins, row: int) -> Program:
     """For a GPU row: where it was launched, or if it is backward work, where its
     forward op is. For a row of a CPU thread: what contains it, including itself."""
     rows = np.array([row])
-    region, frame = found.credit(found.regions, rows), found.credit(found.frames, rows)
-    frames = _outwards(found.frames, int(frame.place[0]))
-    functions = ((row, function_of(found.trace.name_of(row))) for row in frames)
-    own = next((row for row, known in functions if known and is_own(known.file)), -1)
-    outer = _outwards(found.regions, int(region.place[0]))
-    return Program(int(frame.forward_op[0]), outer, frames, own)
+    region_credit = origins.credit(origins.regions, rows)
+    frame_credit = origins.credit(origins.frames, rows)
+    frames = _outwards(origins.frames, int(frame_credit.place[0]))
+    return Program(
+        forward_op=int(frame_credit.forward_op[0]),
+        regions=_outwards(origins.regions, int(region_credit.place[0])),
+        frames=frames,
+        own_frame=_first_own_frame(origins, frames),
+    )
 
 
-def path_of(found: Origins, program: Program) -> str:
+def _first_own_frame(origins: Origins, frames: Sequence[int]) -> int:
+    """The first of these rows that is a frame of the user's own code, else -1."""
+    for row in frames:
+        function = function_of(origins.trace.name_of(row))
+        if function and is_own(function.file):
+            return row
+    return -1
+
+
+def path_of(origins: Origins, program: Program) -> str:
     """Its modules and annotations with their indices, outermost first: `Decoder_3 >
     MLP_3`."""
     names = [
-        label_of(found.trace.name_of(row), expanded=True) for row in program.regions
+        label_of(origins.trace.name_of(row), expanded=True) for row in program.regions
     ]
     return " > ".join(reversed(names))
 
 
-def source_of(found: Origins, program: Program) -> Function | None:
+def source_of(origins: Origins, program: Program) -> Function | None:
     """The file, line and name of the user's function, else of the innermost one with a
     file."""
-    wanted = program.frames if program.own_frame < 0 else (program.own_frame,)
-    functions = (function_of(found.trace.name_of(row)) for row in wanted)
-    return next((function for function in functions if function), None)
+    if program.own_frame >= 0:
+        return function_of(origins.trace.name_of(program.own_frame))
+    for row in program.frames:
+        function = function_of(origins.trace.name_of(row))
+        if function:
+            return function
+    return None
 
 
 def _outwards(spans: Spans, place: int) -> tuple[int, ...]:
+    """The rows of the span at a place and of all around it, innermost first."""
     rows: list[int] = []
     while place >= 0:
         rows.append(int(spans.rows[place]))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
-from fusetui.trace.read.body import Body, Keys, tail_of
+from fusetui.trace.read.body import Body, Keys, Tail, tail_of
 from fusetui.trace.read.chunks import CUT_SHORT, Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
@@ -28,71 +28,65 @@ from fusetui.trace.read.gather import ChunkColumns, Interner, Mark, gather
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import Source
 
-BYTES_A_SLICE = 200  # bytes of memory, in addition to the chunks
-MANY = 1_000_000  # slices; fewer always fit
-LONGEST_SUM_NS = 2.0**62
-"""In ns (146 years). A larger sum of durations does not fit the figures, and no trace
-has it."""
+BYTES_PER_SLICE = 200  # of memory, in addition to the chunks
+MIN_CHECKED_SLICES = 1_000_000  # fewer always fit into memory
+MAX_DURATIONS_NS = 2.0**62
+"""146 years. A larger sum of durations does not fit the figures, and no trace has
+it."""
 
-
-# columns of all chunks
-UNTRANSLATED = ("start", "dur", "correlation", "external_id", "order")
-# Phases that end a slice, with those that begin one
-ENDS = {"E": "B", "e": "b", "F": "S"}
+COLUMNS_WITHOUT_TABLE = ("start", "dur", "correlation", "external_id", "order")
+BEGIN_OF = {"E": "B", "e": "b", "F": "S"}
+"""Phases that end a slice, with those that begin one."""
 
 
 def assemble(
     source: Source, body: Body, chunks: Sequence[Chunk], prefix: Prefix | None = None
 ) -> Raw:
-    """Raises NotATraceError if it is none, and CannotReadError if memory does not
-    suffice.
+    """Raises NotATraceError if it is none, and CannotReadError if memory does not suffice.
 
     `prefix` is given if chunks are missing.
     """
     columns = [chunk.columns for chunk in chunks] or [gather([])]
     _check_memory(source.path, columns)
-    last = chunks[-1] if chunks else None
-    closed = last is not None and last.after != -1
-    tail = tail_of(source.document, last.after, body.bare) if last and closed else None
-    after = tail.keys if tail else Keys()
-    unread = (Skipped(tail.unread, tail.what),) if tail and tail.unread >= 0 else ()
-    events = sum(chunk.events for chunk in chunks) + len(unread)
-    phases = sum((c.phases for c in columns), Counter[str]())
-    skipped = (*chain.from_iterable(chunk.skipped for chunk in chunks), *unread)
+    tail = _tail(source, body, chunks)
+    phases = sum((part.phases for part in columns), Counter[str]())
+    skipped = _skipped(chunks, tail)
     if body.bare and not phases:
         why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
         raise NotATraceError(
             f"{source.path} is a JSON list, but not of trace events{why}."
         )
-    names, name = _merge(columns, "names", "name")
-    categories, category = _merge(columns, "categories", "category")
-    threads, thread = _merge(columns, "threads", "thread")
-    parts = {key: [getattr(c, key) for c in columns] for key in UNTRANSLATED}
-    work = {key: partial(np.concatenate, part) for key, part in parts.items()}
-    joined = each(work, sum(map(len, parts["start"])))
-    dur, order = joined["dur"], joined["order"]
-    firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])  # in traceEvents
-    order += np.repeat(firsts, [len(c.order) for c in columns])
-    # or closed
-    whole = body.bare and not (last and (last.unreadable or last.too_damaged))
-    labels = tuple(label for c in columns for label in c.labels)
-    keys = {**body.head.values, **after.values}
+
+    names, name = _merged(columns, "names", "name")
+    categories, category = _merged(columns, "categories", "category")
+    threads, thread = _merged(columns, "threads", "thread")
+    joined = _joined(columns)
+    # The index in traceEvents of the first element of each chunk.
+    firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])
+    order = joined["order"]
+    order += np.repeat(firsts, [len(part.order) for part in columns])
+    dur = joined["dur"]
+    negative_durations = int((dur < 0).sum())
+    np.maximum(dur, 0, out=dur)
+
+    labels = tuple(chain.from_iterable(part.labels for part in columns))
+    keys_after = tail.keys if tail else Keys()
+    keys = {**body.head.values, **keys_after.values}
+    unread = _count_of_unread(tail)
+    last = chunks[-1] if chunks else None
     report = Report(
         path=source.path,
         bytes=source.size,
-        events=events,
+        events=sum(chunk.events for chunk in chunks) + unread,
         phases=phases,
-        unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
+        unreadable=sum(chunk.unreadable for chunk in chunks) + unread,
         skipped=skipped[:MOST_LISTED],
-        complete=(tail.closed if tail else whole)
-        and not _ends_within_element(last)
-        and source.cut is None
-        and prefix is None,
+        complete=_is_closed(body, last, tail) and source.cut is None and prefix is None,
         cut=source.cut,
-        negative_durations=int((dur < 0).sum()),
+        negative_durations=negative_durations,
         prefix=prefix,
         too_damaged=last.end if last and last.too_damaged else -1,
-        damaged_keys=tuple(filter(None, (body.head.damaged, after.damaged))),
+        damaged_keys=tuple(filter(None, (body.head.damaged, keys_after.damaged))),
         remarks=(JAX_REMARK,) if is_of_jax(keys, labels) else (),
     )
     raw = Raw(
@@ -103,7 +97,7 @@ def assemble(
         threads=threads,
         labels=labels,
         start=joined["start"],
-        dur=np.maximum(dur, 0, out=dur),
+        dur=dur,
         name=name,
         category=category,
         thread=thread,
@@ -114,38 +108,111 @@ def assemble(
     )
     marks = [
         msgspec.structs.replace(mark, order=mark.order + first)
-        for chunk, first in zip(columns, firsts.tolist(), strict=True)
-        for mark in chunk.marks
+        for part, first in zip(columns, firsts.tolist(), strict=True)
+        for mark in part.marks
     ]
-    raw = with_pairs(raw, marks) if marks else raw
+    if marks:
+        raw = with_pairs(raw, marks)
     check_durations(source.path, raw.dur)
     return raw
 
 
-def _ends_within_element(last: Chunk | None) -> bool:
-    """Whether the file seems to end within an element, whatever looks like the end of
-    the list in it."""
-    return bool(last and last.skipped and last.skipped[-1].reason == CUT_SHORT)
+def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
+    """What stands behind the events; None if their list is not closed."""
+    if not chunks or chunks[-1].after == -1:
+        return None
+    return tail_of(source.document, chunks[-1].after, body.bare)
+
+
+def _skipped(chunks: Sequence[Chunk], tail: Tail | None) -> tuple[Skipped, ...]:
+    """The unreadable elements that are listed. What is not read behind the events
+    counts as one more element."""
+    skipped = list(chain.from_iterable(chunk.skipped for chunk in chunks))
+    if tail and _count_of_unread(tail):
+        skipped.append(Skipped(byte=tail.unread, reason=tail.what))
+    return tuple(skipped)
+
+
+def _count_of_unread(tail: Tail | None) -> int:
+    return 1 if tail and tail.unread >= 0 else 0
+
+
+def _is_closed(body: Body, last: Chunk | None, tail: Tail | None) -> bool:
+    """Whether the document ends as it should. The closing bracket of a bare list may be
+    missing, as Chrome accepts it."""
+    if last and last.skipped and last.skipped[-1].reason == CUT_SHORT:
+        # It seems to end within an element, whatever looks like the end of the list.
+        return False
+    if tail:
+        return tail.closed
+    is_damaged = last is not None and bool(last.unreadable or last.too_damaged)
+    return body.bare and not is_damaged
 
 
 def check_durations(path: str, dur: Int64s) -> None:
     """Raises NotATraceError if their sum (ns) is larger than that of any trace."""
-    if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
+    if float(dur.sum(dtype=np.float64)) > MAX_DURATIONS_NS:
         raise NotATraceError(
             f"{path} is not a trace of one run: its durations exceed 146 years."
         )
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
-    """Raises CannotReadError if memory does not suffice, rather than being killed by
-    the system."""
-    rows = sum(len(part.start) for part in columns)
-    needed = rows * BYTES_A_SLICE
-    if rows > MANY and needed > (left := memory_left()):
+    """Raises CannotReadError if memory does not suffice, rather than being killed by the
+    system."""
+    slices = sum(len(part.start) for part in columns)
+    if slices <= MIN_CHECKED_SLICES:
+        return
+    needed = slices * BYTES_PER_SLICE
+    left = memory_left()
+    if needed > left:
         raise CannotReadError(
-            f"{path} has {rows:,} slices, which take {needed / 1e9:.1f} GB of memory, and "
-            f"{left / 1e9:.1f} GB are left."
+            f"{path} has {slices:,} slices, which take {needed / 1e9:.1f} GB of memory, "
+            f"and {left / 1e9:.1f} GB are left."
         )
+
+
+def _joined(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
+    """The columns that are the same in all chunks, by their names."""
+    tasks = {}
+    for name in COLUMNS_WITHOUT_TABLE:
+        parts = [getattr(part, name) for part in columns]
+        tasks[name] = partial(np.concatenate, parts)
+    slices = sum(len(part.start) for part in columns)
+    return each(tasks, slices)
+
+
+def _merged(
+    columns: Sequence[ChunkColumns], table: str, column: str
+) -> tuple[Any, Int32s]:
+    """One table from those of all chunks, and a column of numbers into it."""
+    merged = Interner()
+    parts = []
+    for part in columns:
+        new_numbers = merged.ids(getattr(part, table))
+        parts.append(new_numbers[getattr(part, column)])
+    return tuple(merged), np.concatenate(parts)
+
+
+def _stretch(chunk: Chunk) -> Stretch:
+    """What is remembered of a chunk, to find its events again."""
+    is_list = chunk.places is None and not chunk.unreadable
+    return Stretch(
+        start=chunk.start,
+        end=chunk.end,
+        events=chunk.events,
+        samples=sum(chunk.columns.phases[phase] for phase in PHASES_OF_SAMPLES),
+        places=chunk.places,
+        reach=chunk.columns.reach if is_list else EVERYWHERE,
+    )
+
+
+# Slices that are written as two events
+
+
+class Pair(NamedTuple):
+    begin: Mark
+    end_ns: int
 
 
 def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
@@ -156,86 +223,68 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
     taken in time order, so the order in the file does not matter. One without an end is
     shown up to the last mark; its args are those of its begin.
     """
-    stacks: dict[tuple[object, ...], list[Mark]] = {}
-    pairs: list[tuple[Mark, int]] = []
-    unmatched = 0
-    for mark in sorted(marks, key=lambda m: (m.time, m.order)):
-        stack = stacks.setdefault(_key(mark), [])
-        if mark.phase not in ENDS:
+    open_marks: dict[tuple[object, ...], list[Mark]] = {}
+    pairs: list[Pair] = []
+    unmatched_ends = 0
+    for mark in sorted(marks, key=lambda mark: (mark.time, mark.order)):
+        stack = open_marks.setdefault(_pairing_key(mark), [])
+        if mark.phase not in BEGIN_OF:
             stack.append(mark)
         elif stack:
-            pairs.append((stack.pop(), mark.time))
+            pairs.append(Pair(begin=stack.pop(), end_ns=mark.time))
         else:
-            unmatched += 1
-    last = max(mark.time for mark in marks)
-    still_open = [(mark, last) for mark in chain.from_iterable(stacks.values())]
-    pairs = sorted([*pairs, *still_open], key=lambda pair: pair[0].order)
-    counts = {"unfinished": len(still_open), "unmatched_ends": unmatched}
-    begins = [begin for begin, _ in pairs]
-    names, categories, threads = (
-        Interner({key: n for n, key in enumerate(table)})
-        for table in (raw.names, raw.categories, raw.threads)
-    )
+            unmatched_ends += 1
+    unfinished = list(chain.from_iterable(open_marks.values()))
+    last_ns = max(mark.time for mark in marks)
+    pairs += [Pair(begin=mark, end_ns=last_ns) for mark in unfinished]
+    pairs.sort(key=lambda pair: pair.begin.order)
+    begins = [pair.begin for pair in pairs]
+
+    names = Interner.of(raw.names)
+    categories = Interner.of(raw.categories)
+    threads = Interner.of(raw.threads)
+    none = np.full(len(pairs), -1, np.int64)
     more: dict[str, NDArray[Any]] = {
         "start": np.array([begin.time for begin in begins], np.int64),
-        "dur": np.array([end - begin.time for begin, end in pairs], np.int64),
+        "dur": np.array([pair.end_ns - pair.begin.time for pair in pairs], np.int64),
         "name": names.ids(begin.name for begin in begins),
         "category": categories.ids(begin.category for begin in begins),
         "thread": threads.ids((*_thread(begin), None) for begin in begins),
-        "correlation": np.full(len(pairs), -1, np.int64),
-        "external_id": np.full(len(pairs), -1, np.int64),
+        "correlation": none,
+        "external_id": none,
         "order": np.array([begin.order for begin in begins], np.int64),
     }
+    columns = {
+        name: np.concatenate([getattr(raw, name), column])
+        for name, column in more.items()
+    }
+    report = msgspec.structs.replace(
+        raw.report, unfinished=len(unfinished), unmatched_ends=unmatched_ends
+    )
     return msgspec.structs.replace(
         raw,
-        **{
-            name: np.concatenate([getattr(raw, name), new])
-            for name, new in more.items()
-        },
+        report=report,
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(threads),
-        report=msgspec.structs.replace(raw.report, **counts),
+        **columns,
     )
 
 
-def _key(mark: Mark) -> tuple[object, ...]:
-    kind = ENDS.get(mark.phase, mark.phase)
+def _pairing_key(mark: Mark) -> tuple[object, ...]:
+    """A begin and its end have the same."""
+    kind = BEGIN_OF.get(mark.phase, mark.phase)
     if kind == "B":
         return kind, mark.thread
-    return (
-        kind,
-        mark.category,
-        mark.key,
-        mark.thread[0],
-        mark.name if kind == "S" else "",
-    )
+    process = mark.thread[0]
+    name = mark.name if kind == "S" else ""
+    return kind, mark.category, mark.key, process, name
 
 
 def _thread(begin: Mark) -> Thread:
     """Slices with an id may cross those of their thread, so they get a lane of their
     own."""
-    pid, tid = begin.thread
-    return (
-        (pid, tid)
-        if begin.phase == "B"
-        else (pid, f"{begin.category or begin.name} (async)")
-    )
-
-
-def _stretch(chunk: Chunk) -> Stretch:
-    samples = sum(chunk.columns.phases[phase] for phase in PHASES_OF_SAMPLES)
-    is_good = chunk.places is None and not chunk.unreadable
-    reach = chunk.columns.reach if is_good else EVERYWHERE
-    return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places, reach)
-
-
-def _merge(
-    columns: Sequence[ChunkColumns], table: str, column: str
-) -> tuple[Any, Int32s]:
-    """Merges the tables of all chunks: one table, and the ids into it."""
-    merged = Interner()
-    parts = [
-        merged.ids(getattr(part, table))[getattr(part, column)] for part in columns
-    ]
-    return tuple(merged), np.concatenate(parts)
+    if begin.phase == "B":
+        return begin.thread
+    process = begin.thread[0]
+    return process, f"{begin.category or begin.name} (async)"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,8 +26,11 @@ from fusetui.trace.read.events import integer
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
 
-NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
-NO_ID = (list, dict)
+NUMBER = "Sequence number"
+THREAD = "Fwd thread id"
+FLOW = "fwdbwd"  # the category of flows from forward to backward
+FLOW_PHASES = ("s", "f")  # of the begin and the end of a flow
+NO_ID = (list, dict)  # types that ids do not have
 NO_NUMBERS: Int64s = np.empty((0, 3), dtype=np.int64)
 
 
@@ -86,30 +88,32 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
     Ends early with what was found once `stop` returns True.
     """
-    parts = [numbers_in(events, *place) for place in _places(events, stop)]
+    parts = [
+        numbers_in(events, stretch, first) for stretch, first in _places(events, stop)
+    ]
     return autograd_of(events, parts, stop)
 
 
 def numbers_of(part: Iterable[tuple[int, Any]]) -> Int64s:
     """The order, sequence number and thread of the Numbered that have one, shape
     [numbered, 3]."""
-    numbers = [
-        (
-            order,
-            integer(args.number),
-            0 if args.thread is None else integer(args.thread),
-        )
-        for order, event in part
-        if (args := event.args) is not None and args.number is not None
-    ]
-    columns = np.array(numbers, dtype=np.int64).reshape(-1, 3)
-    return columns[(columns >= 0).all(axis=1)]
+    rows = []
+    for order, event in part:
+        args = event.args
+        if args is not None and args.number is not None:
+            thread = 0 if args.thread is None else integer(args.thread)
+            rows.append((order, integer(args.number), thread))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    is_valid = (columns >= 0).all(axis=1)
+    return columns[is_valid]
 
 
 def numbers_in(events: Events, stretch: Stretch, first: int) -> Int64s:
     """`numbers_of` one stretch, whose first element has the index `first`."""
-    found = decoded(events.text, stretch, decode_numbered, _numbered, NUMBER.encode())
-    return numbers_of((first + number, event) for number, event in found)
+    elements = decoded(
+        events.text, stretch, decode_numbered, _numbered, word=NUMBER.encode()
+    )
+    return numbers_of((first + place, event) for place, event in elements)
 
 
 def autograd_of(
@@ -118,9 +122,8 @@ def autograd_of(
     """What `numbers_of` found in each stretch, with the flows if these are needed."""
     order, number, thread = np.concatenate([NO_NUMBERS, *parts]).T
     ran_backward = bool((thread > 0).any())
-    return Autograd(
-        order, number, thread, () if ran_backward else read_flows(events, stop)
-    )
+    flows = () if ran_backward else read_flows(events, stop)
+    return Autograd(order=order, number=number, thread=thread, flows=flows)
 
 
 def read_flows(
@@ -129,53 +132,61 @@ def read_flows(
     """The ends of the flows of a category, by default from forward to backward, read as
     in `read_autograd`. `least`: only flows whose ids are numbers, this one or
     larger."""
-    found: list[FlowEnd] = []
+    ends: list[FlowEnd] = []
     for stretch, first in _places(events, stop):
-        for number, event in decoded(
-            events.text, stretch, decode_flows, _flow, category.encode()
-        ):
+        elements = decoded(
+            events.text, stretch, decode_flows, _flow, word=category.encode()
+        )
+        for place, event in elements:
+            if event.cat != category or event.ph not in FLOW_PHASES:
+                continue
             if least and not (type(event.id) is int and event.id >= least):
                 continue
             if isinstance(event.pid, NO_ID) or isinstance(event.tid, NO_ID):
                 continue
-            if event.cat == category and event.ph in ("s", "f"):
-                with suppress(ValueError):
-                    time = exact_nanoseconds(bytes(event.ts))
-                    key, thread = (
-                        (str(event.pid), str(event.id)),
-                        (event.pid, event.tid),
+            with suppress(ValueError):
+                ends.append(
+                    FlowEnd(
+                        begins=event.ph == "s",
+                        key=(str(event.pid), str(event.id)),
+                        thread=(event.pid, event.tid),
+                        time=exact_nanoseconds(bytes(event.ts)),
+                        order=first + place,
                     )
-                    found.append(
-                        FlowEnd(event.ph == "s", key, thread, time, first + number)
-                    )
-    return tuple(found)
+                )
+    return tuple(ends)
 
 
 def _places(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
     """Each stretch, with the index of its first element in traceEvents."""
-    counts = (stretch.events for stretch in events.stretches)
-    for stretch, first in zip(
-        events.stretches, accumulate(counts, initial=0), strict=False
-    ):
+    first = 0
+    for stretch in events.stretches:
         if stop():
             return
         yield stretch, first
+        first += stretch.events
 
 
 def _numbered(text: bytes) -> Numbered | None:
     """One event, repaired where that is safe."""
     event = loads(text)
     args = event.get("args") if isinstance(event, dict) else None
-    return (
-        Numbered(Numbers(args.get(NUMBER), args.get(THREAD)))
-        if isinstance(args, dict)
-        else None
-    )
+    if not isinstance(args, dict):
+        return None
+    return Numbered(args=Numbers(number=args.get(NUMBER), thread=args.get(THREAD)))
 
 
 def _flow(text: bytes) -> Flow | None:
-    if not isinstance(event := loads(text), dict):
+    """One event, repaired where that is safe."""
+    event = loads(text)
+    if not isinstance(event, dict):
         return None
-    fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
     time = str(event.get("ts", 0)).encode(errors="replace")
-    return Flow(**fields, ts=msgspec.Raw(time))
+    return Flow(
+        ph=event.get("ph"),
+        cat=event.get("cat"),
+        id=event.get("id"),
+        pid=event.get("pid"),
+        tid=event.get("tid"),
+        ts=msgspec.Raw(time),
+    )

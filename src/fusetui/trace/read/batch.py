@@ -26,9 +26,11 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
-# kinds of elements; some writers end a list with an empty object
-EMPTY, OBJECT, OTHER = 0, 1, 2
-NO_OBJECT = "not an object"
+# kinds of elements, by their first bytes
+EMPTY_OBJECT = 0  # some writers end a list with one
+OBJECT = 1
+NO_OBJECT = 2
+REASON_NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
 """Unreadable elements whose place and reason are kept; all of them are counted."""
 
@@ -54,38 +56,37 @@ class Batch:
         """`listed`: how many unreadable elements may be listed. With `others` the chunk
         also locates elements that are JSON, but not events."""
         firsts = first_bytes(window.text, window.begins, window.ends)
-        filled = firsts < window.ends
-        self.begins, self.ends = firsts[filled], window.ends[filled]
-        self._text, self._offset = window.text, window.start
+        is_filled = firsts < window.ends
+        self.begins = firsts[is_filled]
+        self.ends = window.ends[is_filled]
+        self._text = window.text
+        self._offset = window.start
         self._events: list[ExactEvent] = []
-        self._numbers: list[int] = []  # of the events
+        self._event_numbers: list[int] = []  # of the elements that are events
         self._unreadable = 0
         self._skipped: list[Skipped] = []
-        self._room = listed
-        self._others: list[int] = []  # those that are JSON, but not events
+        self._listed_left = listed
         self._keeps_others = others
+        self._other_numbers: list[int] = []  # of elements that are JSON, but no events
 
     def __len__(self) -> int:
         return len(self.begins)
 
     def damaged(self) -> Iterator[tuple[int, str]]:
         """Decodes all elements; gives the number of each whose syntax is damaged, and
-        what is wrong with it: the caller settles it."""
-        text = np.frombuffer(self._text, dtype=np.uint8)
-        is_object = text[self.begins] == ord("{")
-        empty = is_object & (
-            text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}")
-        )
-        kinds = np.where(empty, EMPTY, np.where(is_object, OBJECT, OTHER))
-        cuts = np.flatnonzero(np.diff(kinds)) + 1
-        for first, last in pairwise([0, *cuts.tolist(), len(self)]):
-            kind = kinds[first] if first < last else EMPTY
-            if kind == EMPTY:
-                self._keep(range(first, last))
+        what is wrong with it. The caller settles it before the next one."""
+        kinds = self._kinds()
+        changes = np.flatnonzero(np.diff(kinds)) + 1
+        for first, stop in pairwise([0, *changes.tolist(), len(self)]):
+            if first == stop:
+                continue
+            kind = kinds[first]
+            if kind == EMPTY_OBJECT:
+                self._keep_others(range(first, stop))
+            elif kind == OBJECT:
+                yield from self._objects(first, stop)
             else:
-                yield from (self._objects if kind == OBJECT else self._rest)(
-                    first, last
-                )
+                yield from self._no_objects(first, stop)
 
     def settle(self, number: int, event: ExactEvent | None, reason: str) -> None:
         """Adds this event as element `number`, or marks that as unreadable."""
@@ -93,97 +94,125 @@ class Batch:
             self._skip(number, number + 1, reason)
         else:
             self._events.append(event)
-            self._numbers.append(number)
+            self._event_numbers.append(number)
 
     def text_of(self, number: int) -> bytes:
         return self._text[int(self.begins[number]) : int(self.ends[number])]
 
     def place_of(self, number: int) -> tuple[int, int]:
         """The bytes [begin, end) of the document that hold element `number`."""
-        return self._offset + int(self.begins[number]), self._offset + int(
-            self.ends[number]
-        )
+        begin = self._offset + int(self.begins[number])
+        end = self._offset + int(self.ends[number])
+        return begin, end
 
     def chunk(
         self, end: int, count: int, after: int = -1, too_damaged: bool = False
     ) -> Chunk:
         """What was read, as the chunk of the first `count` elements, up to this
         byte."""
-        events = np.array(self._numbers, dtype=np.int64)
-        numbers = np.union1d(events, np.array(self._others, dtype=np.int64))
-        bounds = (
-            self._offset + self.begins[numbers],
-            self._offset + self.ends[numbers],
-        )
+        event_numbers = np.array(self._event_numbers, dtype=np.int64)
+        other_numbers = np.array(self._other_numbers, dtype=np.int64)
+        numbers = np.union1d(event_numbers, other_numbers)
+        begins = self._offset + self.begins[numbers]
+        ends = self._offset + self.ends[numbers]
         return Chunk(
-            self._offset,
-            end,
-            count,
-            gather(self._events, events),
-            self._unreadable,
-            tuple(self._skipped),
-            np.stack((numbers, *bounds), axis=1),
-            after,
-            too_damaged,
+            start=self._offset,
+            end=end,
+            events=count,
+            columns=gather(self._events, event_numbers),
+            unreadable=self._unreadable,
+            skipped=tuple(self._skipped),
+            places=np.stack((numbers, begins, ends), axis=1),
+            after=after,
+            too_damaged=too_damaged,
         )
 
-    def _skip(self, first: int, last: int, reason: str) -> None:
-        self._unreadable += last - first
-        listed = self.begins[first : min(last, first + self._room)].tolist()
-        self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
-        self._room -= len(listed)
+    def _kinds(self) -> Places:
+        """The kind of each element."""
+        text = np.frombuffer(self._text, dtype=np.uint8)
+        is_object = text[self.begins] == ord("{")
+        second_byte = text[np.minimum(self.begins + 1, len(text) - 1)]
+        is_empty = is_object & (second_byte == ord("}"))
+        kinds = np.where(is_object, OBJECT, NO_OBJECT)
+        return np.where(is_empty, EMPTY_OBJECT, kinds)
 
-    def _keep(self, numbers: Iterable[int]) -> None:
-        """Elements that are no events, as places of the chunk."""
+    def _skip(self, first: int, stop: int, reason: str) -> None:
+        """Counts these elements as unreadable, and lists as many as may be."""
+        self._unreadable += stop - first
+        listed = min(stop - first, self._listed_left)
+        self._listed_left -= listed
+        for begin in self.begins[first : first + listed].tolist():
+            self._skipped.append(Skipped(byte=self._offset + begin, reason=reason))
+
+    def _keep_others(self, numbers: Iterable[int]) -> None:
+        """Locates those of these elements that are JSON, if the chunk locates them."""
         if self._keeps_others:
-            self._others += [
-                number for number in numbers if _is_json(self.text_of(number))
-            ]
+            for number in numbers:
+                if _is_json(self.text_of(number)):
+                    self._other_numbers.append(number)
 
-    def _rest(self, first: int, last: int) -> Iterator[tuple[int, str]]:
-        """What is no object; behind a quote too many, an event may be in what seems a
-        string."""
-        braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
-        before = np.searchsorted(
-            braces, (self.begins[first:last], self.ends[first:last])
-        )
-        holding = (first + np.flatnonzero(before[0] < before[1])).tolist()
-        for number in (*holding, last):
-            if number == last or not _is_loose_json(self.text_of(number)):
-                self._keep(range(first, number))
-                self._skip(first, number, NO_OBJECT)
-                first = number + 1
-                if number < last:
-                    yield number, NO_OBJECT
+    def _no_objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
+        """Skips what is no object. Behind a quote too many, an event may be in what
+        seems a string: elements with a brace that are not even loose JSON are given as
+        damaged."""
+        for number in self._with_braces(first, stop):
+            if _is_loose_json(self.text_of(number)):
+                continue
+            self._keep_others(range(first, number))
+            self._skip(first, number, REASON_NO_OBJECT)
+            yield number, REASON_NO_OBJECT
+            first = number + 1
+        self._keep_others(range(first, stop))
+        self._skip(first, stop, REASON_NO_OBJECT)
 
-    def _objects(self, first: int, last: int) -> Iterator[tuple[int, str]]:
-        texts = [self.text_of(number) for number in range(first, last)]
-        together = _decoded(texts) or _decoded([*map(repaired, texts)])
-        found = map(_alone, texts) if together is None else together
-        for number, event, text in zip(range(first, last), found, texts, strict=True):
+    def _with_braces(self, first: int, stop: int) -> list[int]:
+        """Those of these elements that contain an opening brace."""
+        is_brace = np.frombuffer(self._text, dtype=np.uint8) == ord("{")
+        braces = np.flatnonzero(is_brace)
+        braces_before_begin = np.searchsorted(braces, self.begins[first:stop])
+        braces_before_end = np.searchsorted(braces, self.ends[first:stop])
+        has_brace = braces_before_begin < braces_before_end
+        numbers: list[int] = (first + np.flatnonzero(has_brace)).tolist()
+        return numbers
+
+    def _objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
+        texts = [self.text_of(number) for number in range(first, stop)]
+        events: Sequence[LooseEvent | None] | None = _decoded(texts)
+        if events is None:
+            events = _decoded([repaired(text) for text in texts])
+        if events is None:
+            events = [_decoded_alone(text) for text in texts]
+        for number, event, text in zip(range(first, stop), events, texts, strict=True):
             if event is None:
                 yield number, problem_of(text)
-                continue
-            try:
-                self.settle(number, coerced(event), "")
-            except (ValueError, RecursionError) as error:
-                if self._keeps_others:
-                    self._others.append(number)
-                # some writers end a list with it
-                if event.ph or b"".join(text.split()) != b"{}":
-                    self._skip(number, number + 1, str(error))
+            else:
+                self._add(number, event, text)
+
+    def _add(self, number: int, event: LooseEvent, text: bytes) -> None:
+        """Adds an object, if it is an event."""
+        try:
+            self.settle(number, coerced(event), "")
+        except (ValueError, RecursionError) as error:
+            if self._keeps_others:
+                self._other_numbers.append(number)
+            is_empty = not event.ph and b"".join(text.split()) == b"{}"
+            if not is_empty:  # some writers end a list with an empty object
+                self._skip(number, number + 1, str(error))
 
 
 def event_in(text: bytes) -> ExactEvent | None:
     """The event that this text contains, repaired where that is safe."""
-    found = _alone(text)
+    event = _decoded_alone(text)
+    if event is None:
+        return None
     try:
-        return coerced(found) if found else None
+        return coerced(event)
     except (ValueError, RecursionError):
         return None
 
 
 def _is_json(text: bytes) -> bool:
+    """Whether a text is one element of JSON."""
     try:
         return len(decode_raw(b"[%b]" % text)) == 1
     except UNDECODABLE:
@@ -201,13 +230,13 @@ def _is_loose_json(text: bytes) -> bool:
     return True
 
 
-def _alone(text: bytes) -> LooseEvent | None:
+def _decoded_alone(text: bytes) -> LooseEvent | None:
     """One element, by any decoder that can read it; None if none can, or if it is not
     an object."""
     if not text.startswith(b"{"):
         return None
-    if found := _decoded([text]) or _decoded([repaired(text)]):
-        return found[0]
+    if events := _decoded([text]) or _decoded([repaired(text)]):
+        return events[0]
     try:
         element = loads(text)
         return loose(element) if isinstance(element, dict) else None
@@ -218,7 +247,7 @@ def _alone(text: bytes) -> LooseEvent | None:
 def _decoded(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:
     """Elements from their texts; None if they are not JSON."""
     try:
-        found = decode_loose(b"[%b]" % b",".join(texts))
+        events = decode_loose(b"[%b]" % b",".join(texts))
     except UNDECODABLE:
         return None
-    return found if len(found) == len(texts) else None
+    return events if len(events) == len(texts) else None

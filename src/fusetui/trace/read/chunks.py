@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
+from fusetui.debug_log import debug
 from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.report import Skipped
@@ -23,20 +24,26 @@ from fusetui.trace.read.scanned import scanned
 from fusetui.trace.read.structure import split
 from fusetui.trace.read.times import InexactTimesError
 
-EXTENT = 4 << 20
-# bytes that are decoded at once: their events fit into the caches of a processor
-PIECE = 1 << 18
+EXTENT_BYTES = 4 << 20
+# that Python decodes at once: their events fit into the caches of a processor
+PIECE_BYTES = 1 << 18
+# read beyond an extent, where there is almost always a boundary
+MARGIN_BYTES = 1 << 14
+MAX_CHUNK_BYTES = 1 << 26  # a boundary farther away is not searched for
+END_BYTES = 1 << 16  # of a document, in which its list almost always ends
+
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
+"""The keys that an event may begin with."""
 BOUNDARY = late(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
+"""From the end of an event to the begin of the next."""
 END = late(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
-NEAR_END = 1 << 16  # bytes in which a list almost always ends
-MARGIN = 1 << 14  # read beyond an extent, where there is almost always a boundary
-FARTHEST = 1 << 26  # boundaries farther away are not searched for
+"""From the end of an event to the bracket that closes the list."""
+SEPARATORS = b" \t\r\n,"
 
 UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What decoders raise on text that they do not accept."""
 
-
-CUT_SHORT = "cut short"  # Why the last element is unreadable if the file ends within it
+CUT_SHORT = "cut short"  # why the last element is unreadable if the file ends within it
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
@@ -55,26 +62,29 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     too_damaged: bool = False  # what follows is not read
 
 
-def decode_extent(file: int, extent: int, size: int = EXTENT) -> Chunk | None:
+def decode_extent(file: int, extent: int, size: int = EXTENT_BYTES) -> Chunk | None:
     """The chunk that begins in this extent of an open file, None if it cannot be
-    decoded."""
-    begin = extent * size
-    buffer = read_at(file, begin, size + MARGIN)
+    decoded. `size` is that of each extent, in bytes. Raises OSError."""
+    offset = extent * size
+    buffer = read_at(file, offset, size + MARGIN_BYTES)
     first = BOUNDARY.search(buffer, 0, size)
     if first is None:
         return None
-    last = BOUNDARY.search(buffer, size)
-    reach = size
-    while last is None and reach < FARTHEST and len(buffer) == reach + MARGIN:
-        reach *= 2
-        buffer += read_at(file, begin + len(buffer), reach + MARGIN - len(buffer))
-        last = BOUNDARY.search(buffer, reach // 2)
     start = first.end()
-    if last is None:
-        ends = len(buffer) < reach + MARGIN
-        return _last_chunk(buffer, start, begin) if ends else None
+    last = BOUNDARY.search(buffer, size)
+    searched = size  # the bytes in front of the margin
+    while last is None and len(buffer) == searched + MARGIN_BYTES:
+        if searched >= MAX_CHUNK_BYTES:
+            return None
+        searched_before = searched
+        searched *= 2
+        missing = searched + MARGIN_BYTES - len(buffer)
+        buffer += read_at(file, offset + len(buffer), missing)
+        last = BOUNDARY.search(buffer, searched_before)
+    if last is None:  # the document ends in the buffer
+        return _last_chunk(buffer, start, offset)
     events = memoryview(buffer)[start : last.start() + 1]
-    return decode_list(events, begin + start, begin + last.end())
+    return decode_list(events, offset + start, offset + last.end())
 
 
 def decode_list(
@@ -85,38 +95,49 @@ def decode_list(
     `start`, `end` and `after` are those of the chunk. None if this is not a list of
     events whose fields have the usual types.
     """
-    if (columns := scanned(text)) is not None:
-        return Chunk(start, end, columns.phases.total(), columns, after=after)
-    for size in (PIECE, len(text) + 1):  # a wrong cut gives pieces that do not decode
-        gathered = Gathering()
+    columns = scanned(text)
+    if columns is None:
+        debug("bytes %d to %d are decoded by Python, not by the scanner", start, end)
+        columns = _decoded_by_python(text)
+    if columns is None:
+        return None
+    return Chunk(start, end, columns.phases.total(), columns, after=after)
+
+
+def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
+    """The columns of elements; None as of `decode_list`."""
+    # A wrong cut gives pieces that do not decode: then all is decoded at once.
+    for piece_bytes in (PIECE_BYTES, len(text) + 1):
+        gathering = Gathering()
         try:
-            for piece in _pieces(text, size):
-                _decode(piece, gathered)
+            for listed in _pieces(text, piece_bytes):
+                _add_decoded(listed, gathering)
         except UNDECODABLE:
             continue
-        if "" in gathered.phases:
-            return None
-        return Chunk(
-            start, end, gathered.phases.total(), gathered.columns(), after=after
-        )
+        has_no_phase = "" in gathering.phases
+        return None if has_no_phase else gathering.columns()
     return None
 
 
 def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
-    """Lists of some of the elements each, of about this many bytes."""
+    """Lists of some of the elements each, of about `size` bytes."""
     at = 0
-    while len(text) - at > 2 * size and (found := BOUNDARY.search(text, at + size)):
-        yield b"".join((b"[", text[at : found.start() + 1], b"]"))
-        at = found.end()
+    while len(text) - at > 2 * size:
+        boundary = BOUNDARY.search(text, at + size)
+        if boundary is None:
+            break
+        yield b"".join((b"[", text[at : boundary.start() + 1], b"]"))
+        at = boundary.end()
     yield b"".join((b"[", text[at:], b"]"))
 
 
-def _decode(listed: bytes, gathered: Gathering) -> None:
+def _add_decoded(listed: bytes, gathering: Gathering) -> None:
     """Raises one of UNDECODABLE."""
-    # a time may be a number in quotes
+    # A time may be a number in quotes, or too long for a float.
     with suppress(msgspec.ValidationError, InexactTimesError):
-        return gathered.add(decode_events(listed), listed)
-    gathered.add(decode_exact(listed))
+        gathering.add(decode_events(listed), listed)
+        return
+    gathering.add(decode_exact(listed))
 
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
@@ -127,13 +148,13 @@ def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
     end is tried first: a wrong guess does not parse.
     """
 
-    def up_to(close: int) -> Chunk | None:
-        text = buffer[start:close].rstrip(b" \t\r\n,")
+    def chunk_up_to(close: int) -> Chunk | None:
+        text = buffer[start:close].rstrip(SEPARATORS)
         after = offset + close + 1 if close < len(buffer) else -1
         return decode_list(text, offset + start, offset + close, after)
 
-    guess = END.search(buffer, max(start, len(buffer) - NEAR_END))
-    if guess and (found := up_to(guess.end())):
-        return found
+    guess = END.search(buffer, max(start, len(buffer) - END_BYTES))
+    if guess and (chunk := chunk_up_to(guess.end())):
+        return chunk
     close = split(buffer[start:]).close
-    return up_to(start + close if close >= 0 else len(buffer))
+    return chunk_up_to(start + close if close >= 0 else len(buffer))

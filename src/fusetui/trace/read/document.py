@@ -12,9 +12,11 @@ from threading import Lock
 from typing import NamedTuple
 from weakref import finalize
 
-NEAR = 1 << 10  # bytes that are searched first, plus as many for a match to extend into
-WINDOW = 1 << 18  # bytes that are searched at once, at most
-_POSITION = Lock()  # held while a file is read in the way of systems without pread
+# bytes that are searched at once at first, plus as many for a match to extend into
+FIRST_WINDOW_BYTES = 1 << 10
+WINDOW_GROWTH = 4
+MAX_WINDOW_BYTES = 1 << 18
+_POSITION = Lock()  # held while the position of a file is moved to read from it
 
 
 class Match(NamedTuple):
@@ -34,7 +36,8 @@ class OpenFile:
 
 
 class Document:
-    """A sequence of bytes, of which only the parts in use take memory."""
+    """A sequence of bytes, of which only the parts in use take memory. It is the Text of
+    its events, too."""
 
     at_hand = True
 
@@ -54,6 +57,7 @@ class Document:
 
     @property
     def number(self) -> int:
+        """The descriptor of the file."""
         return self._file if isinstance(self._file, int) else self._file.number
 
     def part(self, start: int, end: int) -> bytes:
@@ -67,27 +71,34 @@ class Document:
     ) -> Match | None:
         """The first match in [start, end); a match longer than 1 kB may be missed."""
         end = self._size if end is None else min(end, self._size)
-        size = NEAR
+        size = FIRST_WINDOW_BYTES
         while start < end:
             window = self[start : min(start + 2 * size, end)]
-            found = pattern.search(window)
-            if found and (found.start() < size or start + len(window) >= end):
-                return Match(start + found.start(), start + found.end(), found)
             if not window:  # the file has shrunk
                 return None
-            start, size = start + size, min(size * 4, WINDOW)
+            match = pattern.search(window)
+            # A match in the second half may be longer than what the window has of it.
+            is_last_window = start + len(window) >= end
+            if match and (match.start() < size or is_last_window):
+                return Match(start + match.start(), start + match.end(), match)
+            start += size
+            size = min(size * WINDOW_GROWTH, MAX_WINDOW_BYTES)
         return None
 
 
 def read_at(file: int, start: int, size: int) -> bytes:
     """This many bytes from `start` on, fewer at the end of the file. Raises OSError."""
-    found = _pread(file, max(size, 0), start)
-    if len(found) == size or not found:
-        return found
-    pieces, got = [found], len(found)  # one read returns 2 GB at most
-    while got < size and (piece := _pread(file, size - got, start + got)):
+    data = _pread(file, max(size, 0), start)
+    if len(data) == size or not data:
+        return data
+    pieces = [data]
+    read_bytes = len(data)
+    while read_bytes < size:  # one read returns 2 GB at most
+        piece = _pread(file, size - read_bytes, start + read_bytes)
+        if not piece:
+            break
         pieces.append(piece)
-        got += len(piece)
+        read_bytes += len(piece)
     return b"".join(pieces)
 
 
@@ -96,9 +107,9 @@ def _pread(file: int, size: int, start: int) -> bytes:
     if hasattr(os, "pread"):
         return os.pread(file, size, start)
     with _POSITION:  # Windows
-        before = os.lseek(file, 0, os.SEEK_CUR)
+        position = os.lseek(file, 0, os.SEEK_CUR)
         try:
             os.lseek(file, start, os.SEEK_SET)
             return os.read(file, size)
         finally:
-            os.lseek(file, before, os.SEEK_SET)
+            os.lseek(file, position, os.SEEK_SET)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import (
     BETWEEN,
-    NOTHING,
+    NO_ARGS_OF_STRETCH,
     Events,
     Keeper,
     Numbered,
@@ -34,8 +34,9 @@ from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import TOTALED, samples
 from fusetui.trace.read.scanned import scanned_args
 
-# how many elements are kept, and bytes of the longest of them
-SEEN, SHORT = 256, 1 << 16
+MAX_KEPT_ELEMENTS = 256
+MAX_KEPT_BYTES = 1 << 16  # of one element
+MAX_KEPT_STRETCHES = 4  # whose elements are kept, split
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"
 T = TypeVar("T")
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 class Elements:
     """Finds elements by splitting their stretch again, which takes about 5 ms for 4
-    MB."""
+    MB. See Events."""
 
     keeper: Keeper | None = None
 
@@ -54,11 +55,13 @@ class Elements:
         self.stretches = tuple(stretches)
         self.own: Events = own or self
         self._kept: dict[str, msgspec.Struct] = {}
+        # The index in traceEvents of the first element of each stretch, and how many
+        # elements there are.
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
-        self._texts = lru_cache(maxsize=4)(
-            lambda n: decode_raw(list_text(text, stretches[n]))
+        self._split_stretch = lru_cache(maxsize=MAX_KEPT_STRETCHES)(
+            lambda number: decode_raw(list_text(text, stretches[number]))
         )
-        self._seen: dict[int, bytes] = {}
+        self._texts_by_order: dict[int, bytes] = {}
 
     def element(self, order: int) -> dict[str, Any]:
         """The event at this index as a dict; {} if it cannot be read any more.
@@ -68,17 +71,17 @@ class Elements:
         if not 0 <= order < int(self._firsts[-1]):
             raise IndexError(order)
         try:
-            found = loads(self._text_at(order))
+            element = loads(self._text_at(order))
         except RecursionError:
             return {"args": {"args": TOO_DEEP}}
         except (OSError, ValueError, IndexError, TraceError, msgspec.MsgspecError):
             return {}
-        return _plain(found) if isinstance(found, dict) else {}
+        return _plain(element) if isinstance(element, dict) else {}
 
     def recall(self, name: str, kind: type[T]) -> T | None:
-        found = self._kept.get(name)
-        if isinstance(found, kind):
-            return found
+        record = self._kept.get(name)
+        if isinstance(record, kind):
+            return record
         return None if self.keeper is None else self.keeper.recall(name, kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
@@ -96,59 +99,81 @@ class Elements:
     def args(
         self, number: int, places: Sequence[int], names: tuple[str, ...]
     ) -> Numbered:
-        found = args_in(self.text, self.stretches[number], places, names)
-        if found is not None:
-            return found[0]
-        each = (
-            self.element(int(self._firsts[number]) + place).get("args")
-            for place in places
-        )
-        known = (args if isinstance(args, dict) else {} for args in each)
-        texts = (
-            BETWEEN.join(_json(args.get(name)) for name in names) for args in known
-        )
+        answers = args_in(self.text, self.stretches[number], places, names)
+        if answers is not None:
+            return answers.args
+        first = int(self._firsts[number])
+        texts = []
+        for place in places:
+            args = self.element(first + place).get("args")
+            values = args if isinstance(args, dict) else {}
+            texts.append(BETWEEN.join(_json(values.get(name)) for name in names))
         return numbered(texts, len(names))
 
     def warm(self) -> None:
         """Makes the text available, which may take a second per GB, to speed up later
         calls."""
+        places = {0}
+        if self.stretches:
+            places.add(self.stretches[-1].start)
         with suppress(OSError, TraceError):
-            for at in {0, *(stretch.start for stretch in self.stretches[-1:])}:
-                self.text.part(at, at)
+            for place in places:
+                self.text.part(place, place)
 
     def _text_at(self, order: int) -> bytes:
-        """The last ones are kept. Raises IndexError, and what decode_raw and list_text
-        do."""
-        seen = self._seen.get(order)  # another thread may take it away
-        if seen is not None:
-            return seen
+        """The text of an element. The last ones are kept. Raises IndexError, and what
+        decode_raw and list_text do."""
+        kept = self._texts_by_order.get(order)  # another thread may empty it
+        if kept is not None:
+            return kept
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         element = order - int(self._firsts[number])
         places = self.stretches[number].places
         if places is None:
-            found = bytes(self._texts(number)[element])
+            text = bytes(self._split_stretch(number)[element])
         else:
             _, begin, end = places[places[:, 0] == element][0].tolist()
-            found = bytes(self.text.part(begin, end))
-        if len(self._seen) >= SEEN:
-            self._seen.clear()
-        if len(found) <= SHORT:
-            self._seen[order] = found
-        return found
+            text = bytes(self.text.part(begin, end))
+        if len(self._texts_by_order) >= MAX_KEPT_ELEMENTS:
+            self._texts_by_order.clear()
+        if len(text) <= MAX_KEPT_BYTES:
+            self._texts_by_order[order] = text
+        return text
 
 
 def combined(first: Events, second: Events) -> Elements:
-    """Indices of the second document count on from the number of events of the first.
-    Its counters are not those of this trace: none of its stretches has samples. What is
+    """The elements of two documents.
+
+    Indices of the second document count on from the number of events of the first. Its
+    counters are not those of this trace: none of its stretches has samples. What is
     worked out of both is kept in memory alone: what is kept beside a trace belongs to
-    that file."""
-    by = max((stretch.end for stretch in first.stretches), default=0)
+    that file.
+    """
+    shift = max((stretch.end for stretch in first.stretches), default=0)
     stretches = list(first.stretches)
-    for own in second.stretches:
-        places = None if own.places is None else own.places + np.array([0, by, by])
-        more = {"start": own.start + by, "end": own.end + by}
-        stretches.append(replace(own, places=places, samples=0, **more))
-    return Elements(Joint(first.text, second.text, by), stretches, first.own)
+    for stretch in second.stretches:
+        places = stretch.places
+        if places is not None:
+            places = places + np.array([0, shift, shift])
+        stretches.append(
+            replace(
+                stretch,
+                start=stretch.start + shift,
+                end=stretch.end + shift,
+                places=places,
+                samples=0,
+            )
+        )
+    text = Joint(first=first.text, second=second.text, shift=shift)
+    return Elements(text, stretches, own=first.own)
+
+
+class StretchArgs(NamedTuple):
+    """What `args_in` gives of one stretch."""
+
+    args: Numbered  # of the places, see Events.args
+    sequence: Int64s = NO_NUMBERS  # see numbers_of
+    totals: Floats | None = None  # what totals_in gives, where it costs nothing
 
 
 def args_in(
@@ -157,10 +182,9 @@ def args_in(
     places: Sequence[int],
     names: tuple[str, ...],
     sequences: bool = False,
-) -> tuple[Numbered, Int64s, Floats | None] | None:
-    """Some args of some elements, see `Events.args`; with `sequences` the place,
-    sequence number and thread of each element that has one (see autograd.py), shape
-    [numbered, 3]; and what `totals_in` gives, where it costs nothing.
+) -> StretchArgs | None:
+    """Some args of some elements; with `sequences`, also the place, sequence number and
+    thread of each element that has one (see autograd.py).
 
     None if the stretch does not decode as a list of ordinary events.
     """
@@ -168,24 +192,37 @@ def args_in(
         return None
     totals = TOTALED if stretch.samples else ()
     if not (places or sequences or totals):
-        return NOTHING, NO_NUMBERS, None
+        return StretchArgs(args=NO_ARGS_OF_STRETCH)
     try:
-        if found := scanned_args(text, stretch, places, names, sequences, totals):
-            return found
-        listed = list_text(text, stretch)
-        with_sequences = sequences and NUMBER.encode() in listed
-        wanted = bool(places) and any(name.encode() in listed for name in names)
-        if not (with_sequences or wanted):
-            blank = [BETWEEN * (len(names) - 1)] * len(places)
-            return numbered(blank, len(names)), NO_NUMBERS, None
-        decode, nothing = _decoder(names)
-        events = decode(listed)
+        scanned = scanned_args(text, stretch, places, names, sequences, totals)
+        if scanned is not None:
+            args, sequence, total_values = scanned
+            return StretchArgs(args=args, sequence=sequence, totals=total_values)
+        return _args_by_python(list_text(text, stretch), places, names, sequences)
     except (OSError, TraceError, *UNDECODABLE):
         return None
-    each = (msgspec.structs.astuple(events[place].args or nothing) for place in places)
-    texts = (BETWEEN.join(args[: len(names)]) for args in each)
-    sequence = numbers_of(enumerate(events if with_sequences else ()))
-    return numbered(texts, len(names)), sequence, None
+
+
+def _args_by_python(
+    listed: bytearray, places: Sequence[int], names: tuple[str, ...], sequences: bool
+) -> StretchArgs:
+    """As `args_in`, of a list. Raises one of UNDECODABLE."""
+    # Searching the text is faster than decoding it.
+    has_sequences = sequences and NUMBER.encode() in listed
+    has_names = bool(places) and any(name.encode() in listed for name in names)
+    if not has_sequences and not has_names:
+        blank = BETWEEN * (len(names) - 1)
+        return StretchArgs(args=numbered([blank] * len(places), len(names)))
+    decode, no_args = _decoder(names)
+    events = decode(listed)
+    texts = []
+    for place in places:
+        values = msgspec.structs.astuple(events[place].args or no_args)
+        texts.append(BETWEEN.join(values[: len(names)]))
+    return StretchArgs(
+        args=numbered(texts, len(names)),
+        sequence=numbers_of(enumerate(events) if has_sequences else ()),
+    )
 
 
 @cache
@@ -194,25 +231,20 @@ def _decoder(
 ) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
     """A decoder for a list of events that extracts only these args, as their texts, and
     the values of sequence numbers; and what an event without args has."""
-    fields = [
-        *(
-            (f"arg{n}", name, msgspec.Raw, msgspec.Raw(b""))
-            for n, name in enumerate(names)
-        ),
-        ("number", NUMBER, Any, None),
-        ("thread", THREAD, Any, None),
-    ]
-    own = [
-        (f, kind, msgspec.field(default=blank, name=key))
-        for f, key, kind, blank in fields
-    ]
-    args = msgspec.defstruct("SomeArgs", own, gc=False)
+    fields: list[tuple[str, Any, Any]] = []
+    for number, name in enumerate(names):
+        default = msgspec.field(default=msgspec.Raw(b""), name=name)
+        fields.append((f"arg{number}", msgspec.Raw, default))
+    fields.append(("number", Any, msgspec.field(default=None, name=NUMBER)))
+    fields.append(("thread", Any, msgspec.field(default=None, name=THREAD)))
+    args = msgspec.defstruct("SomeArgs", fields, gc=False)
     event = msgspec.defstruct("SomeEvent", [("args", args | None, None)], gc=False)
     return msgspec.json.Decoder(list[event]).decode, args()  # type: ignore[valid-type]
 
 
 def _json(value: object) -> bytes:
-    """A value that was decoded, as text again; b"" for numbers too large for orjson."""
+    """A value that was decoded, as text again; b"" for none, and for numbers too large
+    for orjson."""
     try:
         return b"" if value is None else orjson.dumps(value)
     except orjson.JSONEncodeError:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, repeat
-from typing import Any
+from itertools import compress
+from typing import Any, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import ROLES_ON_STREAMS, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.raw import Label, SliceColumns, Thread
+from fusetui.trace.model.raw import Label, Lane, SliceColumns, Thread
 from fusetui.trace.read.events import (
     INSTANT,
     NO_ARGS,
@@ -32,8 +32,11 @@ from fusetui.trace.read.times import (
     nanoseconds,
 )
 
-EXACT = 2.0**52  # microseconds below it are told apart as floats
+EXACT_US = 2.0**52  # below it floats tell microseconds apart
+REACH_MARGIN_US = 2  # of Stretch.reach, for what floats round away
+MAX_DEVICE = (1 << 31) - 1
 BESIDE_TIME = PHASES_OF_PAIRS | {"M", "n", "T"}
+"""Phases of events that hold for all times, or belong to a pair."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -59,6 +62,11 @@ class ChunkColumns(SliceColumns, frozen=True, eq=False):
 class Interner(dict[Any, int]):
     """Assigns consecutive small integers to distinct keys."""
 
+    @classmethod
+    def of(cls, table: Iterable[Any]) -> Self:
+        """With the numbers of a table of distinct keys."""
+        return cls((key, number) for number, key in enumerate(table))
+
     def __missing__(self, key: Any) -> int:
         number = self[key] = len(self)
         return number
@@ -74,19 +82,33 @@ class Labels:
 
     def __init__(self) -> None:
         self.all: list[Label] = []
-        self._last: dict[Thread, dict[str, Any]] = {}
+        self._last_values: dict[Thread, dict[str, Any]] = {}  # by thread and kind
 
     def add(self, events: Iterable[AnyEvent]) -> None:
         for event in events:
-            args = event.args or NO_ARGS
-            value = args.name
-            if value is None:
-                value = args.sort_index if args.labels is None else args.labels
-            named = self._last.setdefault((event.pid, event.tid), {})
-            if event.name not in named or named[event.name] != value:
-                named[event.name] = value
-                pid, tid = plain_id(event.pid), plain_id(event.tid)
-                self.all.append(Label(event.name, pid, tid, value))
+            value = _label_value(event.args or NO_ARGS)
+            last_values = self._last_values.setdefault((event.pid, event.tid), {})
+            is_repeated = event.name in last_values and last_values[event.name] == value
+            if is_repeated:
+                continue
+            last_values[event.name] = value
+            self.all.append(
+                Label(
+                    kind=event.name,
+                    pid=plain_id(event.pid),
+                    tid=plain_id(event.tid),
+                    value=value,
+                )
+            )
+
+
+def _label_value(args: Args) -> Any:
+    """A label has one of these args, as its kind demands."""
+    if args.name is not None:
+        return args.name
+    if args.labels is not None:
+        return args.labels
+    return args.sort_index
 
 
 class Gathering:
@@ -95,11 +117,12 @@ class Gathering:
 
     def __init__(self) -> None:
         self.phases: Counter[str] = Counter()
-        self._kinds, self._names, self._categories, self._lanes = (
-            Interner() for _ in range(4)
-        )
+        self._phase_table = Interner()
+        self._names = Interner()
+        self._categories = Interner()
+        self._lanes = Interner()
+        self._is_gpu_category: list[bool] = []
         self._parts: list[dict[str, NDArray[Any]]] = []
-        self._on_gpu: list[bool] = []  # by category
         self._labels = Labels()
         self._marks: list[Mark] = []
         self._reach = NOWHERE
@@ -110,96 +133,111 @@ class Gathering:
         """Instances of AnyEvent, with these indices in the chunk (default: those after
         the last), and their text.
 
-        Raises InexactTimesError if an ExactEvent is needed, OverflowError if a time is
-        out of range, and ValueError if one is not a number (see times.py); then nothing
-        was added."""
-        count, first = len(events), self.phases.total()
-        kinds = self._kinds.ids([event.ph for event in events], count)
-        instants = [n for n, e in enumerate(events) if e.cat == INSTANT and e.ph == "X"]
-        kinds[instants] = self._kinds["i"]
-        counts = dict(zip(self._kinds, np.bincount(kinds).tolist(), strict=False))
-        is_slice = kinds == self._kinds["X"]
-        slices = [*compress(events, is_slice.tolist())]
-        marks: list[Mark] = []
+        Raises InexactTimesError if an ExactEvent is needed, OverflowError if a time is out
+        of range, and ValueError if one is not a number (see times.py); then nothing was
+        added.
+        """
+        count = len(events)
+        first = self.phases.total()
         numbers = np.arange(first, first + count) if places is None else places
+        phases = self._phases_of(events)
+        counts = dict(
+            zip(self._phase_table, np.bincount(phases).tolist(), strict=False)
+        )
+        is_slice = phases == self._phase_table["X"]
+        slices = list(compress(events, is_slice.tolist()))
+        marks: list[Mark] = []
         if events and isinstance(events[0], ExactEvent):
-            start, dur = _exact([e.ts for e in slices]), _exact([e.dur for e in slices])
+            start = _exact([event.ts for event in slices])
+            dur = _exact([event.dur for event in slices])
             marks = list(_marks(events, numbers))
         elif any(map(counts.get, PHASES_OF_PAIRS)):
             raise InexactTimesError
         else:
-            start = nanoseconds(
-                [e.ts for e in slices],
-                lambda: by_digits(text, b'"ts":', [e.ts for e in events])[is_slice],
-            )
-            durations = [e.dur for e in slices]
-            dur = nanoseconds(durations, lambda: by_digits(text, b'"dur":', durations))
+            start, dur = _times(events, slices, is_slice, text)
         if len(slices) and int((start + dur).max()) > LIMIT_NS:
             raise OverflowError("a slice ends out of range")
         args = [event.args or NO_ARGS for event in slices]
         category = self._categories.ids([e.cat for e in slices], len(slices))
+        external_id = np.maximum(
+            _integers([each.external_id for each in args]),
+            _integers([each.external_id_2021 for each in args]),
+        )
         self._parts.append(
             {
                 "start": start,
                 "dur": dur,
                 "name": self._names.ids([e.name for e in slices], len(slices)),
                 "category": category,
-                "thread": self._threads(slices, args, category),
-                "correlation": _integers([a.correlation for a in args]),
-                "external_id": np.maximum(
-                    _integers([a.external_id for a in args]),
-                    _integers([a.external_id_2021 for a in args]),
-                ),
+                "thread": self._lanes_of(slices, args, category),
+                "correlation": _integers([each.correlation for each in args]),
+                "external_id": external_id,
                 "order": numbers[is_slice],
             }
         )
         self.phases.update(counts)
         self._marks += marks
         if len(slices) < count:
-            self._note(list(compress(events, (~is_slice).tolist())), counts)
+            others = list(compress(events, (~is_slice).tolist()))
+            self._add_others(others, counts)
 
     def columns(self) -> ChunkColumns:
         """Of all that was added."""
         if not self._parts:
             self.add([])
-        parts = self._parts
+        columns = {
+            name: np.concatenate([part[name] for part in self._parts])
+            for name in self._parts[0]
+        }
+        lanes = [
+            (plain_id(pid), plain_id(tid), device) for pid, tid, device in self._lanes
+        ]
         return ChunkColumns(
             phases=+self.phases,
             names=tuple(self._names),
             categories=tuple(self._categories),
-            threads=tuple(
-                (plain_id(pid), plain_id(tid), on) for pid, tid, on in self._lanes
-            ),
+            threads=tuple(lanes),
             labels=tuple(self._labels.all),
-            **{
-                name: np.concatenate([part[name] for part in parts])
-                for name in parts[0]
-            },
             marks=tuple(self._marks),
             reach=self._reach,
+            **columns,
         )
 
-    def _threads(
+    def _phases_of(self, events: Sequence[AnyEvent]) -> Int32s:
+        """The phase of each event, as it is meant: see events.phase_of."""
+        phases = self._phase_table.ids([event.ph for event in events], len(events))
+        instants = [
+            number
+            for number, event in enumerate(events)
+            if event.cat == INSTANT and event.ph == "X"
+        ]
+        phases[instants] = self._phase_table["i"]
+        return phases
+
+    def _lanes_of(
         self, slices: Sequence[AnyEvent], args: Sequence[Args], category: Int32s
     ) -> Int32s:
-        """The lane of each slice."""
-        new = list(self._categories)[len(self._on_gpu) :]
-        self._on_gpu += [role(name) in ROLES_ON_STREAMS for name in new]
-        on_gpu = np.array(self._on_gpu, np.bool_)[category]
-        devices: Iterable[int | None] = repeat(None)
-        tids = [event.tid for event in slices]
-        if on_gpu.any():
-            for place in np.flatnonzero(on_gpu).tolist():
-                if (stream := args[place].original_stream) >= 0:
-                    tids[place] = stream
-            said = zip([a.device for a in args], on_gpu.tolist(), strict=True)
-            devices = [
-                _device(d) if is_gpu and d is not None else None for d, is_gpu in said
-            ]
-        lanes = zip([event.pid for event in slices], tids, devices, strict=False)
+        """The lane of each slice. That of a GPU event tells its device, and is that of
+        its stream, wherever the event was moved for display."""
+        new_categories = list(self._categories)[len(self._is_gpu_category) :]
+        self._is_gpu_category += [
+            role(name) in ROLES_ON_STREAMS for name in new_categories
+        ]
+        is_on_gpu = np.array(self._is_gpu_category, np.bool_)[category]
+        lanes: list[Lane] = [(event.pid, event.tid, None) for event in slices]
+        for row in np.flatnonzero(is_on_gpu).tolist():
+            pid, tid, _ = lanes[row]
+            stream = args[row].original_stream
+            lanes[row] = (
+                pid,
+                stream if stream >= 0 else tid,
+                _device(args[row].device),
+            )
         return self._lanes.ids(lanes, len(slices))
 
-    def _note(self, others: Sequence[AnyEvent], counts: Mapping[str, int]) -> None:
+    def _add_others(
+        self, others: Sequence[AnyEvent], counts: Mapping[str, int]
+    ) -> None:
         """The labels among events that are no slices, and their times."""
         low, high = _reach(others, counts)
         self._reach = min(low, self._reach[0]), max(high, self._reach[1])
@@ -209,9 +247,26 @@ class Gathering:
 
 def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkColumns:
     """The columns of events with these indices in the chunk; see `Gathering.add`."""
-    gathered = Gathering()
-    gathered.add(events, places=places)
-    return gathered.columns()
+    gathering = Gathering()
+    gathering.add(events, places=places)
+    return gathering.columns()
+
+
+def _times(
+    events: Sequence[Any], slices: Sequence[Any], is_slice: Flags, text: bytes
+) -> tuple[Int64s, Int64s]:
+    """Starts and durations (ns) of the slices among events whose times are numbers.
+    Raises as `nanoseconds` and `by_digits`."""
+
+    def starts_by_digits() -> Int64s:
+        # Other events have starts too, so that these are found in the text as well.
+        starts = by_digits(text, b'"ts":', [event.ts for event in events])
+        return starts[is_slice]
+
+    durations = [event.dur for event in slices]
+    start = nanoseconds([event.ts for event in slices], starts_by_digits)
+    dur = nanoseconds(durations, lambda: by_digits(text, b'"dur":', durations))
+    return start, dur
 
 
 def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
@@ -230,37 +285,42 @@ def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
 
 def reach(low: float, high: float) -> tuple[int, int]:
     """Times (ns) before and after both (microseconds)."""
-    if not (low > -EXACT and high < EXACT):
+    if not (low > -EXACT_US and high < EXACT_US):
         return EVERYWHERE
-    return (int(low) - 2) * 1000, (int(high) + 2) * 1000
+    before_us = int(low) - REACH_MARGIN_US
+    after_us = int(high) + REACH_MARGIN_US
+    return before_us * 1000, after_us * 1000
 
 
 def _device(value: object) -> int | None:
+    """The number of a device, which may be written as a string."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
-    return number if type(number) is int and 0 <= number < 1 << 31 else None
+    if type(number) is int and 0 <= number <= MAX_DEVICE:  # True is no device
+        return number
+    return None
 
 
 def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
     for order, event in zip(places.tolist(), events, strict=True):
-        if event.ph in PHASES_OF_PAIRS:
-            yield Mark(
-                event.ph,
-                event.name,
-                event.cat,
-                (plain_id(event.pid), plain_id(event.tid)),
-                "" if event.ph in "BE" else f"{event.id} {event.id2} {event.scope}",
-                exact_nanoseconds(bytes(event.ts)),
-                order,
-            )
+        if event.ph not in PHASES_OF_PAIRS:
+            continue
+        is_of_thread = event.ph in "BE"
+        yield Mark(
+            phase=event.ph,
+            name=event.name,
+            category=event.cat,
+            thread=(plain_id(event.pid), plain_id(event.tid)),
+            key="" if is_of_thread else f"{event.id} {event.id2} {event.scope}",
+            time=exact_nanoseconds(bytes(event.ts)),
+            order=order,
+        )
 
 
 def plain_id(value: Id) -> Id:
     """Integers of more than 64 bits as text: no output accepts them as numbers."""
-    return (
-        str(value)
-        if isinstance(value, int) and not -(2**63) <= value < 2**63
-        else value
-    )
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
+    return value
 
 
 def _exact(texts: Sequence[Any]) -> Int64s:
@@ -268,9 +328,9 @@ def _exact(texts: Sequence[Any]) -> Int64s:
 
 
 def _integers(values: list[int]) -> Int64s:
+    """-1 for those of more than 64 bits."""
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:
-        return np.array(
-            [v if -(2**63) <= v < 2**63 else -1 for v in values], dtype=np.int64
-        )
+        in_range = [value if -(2**63) <= value < 2**63 else -1 for value in values]
+        return np.array(in_range, dtype=np.int64)

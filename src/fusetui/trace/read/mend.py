@@ -11,6 +11,7 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,50 +20,72 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.batch import MOST_LISTED, Batch, ByteWindow, event_in
 from fusetui.trace.read.body import is_end
-from fusetui.trace.read.chunks import CUT_SHORT, KEYS, NEAR_END, Chunk, decode_list
+from fusetui.trace.read.chunks import (
+    CUT_SHORT,
+    END_BYTES,
+    KEYS,
+    SEPARATORS,
+    Chunk,
+    decode_list,
+)
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.gather import gather
 from fusetui.trace.read.structure import INSIDE, split
 
-WINDOW = 1 << 20  # bytes that are split at once
-# the same after damage, where the positions of brackets are doubtful
-AFTER_DAMAGE = 1 << 12
-LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
-PHASE = b'"ph"'  # part of every event
-SEPARATORS = b" \t\r\n,"
-NEXT = late(rb"[^\s,}]")
+WINDOW_BYTES = 1 << 20  # that are split at once
+# The same after damage, where the positions of brackets are doubtful; then it grows
+# again.
+WINDOW_BYTES_AFTER_DAMAGE = 1 << 12
+WINDOW_GROWTH = 4
+MAX_ELEMENT_BYTES = 64 << 20  # a longer element is unreadable
+
+PHASE_KEY = b'"ph"'  # part of every event
+NOT_SEPARATOR = late(rb"[^\s,}]")
 CLOSE = late(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
-# The same before a key that writers put behind the events and that no event has
+"""What looks like the bracket that closes the list of events."""
 CLOSE_BEFORE_KEY = late(
     rb'\]\s*(?=,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|'
     rb'deviceProperties|distributedInfo|otherData|metadata|systemTraceEvents)"\s*:)'
 )
+"""The same before a key that writers put behind the events and that no event has."""
+AFTER_WRONG_CLOSE = late(rb"[^\s,\]}]")
+"""Where the list goes on behind a bracket that did not close it."""
+
 EVENT_START = late(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
 ANY_START = late(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
-AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
-NO_PLACES = np.empty((0, 3), dtype=np.int64)
-SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
-HURRY = 1.0  # seconds after which no further gap is read the slow way
-FAR_AWAY = 1 << 62  # byte
-NO_END = late(rb"[^\s,\]}]")
+BYTES_BEFORE_START = 1 << 10  # that tell whether a start is that of an element
+NO_START = 1 << 62  # a byte behind every document
+
 NOT_CLOSED = "not closed"  # why an element is unreadable that lacks a quote or a brace
-# Whether the bytes [position, stop) may be read the slow way
-May = Callable[[int, int], bool]
+NO_PLACES = np.empty((0, 3), dtype=np.int64)
+
+# What is not read while the user waits:
+MAX_HURRIED_GAP_BYTES = 8 << 20  # longer gaps
+HURRY_SECONDS = 1.0  # gaps that are met after this time
+
+MayRead = Callable[[int, int], bool]
+"""Whether the bytes [start, stop) may be read the slow way."""
 
 
-def patience_for(size: int) -> tuple[int, int]:
-    """What damage may cost, in addition to reading a document once: elements that are
-    read separately, and bytes that are read ahead in vain. Linear in the size, so that
-    reading takes linear time; what a large document may waste is too much for a small
-    one."""
-    damaged = min(5_000 + size // 2048, 1_000 + size // 128)
-    return damaged, min((64 << 20) + size, (4 << 20) + 4 * size)
+class Patience(NamedTuple):
+    """What damage may cost, in addition to reading a document once."""
+
+    damaged_elements: int  # that are read separately
+    ahead_bytes: int  # that are read ahead in vain
+
+
+def patience_for(size: int) -> Patience:
+    """For a document of so many bytes. Linear in the size, so that reading takes linear
+    time; what a large document may waste is too much for a small one."""
+    return Patience(
+        damaged_elements=min(5_000 + size // 2048, 1_000 + size // 128),
+        ahead_bytes=min((64 << 20) + size, (4 << 20) + 4 * size),
+    )
 
 
 class Mender:
-    """Reads stretches of one document, and remembers what it learned about its
-    damage."""
+    """Reads parts of one document, and remembers what it learned about its damage."""
 
     def __init__(self, document: Document, others: bool = False) -> None:
         """`others` as in Batch."""
@@ -70,10 +93,11 @@ class Mender:
         self._others = others
         self._starts = Starts(document)
         self.size = len(document)  # bytes
-        self._damaged, self._ahead = patience_for(self.size)
-        self._window_size = WINDOW
+        self._damaged_left, self._ahead_left = patience_for(self.size)
+        self._window_bytes = WINDOW_BYTES
         self._listed = 0  # unreadable elements
-        # whether the brackets of the last, unfollowed element are closed
+        # Whether the brackets of the last element are closed, so that the file may end
+        # behind it.
         self._closes = False
 
     def read(self, start: int, stop: int) -> Iterator[Chunk]:
@@ -82,59 +106,93 @@ class Mender:
         stop = min(stop, len(self._document))
         while start < stop:
             window = self._window(start, stop)
-            chunk = self._read_window(window) if window else self._read_unclosed(start)
+            if window:
+                chunk = self._read_window(window)
+            else:
+                chunk = self._read_unclosed(start)
             self._listed += len(chunk.skipped)
             yield chunk
             if chunk.after != -1 or chunk.too_damaged:
                 return
             start = chunk.end
 
+    def go_on(self) -> bool:
+        """Called where a bracket closed the list, but more of it follows. False when
+        that is too much damage."""
+        self._window_bytes = WINDOW_BYTES_AFTER_DAMAGE
+        return not self._is_too_damaged()
+
     def _window(self, start: int, stop: int) -> ByteWindow | None:
         """The elements from `start` on that begin before `stop`; None if the first has
         no end."""
-        text = self._document[start : start + self._window_size]
-        found = split(text)
-        if not len(found.ends):
+        text = self._document[start : start + self._window_bytes]
+        elements = split(text)
+        if not len(elements.ends):
             return self._long_element(start)
-        self._window_size = min(self._window_size * 4, WINDOW)
-        kept = int(np.searchsorted(found.begins, stop - start))
-        while kept > 1 and self._next(start + int(found.begins[kept - 1])) >= stop:
+        self._window_bytes = min(self._window_bytes * WINDOW_GROWTH, WINDOW_BYTES)
+        kept = int(np.searchsorted(elements.begins, stop - start))
+        # An element begins behind the blanks that are before it.
+        while kept > 1:
+            begin = self._next_byte(start + int(elements.begins[kept - 1]))
+            if begin < stop:
+                break
             kept -= 1
-        whole = found.close >= 0 and kept == len(found.begins)
-        after = start + found.close + 1 if whole else -1
-        return ByteWindow(start, text, found.begins[:kept], found.ends[:kept], after)
+        is_closed = elements.close >= 0 and kept == len(elements.begins)
+        return ByteWindow(
+            start=start,
+            text=text,
+            begins=elements.begins[:kept],
+            ends=elements.ends[:kept],
+            after=start + elements.close + 1 if is_closed else -1,
+        )
 
     def _long_element(self, start: int) -> ByteWindow | None:
-        """An element longer than the window; beyond LONGEST its text is left out."""
-        state, at = INSIDE, start
-        limit = start + max(self._ahead, AFTER_DAMAGE)
-        while at < limit and (text := self._document[at : min(at + WINDOW, limit)]):
-            found = split(text, state)
-            if len(found.ends):
-                end = at + int(found.ends[0])
-                after = end + 1 if found.close == found.ends[0] else -1
-                text = self._document[start:end] if end - start <= LONGEST else b""
+        """An element that is longer than the window; beyond MAX_ELEMENT_BYTES its text
+        is left out. None if it has no end, as far as is read ahead."""
+        state = INSIDE
+        at = start
+        limit = start + max(self._ahead_left, WINDOW_BYTES_AFTER_DAMAGE)
+        while at < limit:
+            text = self._document[at : min(at + WINDOW_BYTES, limit)]
+            if not text:
+                break
+            elements = split(text, state)
+            if len(elements.ends):
+                end = at + int(elements.ends[0])
+                is_last = elements.close == elements.ends[0]
+                is_too_long = end - start > MAX_ELEMENT_BYTES
                 return ByteWindow(
-                    start, text, np.array([0]), np.array([end - start]), after
+                    start=start,
+                    text=b"" if is_too_long else self._document[start:end],
+                    begins=np.array([0]),
+                    ends=np.array([end - start]),
+                    after=end + 1 if is_last else -1,
                 )
-            state, at = found.state, at + len(text)
-        self._ahead -= at - start
+            state = elements.state
+            at += len(text)
+        self._ahead_left -= at - start
         self._closes = state == INSIDE and at >= len(self._document)
         return None
 
     def _read_window(self, window: ByteWindow) -> Chunk:
-        start, last = window.start, window.start + int(window.ends[-1])
-        end = window.after - 1 if window.after != -1 else self._next(last)
+        start = window.start
+        last_end = start + int(window.ends[-1])  # of the last element
+        if window.after != -1:
+            end = window.after - 1
+        else:
+            end = self._next_byte(last_end)
         if not window.text:
-            return _unreadable(
-                start, end, f"longer than {LONGEST >> 20} MB", window.after
-            )
+            reason = f"longer than {MAX_ELEMENT_BYTES >> 20} MB"
+            return _unreadable(start, end, reason, window.after)
         events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
         # Behind the last event may be a bracket too many: then the bytes of the chunk
         # are no list.
-        is_list = PHASE in events and not self._document[last:end].strip(SEPARATORS)
-        plain = decode_list(events, start, end, window.after) if is_list else None
-        return plain or self._read_batch(window, end)
+        has_excess = bool(self._document[last_end:end].strip(SEPARATORS))
+        if PHASE_KEY in events and not has_excess:
+            chunk = decode_list(events, start, end, window.after)
+            if chunk is not None:
+                return chunk
+        return self._read_batch(window, end)
 
     def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
         """Reads what is no plain list up to `end`, or to where reading can go on after
@@ -142,79 +200,75 @@ class Mender:
         batch = Batch(window, max(MOST_LISTED - self._listed, 0), self._others)
         for number, reason in batch.damaged():
             begin, stop = batch.place_of(number)
-            if self._has_enough():
+            if self._is_too_damaged():
                 return batch.chunk(begin, number, too_damaged=True)
-            text = batch.text_of(number).rstrip(SEPARATORS)
-            event = None
             following = self._starts.after(begin)
-            if following < stop:
+            is_two_elements = following < stop  # a quote or a brace is missing
+            event = None
+            if is_two_elements:
+                text = batch.text_of(number).rstrip(SEPARATORS)
                 event = event_in(text[: following - begin].rstrip(SEPARATORS))
             batch.settle(number, event, reason)
-            if following < stop:
-                self._window_size = AFTER_DAMAGE
-                self._ahead -= window.start + len(window.text) - following
+            if is_two_elements:
+                self._window_bytes = WINDOW_BYTES_AFTER_DAMAGE
+                self._ahead_left -= window.start + len(window.text) - following
                 return batch.chunk(following, number + 1)
         return batch.chunk(end, len(batch), window.after)
 
     def _read_unclosed(self, start: int) -> Chunk:
         """An element whose end the brackets do not show: it lacks a quote, or the file
         ends."""
-        if self._has_enough():
+        if self._is_too_damaged():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
-        self._window_size = AFTER_DAMAGE
-        last = len(self._document)
-        if self._closes and (event := event_in(self._text(start, last))):
-            return _event(start, last, event)
+        self._window_bytes = WINDOW_BYTES_AFTER_DAMAGE
+        document_end = len(self._document)
+        if self._closes and (event := event_in(self._text(start, document_end))):
+            return _event(start, document_end, event)
         following = self._starts.after(start)
-        text = self._text(start, min(following, last))
+        text = self._text(start, min(following, document_end))
         if event := event_in(text):
             return _event(start, start + len(text), event)
-        if following < FAR_AWAY:
+        if following < NO_START:
             return _unreadable(start, following, NOT_CLOSED)
         return self._read_last(start)
 
     def _read_last(self, start: int) -> Chunk:
         """An element that is not closed, and that no event follows: it is damaged, or
         the file ends within it."""
-        last = len(self._document)
-        begin = max(start, last - NEAR_END)
-        text = self._document[begin:]
+        document_end = len(self._document)
+        searched_from = max(start, document_end - END_BYTES)
+        text = self._document[searched_from:]
         if close := CLOSE_BEFORE_KEY.search(text):
-            end = begin + close.start()
-            return _unreadable(start, end, NOT_CLOSED, end + 1)
+            end = searched_from + close.start()
+            return _unreadable(start, end, NOT_CLOSED, after=end + 1)
         # A bracket may look like the end of the list and belong to the element.
         if close := CLOSE.search(text):
-            end = begin + close.start()
-            return _unreadable(start, end, CUT_SHORT, end + 1)
-        return _unreadable(start, last, CUT_SHORT)
+            end = searched_from + close.start()
+            return _unreadable(start, end, CUT_SHORT, after=end + 1)
+        return _unreadable(start, document_end, CUT_SHORT)
 
     def _text(self, start: int, end: int) -> bytes:
         """The text of one element, up to the longest that is read."""
-        return self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
+        end = min(end, start + MAX_ELEMENT_BYTES)
+        return self._document[start:end].rstrip(SEPARATORS)
 
-    def _next(self, place: int) -> int:
+    def _next_byte(self, place: int) -> int:
         """The next byte that is neither blank nor a comma, nor a superfluous brace."""
-        found = self._document.find(NEXT, place)
-        return found.start if found else len(self._document)
+        match = self._document.find(NOT_SEPARATOR, place)
+        return match.start if match else len(self._document)
 
-    def go_on(self) -> bool:
-        """A bracket closed the list, but more of it follows; False when that is too
-        much damage."""
-        self._window_size = AFTER_DAMAGE
-        return not self._has_enough()
-
-    def _has_enough(self) -> bool:
-        """One more place is damaged: is that too much."""
-        self._damaged -= 1
-        return self._damaged < 0
+    def _is_too_damaged(self) -> bool:
+        """Counts one more damaged place: whether that is too much."""
+        self._damaged_left -= 1
+        return self._damaged_left < 0
 
 
 def _event(start: int, end: int, event: ExactEvent) -> Chunk:
     return Chunk(
-        start,
-        end,
-        1,
-        gather([event]),
+        start=start,
+        end=end,
+        events=1,
+        columns=gather([event]),
         places=np.array([[0, start, end]], dtype=np.int64),
     )
 
@@ -223,12 +277,12 @@ def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
     """One element that is no event: there is no place whose text could be read as
     one."""
     return Chunk(
-        start,
-        end,
-        1,
-        gather([]),
-        1,
-        (Skipped(start, reason),),
+        start=start,
+        end=end,
+        events=1,
+        columns=gather([]),
+        unreadable=1,
+        skipped=(Skipped(byte=start, reason=reason),),
         places=NO_PLACES,
         after=after,
     )
@@ -241,26 +295,30 @@ class Starts:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._pattern: re.Pattern[bytes] | None = None  # once it is needed
-        self._asked, self._answer = -1, 0  # the answer is FAR_AWAY if there is none
+        # The last answer holds for all places from the one that was asked to itself.
+        self._asked_place = -1
+        self._answer = 0
 
     def after(self, place: int) -> int:
-        """The next start after a place, or FAR_AWAY. No byte is searched twice as
+        """The next start after a place, or NO_START. No byte is searched twice as
         places ascend."""
         if self._pattern is None:
-            known = self._search(EVENT_START, 0) < FAR_AWAY
-            self._pattern = EVENT_START if known else ANY_START
-        if self._asked > place or self._answer <= place:
-            self._asked, self._answer = place, self._search(self._pattern, place + 1)
+            is_typical = self._search(EVENT_START, 0) < NO_START
+            self._pattern = EVENT_START if is_typical else ANY_START
+        if not self._asked_place <= place < self._answer:
+            self._asked_place = place
+            self._answer = self._search(self._pattern, place + 1)
         return self._answer
 
     def _search(self, pattern: re.Pattern[bytes], place: int) -> int:
-        while found := self._document.find(pattern, place):
-            before = self._document[max(found.start - AROUND, 0) : found.start].rstrip()
-            # no value of a key, nor first item of a list
-            if not before.endswith((b":", b"[")):
-                return found.start
-            place = found.start + 1
-        return FAR_AWAY
+        while match := self._document.find(pattern, place):
+            before_start = max(match.start - BYTES_BEFORE_START, 0)
+            before = self._document[before_start : match.start].rstrip()
+            is_value_or_item = before.endswith((b":", b"["))
+            if not is_value_or_item:
+                return match.start
+            place = match.start + 1
+        return NO_START
 
 
 class Joiner:
@@ -269,10 +327,11 @@ class Joiner:
     def __init__(self, others: bool = False) -> None:
         """`others` as in Batch, of what is read slowly."""
         self._others = others
-        self._known: dict[int, Chunk] = {}
+        self._known: dict[int, Chunk] = {}  # by their first byte
         self._mender: Mender | None = None
-        # brackets that do not end the events, and what is next
-        self._beyond: dict[int, int] = {}
+        # By the end of a chunk behind which a bracket does not end the events: where
+        # the next element is.
+        self._continued_at: dict[int, int] = {}
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         self._known.update((chunk.start, chunk) for chunk in chunks)
@@ -281,7 +340,7 @@ class Joiner:
         return chunk.start in self._known
 
     def ordered(
-        self, document: Document, start: int, may: May = lambda *_: True
+        self, document: Document, start: int, may_read: MayRead = lambda *_: True
     ) -> Iterator[Chunk]:
         """Chunks without a gap, from the byte after the opening bracket on.
 
@@ -292,44 +351,49 @@ class Joiner:
         position = start
         while position < len(document):
             known = self._known.get(position)
-            following = bisect_right(begins, position)
-            stop = begins[following] if following < len(begins) else len(document)
-            if known is None and not may(position, stop):
-                return
-            for chunk in (
-                (known,) if known else self._mended(document).read(position, stop)
-            ):
-                found = self._settled(document, chunk)
-                yield found
-                if found.after != -1 or found.too_damaged:
+            chunks: Iterable[Chunk]
+            if known is not None:
+                chunks = (known,)
+            else:
+                following = bisect_right(begins, position)
+                is_last = following == len(begins)
+                stop = len(document) if is_last else begins[following]
+                if not may_read(position, stop):
                     return
-                position = self._beyond.get(found.end, found.end)
+                chunks = self._mender_of(document).read(position, stop)
+            for chunk in chunks:
+                settled = self._settled(document, chunk)
+                yield settled
+                if settled.after != -1 or settled.too_damaged:
+                    return
+                position = self._continued_at.get(settled.end, settled.end)
+
+    def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
+        """What is available so far, given that all extents before the byte `tried` were
+        tried. Reads short gaps, for a second."""
+        late = time.monotonic() + HURRY_SECONDS
+
+        def may_read(position: int, stop: int) -> bool:
+            is_gap = stop <= tried
+            is_short = stop - position <= MAX_HURRIED_GAP_BYTES
+            return is_gap and is_short and time.monotonic() < late
+
+        chunks = list(self.ordered(document, start, may_read))
+        self.add(chunks)
+        return chunks
 
     def _settled(self, document: Document, chunk: Chunk) -> Chunk:
         """The chunk without its `after`, where that is not the end."""
         if chunk.after == -1 or is_end(document, chunk.after):
             return chunk
-        found = document.find(NO_END, chunk.after)
-        self._beyond[chunk.end] = found.start if found else len(document)
-        too_damaged = not self._mended(document).go_on()
+        following = document.find(AFTER_WRONG_CLOSE, chunk.after)
+        continued_at = following.start if following else len(document)
+        self._continued_at[chunk.end] = continued_at
+        too_damaged = not self._mender_of(document).go_on()
         return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
 
-    def _mended(self, document: Document) -> Mender:
+    def _mender_of(self, document: Document) -> Mender:
         """A mender for the document as it is now: it grows while it is unpacked."""
         if self._mender is None or self._mender.size != len(document):
             self._mender = Mender(document, self._others)
         return self._mender
-
-    def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
-        """What is available so far, given that all extents before the byte `tried` were
-        tried."""
-        late = time.monotonic() + HURRY
-
-        def may(position: int, stop: int) -> bool:
-            return (
-                stop <= tried and stop - position <= SHORT and time.monotonic() < late
-            )
-
-        found = list(self.ordered(document, start, may))
-        self.add(found)
-        return found

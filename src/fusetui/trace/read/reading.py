@@ -12,6 +12,7 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.debug_log import debug
 from fusetui.own_memory import without_collector
 from fusetui.trace.model.errors import (
     CannotReadError,
@@ -21,18 +22,19 @@ from fusetui.trace.model.errors import (
 )
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
+from fusetui.trace.read import scanned
 from fusetui.trace.read.assemble import assemble
 from fusetui.trace.read.body import Body, find_body
-from fusetui.trace.read.chunks import EXTENT, Chunk
+from fusetui.trace.read.chunks import EXTENT_BYTES, Chunk
 from fusetui.trace.read.mend import Joiner
 from fusetui.trace.read.source import LARGE, Source, Stored, present, unpacked
 from fusetui.trace.read.workers import Workers
 
-FIRST_LOOK = 16 << 20  # bytes of the document that are available at the first preview
-# each later preview shows this many times more; together they cost less than the whole
-GROWTH = 4
-WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
-FAR = 64 << 20  # bytes read the slow way beyond which progress is reported
+MIN_BYTES_FOR_PREVIEWS = 128 << 20  # smaller documents are read in half a second
+FIRST_PREVIEW_BYTES = 16 << 20  # of the document, that the first preview shows
+# Each later preview shows this many times more; together they cost less than the whole.
+PREVIEW_GROWTH = 4
+MIN_SLOW_BYTES_REPORTED = 64 << 20  # read the slow way without a report of progress
 
 
 class Callbacks(msgspec.Struct, frozen=True):
@@ -46,15 +48,18 @@ class Callbacks(msgspec.Struct, frozen=True):
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain
-    sentence, or OSError.
+    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain sentence, or
+    OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingReadError if that would
-    be empty."""
+    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
+    empty.
+    """
+    scanner = getattr(scanned.scan, "__file__", None)
+    debug("the events are decoded by %s", scanner or "Python: there is no scanner")
     size = 0 if callbacks.alone else stored.likely_size
     with without_collector(), _room(stored) as room:
         try:
-            with Workers(room.fileno(), size, EXTENT) as workers:
+            with Workers(room.fileno(), size, EXTENT_BYTES) as workers:
                 raw = _Reading(stored, room, workers, callbacks).run()
         except TraceError:
             if callbacks.stop():
@@ -85,6 +90,8 @@ def _room(stored: Stored) -> Iterator[IO[bytes]]:
 
 
 class _Reading:
+    """The reading of one file, and how far it is."""
+
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:
@@ -93,40 +100,48 @@ class _Reading:
         self._workers = workers
         self._callbacks = callbacks
         self._joiner = Joiner()
-        self._likely = stored.likely_size  # of the document; exact once it is unpacked
-        late = stored.packing or stored.arriving
-        self._taken = 0 if late else stored.size  # bytes of the file
-        self._decoded = 0.0  # share of the document
-        self._look = FIRST_LOOK  # bytes; the next preview shows at least this many
-        self._again = 0  # bytes that are decoded a second time
-        self._slowly = 0  # bytes that no thread could decode as an extent
+        # of the document, in bytes; exact once it is unpacked
+        self._likely_size = stored.likely_size
+        is_complete = not (stored.packing or stored.arriving)
+        # bytes of the file that were unpacked or fetched
+        self._taken = stored.size if is_complete else 0
+        self._decoded_share = 0.0  # of the document
+        # The next preview shows at least this many bytes, ...
+        self._next_preview_bytes = FIRST_PREVIEW_BYTES
+        # ... and is not tried before so many are decoded.
+        self._next_try_bytes = 0
+        self._slow_bytes = 0  # that no thread could decode as an extent
 
     def run(self) -> Raw:
-        callbacks = self._callbacks
-        source = unpacked(self._stored, self._room, self._grown, callbacks.stop)
+        source = unpacked(
+            self._stored, self._room, self._document_grown, self._callbacks.stop
+        )
         body = find_body(source)
         if source.taken is None:
             self._workers.release(len(source.document), whole=True)
-        chunks = self._joined(source, body, self._decode(source))
-        prefix = None if _is_whole(source, body, chunks) else self._prefix(chunks)
-        if prefix is None:
-            callbacks.progress(source.size, source.size)
-        return assemble(source, body, chunks, prefix)
+        tried_bytes = self._decode_extents(source)
+        chunks = self._join(source, body, tried_bytes)
+        if _is_whole(source, body, chunks):
+            self._callbacks.progress(source.size, source.size)
+            return assemble(source, body, chunks)
+        return assemble(source, body, chunks, self._prefix(chunks))
 
-    def _grown(self, length: int, taken: int) -> None:
-        """Called when more of the document is available."""
+    def _document_grown(self, length: int, taken: int) -> None:
+        """Called when `length` bytes of the document are available, which took so many
+        of the file."""
         self._taken = taken
-        self._likely = max(length * self._stored.size // max(taken, 1), length, 1)
+        expected = length * self._stored.size // max(taken, 1)
+        self._likely_size = max(expected, length, 1)
         self._workers.release(length)
         if taken < self._stored.size:
             self._workers.turn()
-            self._turned(None)
+            self._turn_taken(None)
 
-    def _decode(self, source: Source) -> int:
+    def _decode_extents(self, source: Source) -> int:
         """Decodes all extents; returns the byte up to which that was done."""
         if not self._callbacks.stop():
             for _ in self._workers.turns():
-                self._turned(source)
+                self._turn_taken(source)
                 if self._callbacks.stop():
                     break
             else:
@@ -134,20 +149,31 @@ class _Reading:
         self._workers.halt()
         return self._workers.reached
 
-    def _turned(self, source: Source | None) -> None:
-        """Called when a little more was decoded, or while waiting for that."""
-        decoded = min(self._workers.done * EXTENT / self._likely, 1.0)
-        # the likely size may vary; the bar only grows
-        self._decoded = max(self._decoded, decoded)
-        self._report(self._taken / self._stored.size, self._decoded)
-        if self._workers.reached >= self._again and self._is_due(self._workers.reached):
-            file, here = self._stored, present(self._room)  # a part is unpacked
-            self._preview(
-                source or Source(file.path, file.size, here, None, self._taken)
-            )
+    def _turn_taken(self, source: Source | None) -> None:
+        """Called when a little more was decoded, or while waiting for that; `source` is
+        None while the document is still incomplete."""
+        decoded_bytes = self._workers.done * EXTENT_BYTES
+        share = min(decoded_bytes / self._likely_size, 1.0)
+        # The likely size may vary; the bar only grows.
+        self._decoded_share = max(self._decoded_share, share)
+        self._report(self._taken / self._stored.size, self._decoded_share)
+        reached = self._workers.reached
+        if reached >= self._next_try_bytes and self._is_preview_due(reached):
+            self._try_preview(source or self._source_so_far())
 
-    def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
-        joiner, stop = self._joiner, self._callbacks.stop
+    def _source_so_far(self) -> Source:
+        return Source(
+            path=self._stored.path,
+            size=self._stored.size,
+            document=present(self._room),
+            taken=self._taken,
+        )
+
+    def _join(self, source: Source, body: Body, tried_bytes: int) -> list[Chunk]:
+        """All chunks of the document in order, of which those are read here that no
+        thread could decode. If it is stopped, those before the first gap."""
+        joiner = self._joiner
+        stop = self._callbacks.stop
         joiner.add(self._workers.collect().values())
         chunks: list[Chunk] = []
         if not stop():
@@ -155,45 +181,55 @@ class _Reading:
                 chunks.append(chunk)
                 if joiner.knows(chunk):
                     continue
-                self._slowly += chunk.end - chunk.start
-                if self._slowly > FAR:  # the bar starts again there
-                    self._report(1.0, chunk.end / len(source.document))
-                    if self._is_due(chunk.end):
-                        self._show(source, body, chunks)
+                self._slow_chunk_read(source, body, chunks)
                 if stop():
                     break
             else:
+                debug(
+                    "%d chunks, %d bytes of them not as whole extents",
+                    len(chunks),
+                    self._slow_bytes,
+                )
                 return chunks
         joiner.add(chunks)
-        return joiner.prefix(source.document, body.start, tried)
+        return joiner.prefix(source.document, body.start, tried_bytes)
 
-    def _is_due(self, reached: int) -> bool:
-        """Whether it is time for a preview: the next one is due, and the end is still
+    def _slow_chunk_read(
+        self, source: Source, body: Body, chunks: Sequence[Chunk]
+    ) -> None:
+        """Called when the last of the chunks was read the slow way."""
+        last = chunks[-1]
+        self._slow_bytes += last.end - last.start
+        if self._slow_bytes > MIN_SLOW_BYTES_REPORTED:  # the bar starts again there
+            self._report(1.0, last.end / len(source.document))
+            if self._is_preview_due(last.end):
+                self._preview(source, body, chunks)
+
+    def _is_preview_due(self, reached: int) -> bool:
+        """Whether so many bytes are enough for the next preview, and the end is still
         far."""
-        if (
-            self._likely < WORTH_A_LOOK
-            or not self._callbacks.preview
-            or self._callbacks.stop()
-        ):
+        if self._callbacks.preview is None or self._callbacks.stop():
             return False
-        return self._look <= reached <= self._likely // 2
+        if self._likely_size < MIN_BYTES_FOR_PREVIEWS:
+            return False
+        return self._next_preview_bytes <= reached <= self._likely_size // 2
 
-    def _preview(self, source: Source) -> None:
+    def _try_preview(self, source: Source) -> None:
         """Shows what all threads decoded up to the first gap, if that is a trace."""
         reached = self._workers.reached
-        self._again = reached + reached // GROWTH
+        self._next_try_bytes = reached + reached // PREVIEW_GROWTH
         try:
             body = find_body(source)
         except NotATraceError:
             return
         self._joiner.add(self._workers.collect().values())
         chunks = self._joiner.prefix(source.document, body.start, reached)
-        if chunks and chunks[-1].end >= self._look:  # there may be a gap
-            self._show(source, body, chunks)
+        if chunks and chunks[-1].end >= self._next_preview_bytes:  # or there is a gap
+            self._preview(source, body, chunks)
 
-    def _show(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
+    def _preview(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
         assert self._callbacks.preview
-        self._look = chunks[-1].end * GROWTH
+        self._next_preview_bytes = chunks[-1].end * PREVIEW_GROWTH
         try:
             raw = assemble(source, body, chunks, self._prefix(chunks))
         except NotATraceError:
@@ -202,13 +238,18 @@ class _Reading:
             self._callbacks.preview(raw)
 
     def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
-        read = chunks[-1].end if chunks else 0
-        return Prefix(read, self._likely, exact=self._taken == self._stored.size)
+        return Prefix(
+            read=chunks[-1].end if chunks else 0,
+            total=self._likely_size,
+            exact=self._taken == self._stored.size,
+        )
 
-    def _report(self, unpacked: float, decoded: float) -> None:
+    def _report(self, unpacked_share: float, decoded_share: float) -> None:
         """Reports progress; for a compressed file, unpacking counts as half of the
         work."""
-        share = (unpacked + decoded) / 2 if self._stored.packing else decoded
+        share = decoded_share
+        if self._stored.packing:
+            share = (unpacked_share + decoded_share) / 2
         self._callbacks.progress(int(self._stored.size * share), self._stored.size)
 
 
@@ -220,4 +261,5 @@ def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
     if not chunks:
         return body.start >= len(source.document)
     last = chunks[-1]
-    return last.end >= len(source.document) or last.after != -1 or last.too_damaged
+    is_closed = last.after != -1
+    return is_closed or last.too_damaged or last.end >= len(source.document)

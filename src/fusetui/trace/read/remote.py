@@ -9,7 +9,6 @@ arrived is a file that was cut short.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
@@ -22,7 +21,6 @@ from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import GIB, LIMIT
 
-URL = late(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
 # how many times fewer are asked for after each failure, down to a single byte
 SHRINKING = 64
@@ -51,10 +49,6 @@ STATE = (
 
 class BrokenDownloadError(CannotReadError):
     """The connection ended before the file did, and could not be taken up again."""
-
-
-def is_remote(path: str) -> bool:
-    return URL.match(path) is not None
 
 
 def matching(pattern: str) -> list[str]:

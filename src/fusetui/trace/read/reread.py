@@ -8,18 +8,13 @@ need is decoded together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from fusetui.trace.model.arrays import Floats, Int64s
-from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted
+import numpy as np
+
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.events import NO_ARGS_OF_STRETCH, Arguments, Events, Wanted
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
-from fusetui.trace.read.elements import args_in
-
-
-class StretchArgs(NamedTuple):
-    args: Numbered
-    sequence: Int64s  # see numbers_of
-    totals: Floats | None = None  # see totals_in
+from fusetui.trace.read.elements import StretchArgs, args_in
 
 
 class Reread(Wanted):
@@ -35,20 +30,28 @@ class Reread(Wanted):
         """As of Wanted. Without `numbered`, sequence numbers are not looked for."""
         super().__init__(events, orders, names)
         self.stretches = len(events.stretches)
-        self._events, self._numbered = events, numbered
+        self._events = events
+        self._numbered = numbered
 
     def part(self, stretch: int) -> StretchArgs:
         """Reads one stretch; blank for what cannot be read any more."""
-        own, first = self._events.stretches[stretch], int(self.firsts[stretch])
+        first = int(self.firsts[stretch])
         places = self.places(stretch)
-        found = args_in(self._events.text, own, places, self.names, self._numbered)
-        if found is not None:
-            return StretchArgs(found[0], found[1] + (first, 0, 0), found[2])
-        args = self._events.args(stretch, places, self.names) if places else NOTHING
-        sequence = (
-            numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
+        whole = self._events.stretches[stretch]
+        answers = args_in(self._events.text, whole, places, self.names, self._numbered)
+        if answers is not None:
+            places_to_orders = np.array([first, 0, 0])
+            from_first = answers.sequence + places_to_orders
+            return answers._replace(sequence=from_first)
+        args = (
+            self._events.args(stretch, places, self.names)
+            if places
+            else NO_ARGS_OF_STRETCH
         )
-        return StretchArgs(args, sequence)
+        sequence = NO_NUMBERS
+        if self._numbered:
+            sequence = numbers_in(self._events, whole, first)
+        return StretchArgs(args=args, sequence=sequence)
 
     def args(self, parts: Sequence[StretchArgs]) -> Arguments:
         """From the parts of all stretches, in order."""

@@ -21,11 +21,12 @@ from fusetui.trace.read.events import ExactEvent, phase_of
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimesError, exact_nanoseconds, nanoseconds
 
-MEMORY = "[memory]"
+MEMORY_NAME = "[memory]"
 PLACE = ("Device Type", "Device Id")
+"""The args that say where the memory of an event is."""
 
 
-class Coded(msgspec.Struct, gc=False):
+class SampleEvent(msgspec.Struct, gc=False):
     """Any event; only the few that hold values are decoded further."""
 
     ph: str = ""
@@ -48,10 +49,11 @@ class MemoryArgs(msgspec.Struct, gc=False):
 
 
 TOTALED = MemoryArgs.__struct_encode_fields__
+"""The names of the args in a row of `totals_in`."""
 
 
-class Totaled(msgspec.Struct, gc=False):
-    """Any event."""
+class TotaledEvent(msgspec.Struct, gc=False):
+    """Any event, with the args of memory events."""
 
     ph: str = ""
     cat: Any = ""
@@ -60,9 +62,9 @@ class Totaled(msgspec.Struct, gc=False):
     args: MemoryArgs | None = None
 
 
-decode_events = msgspec.json.Decoder(list[Coded]).decode
-decode_event = msgspec.json.Decoder(Coded).decode
-decode_totals = msgspec.json.Decoder(list[Totaled]).decode
+decode_events = msgspec.json.Decoder(list[SampleEvent]).decode
+decode_event = msgspec.json.Decoder(SampleEvent).decode
+decode_totals = msgspec.json.Decoder(list[TotaledEvent]).decode
 decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
@@ -72,15 +74,15 @@ def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
     Samples that cannot be read any more, or have no time, are left out.
     """
 
-    def every(listed: bytearray) -> list[Sample]:
+    def samples_in(listed: bytearray) -> list[Sample]:
         return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
 
-    found = [sample for _, sample in decoded(text, stretch, every, _one)]
+    in_order = [sample for _, sample in decoded(text, stretch, samples_in, _sample_in)]
     try:
-        numbers = decode_numbers(b"[" + b",".join(sample.ts for sample in found) + b"]")
-        yield from zip(found, nanoseconds(numbers).tolist(), strict=True)
+        numbers = decode_numbers(b"[%b]" % b",".join(sample.ts for sample in in_order))
+        yield from zip(in_order, nanoseconds(numbers).tolist(), strict=True)
     except (InexactTimesError, *UNDECODABLE):
-        for sample in found:
+        for sample in in_order:
             with suppress(ValueError):
                 yield sample, exact_nanoseconds(sample.ts)
 
@@ -95,31 +97,35 @@ def totals_in(text: Text, stretch: Stretch) -> Floats | None:
         events = decode_totals(list_text(text, stretch))
     except (OSError, TraceError, *UNDECODABLE):
         return None
-    nothing = MemoryArgs()
-    known = (event.args or nothing for event in events if _is_memory(event))
-    return np.array([*map(msgspec.structs.astuple, known)], dtype=np.float64).reshape(
-        -1, 4
-    )
+    no_args = MemoryArgs()
+    rows = [
+        msgspec.structs.astuple(event.args or no_args)
+        for event in events
+        if _is_memory(event)
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(TOTALED))
 
 
-def _one(text: bytes) -> Sample | None:
+def _sample_in(text: bytes) -> Sample | None:
     """One element, repaired where that is safe; None if it holds no values."""
     try:
         event = decode_event(text)
         return _decoded(event) if _is_sample(event) else None
     except UNDECODABLE:
-        mended = event_in(text)
-        if mended is None or not _is_sample(mended):
+        repaired = event_in(text)
+        if repaired is None or not _is_sample(repaired):
             return None
-        return _sample(mended, loads(text).get("args"))
+        return _sample(repaired, loads(text).get("args"))
 
 
-def _decoded(event: Coded) -> Sample:
-    args = parsed(bytes(event.args))  # numbers may be out of range
-    return _sample(event, loads(bytes(event.args)) if args is None else args)
+def _decoded(event: SampleEvent) -> Sample:
+    args = parsed(bytes(event.args))
+    if args is None:  # a number in them is out of range
+        args = loads(bytes(event.args))
+    return _sample(event, args)
 
 
-def _sample(event: Coded | ExactEvent, args: object) -> Sample:
+def _sample(event: SampleEvent | ExactEvent, args: object) -> Sample:
     return Sample(
         is_memory=event.ph != "C",
         name=event.name,
@@ -131,9 +137,9 @@ def _sample(event: Coded | ExactEvent, args: object) -> Sample:
     )
 
 
-def _is_sample(event: Coded | ExactEvent) -> bool:
+def _is_sample(event: SampleEvent | ExactEvent) -> bool:
     return event.ph == "C" or _is_memory(event)
 
 
-def _is_memory(event: Coded | ExactEvent | Totaled) -> bool:
-    return event.name == MEMORY and phase_of(event.ph, event.cat) in ("i", "I")
+def _is_memory(event: SampleEvent | ExactEvent | TotaledEvent) -> bool:
+    return event.name == MEMORY_NAME and phase_of(event.ph, event.cat) in ("i", "I")

@@ -1,11 +1,11 @@
-"""The columns of a chunk by the compiled scanner (scan.c), where it is and knows the
-text."""
+"""Calls the compiled scanner (scan.c), where there is one. What it does not accept is
+left to Python."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from fusetui.trace.model.arrays import Floats, Int32s, Int64s
 from fusetui.trace.model.categories import ROLES_ON_STREAMS, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE, Numbered, Stretch, Text
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.raw import Label
+from fusetui.trace.model.raw import Label, Lane
 from fusetui.trace.read.events import decode_events
 from fusetui.trace.read.gather import BESIDE_TIME, ChunkColumns, Labels, plain_id, reach
 
@@ -23,41 +23,44 @@ try:
 except ImportError:  # it could not be compiled where this was installed
     scan = None  # type: ignore[assignment]
 
-decode_texts = msgspec.json.Decoder(list[str]).decode
+if TYPE_CHECKING:
+    from fusetui.trace.read.scan import Column, ScannedEvents
+
+decode_strings = msgspec.json.Decoder(list[str]).decode
 decode_ids = msgspec.json.Decoder(list[Id]).decode
 
 
 def scanned(text: bytes | memoryview) -> ChunkColumns | None:
-    """The columns of elements; None if Python has to look at them."""
-    found = None if scan is None else scan.events(text, _on_gpu)
-    if found is None:
+    """The columns of elements with commas between them; None if Python has to look at
+    them."""
+    if scan is None:
         return None
-    phases, wide, narrow, names, categories, ids, lanes, labels, said, times = found
-    start, dur, correlation, external_id, order = (
-        np.frombuffer(part, np.int64) for part in wide
+    events = scan.events(text, _is_on_gpu)
+    if events is None:
+        return None
+    try:
+        names = _decoded_strings(events["names"])
+        categories = _decoded_strings(events["categories"])
+        threads = _lanes(events)
+        labels = _labels(events)
+    except (msgspec.MsgspecError, ValueError):  # a number or an escape it refuses
+        return None
+    return ChunkColumns(
+        phases=Counter(events["phases"]),
+        names=names,
+        categories=categories,
+        threads=threads,
+        labels=labels,
+        start=_int64s(events["start"]),
+        dur=_int64s(events["dur"]),
+        name=_int32s(events["name"]),
+        category=_int32s(events["category"]),
+        thread=_int32s(events["lane"]),
+        correlation=_int64s(events["correlation"]),
+        external_id=_int64s(events["external_id"]),
+        order=_int64s(events["order"]),
+        reach=_reach(events["phases"], events["first_ns"], events["last_ns"]),
     )
-    name, category, thread = (np.frombuffer(part, np.int32) for part in narrow)
-    with suppress(msgspec.MsgspecError, ValueError):  # texts that are no UTF-8
-        known = [plain_id(each) for each in decode_ids(_listed(ids))]
-        return ChunkColumns(
-            phases=Counter(phases),
-            names=tuple(decode_texts(_listed(names, b'"'))),
-            categories=tuple(decode_texts(_listed(categories, b'"'))),
-            threads=tuple(
-                (known[p], known[t], None if d < 0 else d) for p, t, d in lanes
-            ),
-            labels=_labels(labels, np.frombuffer(said, np.int32)),
-            start=start,
-            dur=dur,
-            name=name,
-            category=category,
-            thread=thread,
-            correlation=correlation,
-            external_id=external_id,
-            order=order,
-            reach=_reach(phases, *times),
-        )
-    return None
 
 
 def scanned_args(
@@ -68,46 +71,79 @@ def scanned_args(
     sequences: bool,
     totals: tuple[str, ...],
 ) -> tuple[Numbered, Int64s, Floats | None] | None:
-    """As `args_in`, of memory events the args `totals`; None if Python has to look at
-    the text."""
-    most = 0 if scan is None else scan.MOST_ARGS - len(totals)
-    if scan is None or not 0 < len(names) <= most:
+    """What `args_in` gives, with the args `totals` of memory events; None if Python has
+    to look at the text."""
+    if scan is None or not names or len(names) + len(totals) > scan.MAX_ARG_NAMES:
         return None
-    found = scan.arguments(
+    answers = scan.arguments(
         text.part(stretch.start, stretch.end),
         np.array(places, dtype=np.int64),
-        tuple(map(str.encode, (*names, *totals))),
+        tuple(name.encode() for name in (*names, *totals)),
         len(totals),
         sequences,
     )
-    if found is None:
+    if answers is None:
         return None
-    number, texts, sequence, every = found
-    rows = np.frombuffer(every).reshape(-1, len(totals)) if totals else None
-    numbers = np.frombuffer(sequence, np.int64).reshape(-1, 3)
-    return (np.frombuffer(number, np.int32), tuple(texts)), numbers, rows
+    number, distinct, sequence_rows, total_values = answers
+    args = _int32s(number), tuple(distinct)
+    sequence = _int64s(sequence_rows).reshape(-1, 3)
+    if not totals:
+        return args, sequence, None
+    floats = np.frombuffer(memoryview(total_values), np.float64)
+    return args, sequence, floats.reshape(-1, len(totals))
 
 
-def _listed(texts: Sequence[bytes], quote: bytes = b"") -> bytes:
-    """A list of JSON from the texts of its elements."""
-    between = quote + b"," + quote
-    return b"[%b%b%b]" % (quote, between.join(texts), quote) if texts else b"[]"
+def _int64s(column: Column) -> Int64s:
+    return np.frombuffer(memoryview(column), np.int64)
 
 
-def _on_gpu(category: bytes) -> bool:
+def _int32s(column: Column) -> Int32s:
+    return np.frombuffer(memoryview(column), np.int32)
+
+
+def _is_on_gpu(category: bytes) -> bool:
     return role(category.decode("utf-8", "replace")) in ROLES_ON_STREAMS
 
 
-def _labels(texts: Sequence[bytes], said: Int32s) -> tuple[Label, ...]:
-    """What distinct events say of threads; `said` has them in the order of the file."""
-    labels, events = Labels(), decode_events(_listed(texts))
-    once = len({(event.pid, event.tid, event.name) for event in events}) == len(events)
-    labels.add(events if once else (events[number] for number in said.tolist()))
+def _json_list(items: Sequence[bytes]) -> bytes:
+    """A list from the JSON of its items."""
+    return b"[%b]" % b",".join(items)
+
+
+def _decoded_strings(contents: Sequence[bytes]) -> tuple[str, ...]:
+    """Strings from what stands between their quotes."""
+    return tuple(decode_strings(_json_list([b'"%b"' % text for text in contents])))
+
+
+def _lanes(events: ScannedEvents) -> tuple[Lane, ...]:
+    ids = [plain_id(each) for each in decode_ids(_json_list(events["ids"]))]
+    return tuple(
+        (ids[process], ids[thread], None if device < 0 else device)
+        for process, thread, device in events["lanes"]
+    )
+
+
+def _labels(events: ScannedEvents) -> tuple[Label, ...]:
+    """What the labels say of threads.
+
+    If no two distinct labels are about the same thing, their order does not matter;
+    else all are gone through, as a later one counts.
+    """
+    distinct = decode_events(_json_list(events["distinct_labels"]))
+    subjects = {(event.pid, event.tid, event.name) for event in distinct}
+    labels = Labels()
+    if len(subjects) == len(distinct):
+        labels.add(distinct)
+    else:
+        in_order = _int32s(events["labels_in_order"]).tolist()
+        labels.add(distinct[number] for number in in_order)
     return tuple(labels.all)
 
 
-def _reach(phases: Mapping[str, int], low: int, high: int) -> tuple[int, int]:
-    """See Stretch; both times are in ns."""
+def _reach(phases: Mapping[str, int], first_ns: int, last_ns: int) -> tuple[int, int]:
+    """Stretch.reach, from the times of the events that are no slices."""
     if BESIDE_TIME & phases.keys():
         return EVERYWHERE
-    return NOWHERE if low > high else reach(low / 1000, high / 1000)
+    if first_ns > last_ns:
+        return NOWHERE
+    return reach(first_ns / 1000, last_ns / 1000)

@@ -17,12 +17,20 @@ from fusetui.trace.model.arrays import Int64s
 
 Places = Int64s
 
+# Kinds of bytes. All others are 0.
 QUOTE, BACKSLASH, COMMA, OPENING, CLOSING = 1, 2, 3, 4, 5
-_NAMES = {b'"': QUOTE, b"\\": BACKSLASH, b",": COMMA, b"[{": OPENING, b"]}": CLOSING}
-_KIND_OF = {byte: kind for bytes_, kind in _NAMES.items() for byte in bytes_}
-KINDS = bytes(_KIND_OF.get(byte, 0) for byte in range(256))  # for bytes.translate
+_KIND_OF_BYTE = {
+    ord('"'): QUOTE,
+    ord("\\"): BACKSLASH,
+    ord(","): COMMA,
+    ord("["): OPENING,
+    ord("{"): OPENING,
+    ord("]"): CLOSING,
+    ord("}"): CLOSING,
+}
+KINDS = bytes(_KIND_OF_BYTE.get(byte, 0) for byte in range(256))  # for bytes.translate
 BLANKS = bytes(byte in b" \t\r\n" for byte in range(256))
-STEPS = np.array([0, 0, 0, 0, 1, -1], dtype=np.int64)  # change of the depth, by kind
+DEPTH_CHANGES = np.array([0, 0, 0, 0, 1, -1], dtype=np.int64)  # by kind
 
 
 class Brackets(NamedTuple):
@@ -55,43 +63,56 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     the text continues what is open, and the first element is the rest of that.
     """
     if state.escaped and text:
-        text = b" " + text[1:]
-    kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
-    places = np.flatnonzero(kinds)
-    places, kinds, escaped = _without_escaped(places, kinds[places], len(text))
-    quotes = kinds == QUOTE
-    within = np.cumsum(quotes) + state.in_string
-    in_string = bool(within[-1] & 1) if len(within) else state.in_string
-    outside = ~quotes & (within & 1 == 0)
-    places, kinds = places[outside], kinds[outside]
-    depth = np.cumsum(STEPS[kinds]) + state.depth
-    last = int(depth[-1]) if len(depth) else state.depth
-    below = np.flatnonzero(depth < 0)
-    until = int(below[0]) if len(below) else len(depth)
-    places, kinds, depth = places[: until + 1], kinds[: until + 1], depth[: until + 1]
-    commas = (kinds == COMMA) & (depth == 0)
-    follows = np.zeros(len(kinds), dtype=np.bool_)
+        text = b" " + text[1:]  # the first byte has no meaning
+    all_kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
+    places = np.flatnonzero(all_kinds)
+    places, kinds, ends_escaped = _without_escaped(places, all_kinds[places], len(text))
+
+    is_quote = kinds == QUOTE
+    quotes_so_far = np.cumsum(is_quote) + state.in_string
+    is_outside = ~is_quote & (quotes_so_far & 1 == 0)
+    in_string = state.in_string
+    if len(quotes_so_far):
+        in_string = bool(quotes_so_far[-1] & 1)
+    places, kinds = places[is_outside], kinds[is_outside]
+
+    depth = np.cumsum(DEPTH_CHANGES[kinds]) + state.depth
+    last_depth = int(depth[-1]) if len(depth) else state.depth
+    unmatched = np.flatnonzero(depth < 0)
+    close = -1
+    if len(unmatched):  # nothing after the first one is looked at
+        kept = int(unmatched[0]) + 1
+        places, kinds, depth = places[:kept], kinds[:kept], depth[:kept]
+        place = int(places[-1])
+        is_bracket = text[place] == ord("]")
+        close = place if is_bracket else -1
+
+    is_comma = (kinds == COMMA) & (depth == 0)
+    follows = np.zeros(len(kinds), dtype=np.bool_)  # an object another, without a comma
     follows[1:] = (kinds[1:] == OPENING) & (kinds[:-1] == CLOSING) & (depth[1:] == 1)
-    bounds = commas | follows | (depth < 0)
-    ends = places[bounds]
-    begins = (
-        np.concatenate(([0], ends[:-1] + ~follows[bounds][:-1])) if len(ends) else ends
+    is_end = is_comma | follows | (depth < 0)
+    ends = places[is_end]
+    begins = ends
+    if len(ends):
+        # The next element begins behind the comma or brace, or with its own bracket.
+        width = (~follows[is_end]).astype(np.int64)
+        begins = np.concatenate(([0], (ends + width)[:-1]))
+    escaped = (ends_escaped or (state.escaped and not text)) and in_string
+    return SplitElements(
+        begins=begins,
+        ends=ends,
+        close=close,
+        state=Brackets(depth=last_depth, in_string=in_string, escaped=escaped),
     )
-    closes = len(below) and text[int(places[until])] == ord("]")
-    close = int(places[until]) if closes else -1
-    escaped = (escaped or (state.escaped and not text)) and in_string
-    return SplitElements(begins, ends, close, Brackets(last, in_string, escaped))
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
     """The position of the first non-blank byte of each element, or its end if all are
     blank."""
-    bright = np.flatnonzero(
-        np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8) == 0
-    )
-    places: Places = np.minimum(
-        np.append(bright, len(text))[np.searchsorted(bright, begins)], ends
-    )
+    is_blank = np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8)
+    filled = np.append(np.flatnonzero(is_blank == 0), len(text))
+    next_filled = filled[np.searchsorted(filled[:-1], begins)]
+    places: Places = np.minimum(next_filled, ends)
     return places
 
 
@@ -104,12 +125,15 @@ def _without_escaped(
     In a run of backslashes every second one is escaped, so an odd run escapes the byte
     after it.
     """
-    backslash = kinds == BACKSLASH
-    found = places[backslash]
-    if not len(found):
+    is_backslash = kinds == BACKSLASH
+    backslashes = places[is_backslash]
+    if not len(backslashes):
         return places, kinds, False
-    starts = np.flatnonzero(np.concatenate(([True], np.diff(found) > 1)))
-    lengths = np.diff(np.append(starts, len(found)))
-    after = (found[starts] + lengths)[lengths % 2 == 1]
-    keep = ~backslash & ~np.isin(places, after)
-    return places[keep], kinds[keep], bool(len(after) and after[-1] == length)
+    is_run_start = np.concatenate(([True], np.diff(backslashes) > 1))
+    run_starts = np.flatnonzero(is_run_start)
+    run_lengths = np.diff(np.append(run_starts, len(backslashes)))
+    behind_runs = backslashes[run_starts] + run_lengths
+    escaped = behind_runs[run_lengths % 2 == 1]
+    keep = ~is_backslash & ~np.isin(places, escaped)
+    ends_escaped = bool(len(escaped) and escaped[-1] == length)
+    return places[keep], kinds[keep], ends_escaped

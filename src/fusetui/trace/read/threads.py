@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from fusetui.debug_log import debug
 from fusetui.trace.read import workers
 
 T = TypeVar("T")
@@ -31,10 +32,12 @@ def in_threads(
     """
     threads = min(workers.core_count(), count, MAX_THREADS)
     if threads < 2 or not is_worth_it:
+        debug("%d parts of the document are read by this thread, on demand", count)
         yield lambda: [task(number) for number in range(count)]
         return
     from concurrent.futures import ThreadPoolExecutor  # imports logging
 
+    debug("%d parts of the document are read by %d threads", count, threads)
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(task, number) for number in range(count)]
         try:

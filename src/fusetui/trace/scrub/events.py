@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.read.chunks import UNDECODABLE, Chunk
+from fusetui.trace.read.chunks import SEPARATORS, UNDECODABLE, Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.mend import SEPARATORS, Joiner
+from fusetui.trace.read.mend import Joiner
 from fusetui.trace.read.structure import first_bytes, split
 from fusetui.trace.scrub.texts import TELLING, Texts, kind_of
 from fusetui.trace.scrub.values import Values, parse, write

@@ -1,7 +1,7 @@
 """The opcodes of a pickle, those that data alone needs: nothing is imported or called.
 
 Source: pickletools of Python, protocols 2 to 5. What an opcode does is one method of
-`Machine`.
+`PickleMachine`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,38 @@ from fusetui.trace.snapshot.tables import (
     Kind,
     ListItems,
     MalformedError,
-    Memo,
+    PickleMemo,
     RowFields,
     SnapshotTables,
 )
 
-CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
-"""Bytes of an empty container (a list has an array, too), of a dict's own table, of a
-text, and of an element."""
-OFTEN = 4096  # opcodes after which the stack is measured
-INT32, FLOAT = struct.Struct("<i"), struct.Struct(">d")
-UINT16, UINT32 = struct.Struct("<H"), struct.Struct("<I")
-STOP, GET, MEMOIZE = ord("."), ord("h"), 0x94
-ASKS = b"\x81\x82\x83\x84\x92\x93PQRbcio"
+# what objects take in Python
+CONTAINER_BYTES = 120  # an empty one; a list has an array, too
+TABLE_BYTES = 300  # of a dict
+TEXT_BYTES = 60  # of an empty text
+BYTES_PER_CHAR = 4
+ELEMENT_BYTES = 40
+
+OPCODES_BETWEEN_CHECKS = 4096  # of the size of the stack
+MAX_LONG_BYTES = 9  # an unsigned number of 64 bits has 9
+
+INT32 = struct.Struct("<i")
+UINT16 = struct.Struct("<H")
+UINT32 = struct.Struct("<I")
+FLOAT = struct.Struct(">d")
+MAX_OPERAND_BYTES = 9  # with the opcode
+
+STOP = ord(".")
+GET = ord("h")
+MEMOIZE = 0x94
+CALLING_OPCODES = b"\x81\x82\x83\x84\x92\x93PQRbcio"
 """Opcodes that import or call something, which only those of a class need."""
+TEXTS_ONLY = {str}
 Step = Callable[[int], int]
 """Takes the place after the opcode, returns that of the next."""
 
 
-class Machine:
+class PickleMachine:
     """Makes rows of a snapshot. `run` returns what is on top of the stack in the
     end."""
 
@@ -46,13 +59,15 @@ class Machine:
     def __init__(
         self, data: bytes, tables: SnapshotTables, progress: Progress = silent
     ) -> None:
-        self.data, self.tables, self.progress = data, tables, progress
+        self.data = data
+        self.tables = tables
+        self.progress = progress
         self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo = Memo(len(data))
+        self.marks: list[int] = []  # heights of the stack
+        self.memo = PickleMemo(len(data))
         self.runs = RunReader(data, tables, self.memo)
-        self.began = 0  # where the newest dict begins
-        self.newest: RowFields | None = None
+        self.newest_dict: RowFields | None = None
+        self.newest_dict_begins = 0  # place in the file
         steps: dict[bytes, Step] = {
             b"\x80": lambda at: at + 1,  # PROTO
             b"\x95": lambda at: at + 8,  # FRAME
@@ -77,7 +92,7 @@ class Machine:
             b"r": lambda at: self._put(UINT32.unpack_from(self.data, at)[0], at + 4),
             b"a": lambda at: self._append([self.stack.pop()], at),
             b"e": lambda at: self._append(self._since_mark(), at),
-            b"s": lambda at: self._set([self.stack.pop(), self.stack.pop()][::-1], at),
+            b"s": lambda at: self._set(self._last_two(), at),
             b"u": lambda at: self._set(self._since_mark(), at),
             b"\x85": lambda at: self._tuple(1, at),
             b"\x86": lambda at: self._tuple(2, at),
@@ -89,36 +104,45 @@ class Machine:
             self.steps[code[0]] = step
 
     def run(self) -> Any:
-        """Raises MalformedError with what is wrong, as the end of a sentence."""
-        data, steps, at = self.data, self.steps, 0
-        codes, things, push = self.memo.codes, self.memo.things, self.stack.append
+        """The value of the pickle. Raises MalformedError with what is wrong, as the
+        end of a sentence.
+
+        The two most frequent opcodes are carried out here, the others by their method.
+        """
+        data = self.data
+        steps = self.steps
+        codes = self.memo.codes
+        things = self.memo.things
+        push = self.stack.append
+        at = 0
         try:
             while data[at] != STOP:
-                for _ in repeat(None, OFTEN):
-                    if (code := data[at]) == GET:  # by far the most
-                        found = codes[data[at + 1]]
-                        push(things[found] if found > ROW else self.memo.thing(found))
+                for _ in repeat(None, OPCODES_BETWEEN_CHECKS):
+                    opcode = data[at]
+                    if opcode == GET:  # by far the most
+                        code = codes[data[at + 1]]
+                        push(things[code] if code > ROW else self.memo.thing(code))
                         at += 2
-                    elif code == MEMOIZE:
+                    elif opcode == MEMOIZE:
                         codes.append(len(things))
                         things.append(self.stack[-1])
                         at += 1
-                    elif code == STOP:
+                    elif opcode == STOP:
                         break
                     else:
-                        at = steps[code](at + 1)
-                self.memo.check(PLACE * (len(self.stack) + len(self.marks)))
+                        at = steps[opcode](at + 1)
+                self.memo.check(ELEMENT_BYTES * (len(self.stack) + len(self.marks)))
                 self.progress(at, len(data))
             if len(self.stack) != 1 or self.marks:
                 raise MalformedError("it does not end with one value")
             return self.stack[0]
         except (IndexError, struct.error):
-            if at >= len(data) - 9:
+            if at >= len(data) - MAX_OPERAND_BYTES:
                 raise MalformedError("it is cut short") from None
             raise MalformedError("its opcodes do not fit together") from None
 
     def _refuse(self, at: int) -> int:
-        if self.data[at - 1] in ASKS:
+        if self.data[at - 1] in CALLING_OPCODES:
             raise MalformedError(
                 f"it asks Python to import or call something, which {self.what} never does"
             )
@@ -132,50 +156,63 @@ class Machine:
         self.marks.append(len(self.stack))
         return at
 
+    def _last_two(self) -> list[Any]:
+        """Takes the two values on top of the stack."""
+        value = self.stack.pop()
+        key = self.stack.pop()
+        return [key, value]
+
     def _since_mark(self) -> list[Any]:
+        """Takes the values above the last MARK from the stack."""
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
-        self.memo.take(PLACE * len(values))
+        self.memo.take(ELEMENT_BYTES * len(values))
         return values
 
     def _empty_list(self, at: int) -> int:
-        if found := self.runs.whole_stack(at - 1):
-            stack, number, end = found
-            self.stack.append(stack)
-            if number:  # a MEMOIZE has none of its own
-                own = int.from_bytes(number[1:], "little")
-                self._put(own if number[1:] else len(self.memo), at)
-            return end
+        whole = self.runs.whole_stack(at - 1)
+        if whole is not None:
+            self.stack.append(whole.stack)
+            number = whole.put[1:]
+            if number:
+                self._put(int.from_bytes(number, "little"), at)
+            elif whole.put:  # MEMOIZE gives the next number
+                self._put(len(self.memo), at)
+            return whole.end
         self.stack.append(ListItems())
-        self.memo.take(2 * CONTAINER)
+        self.memo.take(2 * CONTAINER_BYTES)
         return at
 
     def _empty_dict(self, at: int) -> int:
-        mark = self.marks[-1] if self.marks else 0
-        if (
-            mark
-            and type(self.stack[mark - 1]) is ListItems
-            and (found := self.runs.read(at - 1))
-        ):
-            rows, end = found
-            self.progress(end, len(self.data))  # up to a MB later
-            return self._push(rows, end)
-        self.newest, self.began = RowFields(), at - 1
-        self.stack.append(self.newest)
-        self.memo.take(CONTAINER)
+        if self._is_list_at_mark():
+            run = self.runs.read(at - 1)
+            if run is not None:
+                self.progress(run.end, len(self.data))  # up to a MB later
+                return self._push(run.rows, run.end)
+        self.newest_dict = RowFields()
+        self.newest_dict_begins = at - 1
+        self.stack.append(self.newest_dict)
+        self.memo.take(CONTAINER_BYTES)
         return at
+
+    def _is_list_at_mark(self) -> bool:
+        """Whether what follows the last MARK is appended to a list."""
+        mark = self.marks[-1] if self.marks else 0
+        return mark > 0 and type(self.stack[mark - 1]) is ListItems
 
     def _long(self, at: int) -> int:
         size = self.data[at]
-        if size > 9:  # an unsigned one of 64 bits has 9
+        if size > MAX_LONG_BYTES:
             raise MalformedError(f"a number is larger than any of {self.what}")
         digits = self._bytes(at + 1, size)
-        return self._push(int.from_bytes(digits, "little", signed=True), at + 1 + size)
+        number = int.from_bytes(digits, "little", signed=True)
+        return self._push(number, at + 1 + size)
 
     def _text(self, at: int, size: int) -> int:
-        self.memo.take(TEXT + 4 * size)
-        return self._push(str(self._bytes(at, size), "utf-8", "replace"), at + size)
+        self.memo.take(TEXT_BYTES + BYTES_PER_CHAR * size)
+        text = str(self._bytes(at, size), "utf-8", "replace")
+        return self._push(text, at + size)
 
     def _bytes(self, at: int, size: int) -> bytes:
         if at + size > len(self.data):
@@ -193,7 +230,7 @@ class Machine:
         if start < (self.marks[-1] if self.marks else 0):
             raise MalformedError("its opcodes do not fit together")
         self.stack[start:] = [tuple(self.stack[start:])]
-        self.memo.take(CONTAINER + PLACE * size)
+        self.memo.take(CONTAINER_BYTES + ELEMENT_BYTES * size)
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
@@ -201,23 +238,25 @@ class Machine:
         if type(items) is not ListItems:
             raise MalformedError("its opcodes do not fit together")
         items.add(values)
-        self.memo.take(PLACE)
+        self.memo.take(ELEMENT_BYTES)
         return at
 
-    def _set(self, found: list[Any], at: int) -> int:
-        fields, keys = self.stack[-1], found[::2]
-        if (
-            type(fields) is not RowFields
-            or len(found) % 2
-            or fields.kind is not Kind.PLAIN
-        ):
+    def _set(self, pairs: list[Any], at: int) -> int:
+        """`pairs`: keys and values in turn."""
+        fields = self.stack[-1]
+        keys = pairs[::2]
+        is_open = type(fields) is RowFields and fields.kind is Kind.PLAIN
+        if not is_open or len(pairs) % 2:
             raise MalformedError("its opcodes do not fit together")
         # hashing nested tuples may end the process
-        if not set(map(type, keys)) <= {str}:
+        if not set(map(type, keys)) <= TEXTS_ONLY:
             raise MalformedError("a key is no text")
-        fields.update(zip(keys, found[1::2], strict=True))
+        fields.update(zip(keys, pairs[1::2], strict=True))
         kind = self.tables.settle(fields)
-        self.memo.take(TABLE if kind is Kind.PLAIN else -PLACE * len(found))
-        if kind is Kind.EVENT and fields is self.newest:
-            self.runs.learn(self.began, tuple(keys))
+        if kind is Kind.PLAIN:
+            self.memo.take(TABLE_BYTES)
+        else:  # the row keeps none of the values
+            self.memo.take(-ELEMENT_BYTES * len(pairs))
+        if kind is Kind.EVENT and fields is self.newest_dict:
+            self.runs.learn(self.newest_dict_begins, tuple(keys))
         return at

@@ -23,7 +23,7 @@ from fusetui.trace.snapshot.columns import (
     Snapshot,
     Stacks,
 )
-from fusetui.trace.snapshot.opcodes import Machine
+from fusetui.trace.snapshot.opcodes import PickleMachine
 from fusetui.trace.snapshot.tables import (
     Kind,
     ListItems,
@@ -32,9 +32,10 @@ from fusetui.trace.snapshot.tables import (
     SnapshotTables,
 )
 
-# the opcode; bytes of a frame that is not the last: 64 KB
-FRAME, SMALLEST = b"\x95", 1 << 12
-SIZES = {
+FRAME = b"\x95"  # the opcode
+FRAME_HEAD_BYTES = 9  # the opcode and the size
+MIN_FRAME_BYTES = 1 << 12  # of one that is not the last; Python makes them of 64 KB
+SIZE_COLUMNS = {
     "size",
     "requested_size",
     "total_size",
@@ -42,17 +43,20 @@ SIZES = {
     "active_size",
     "device_free",
 }
-MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
+MAX_TOTAL_BYTES = float(1 << 62)
+"""Bytes that all sizes of a column may have together, so that their sums are exact."""
+MAX_SETTINGS_DEPTH = 8
 
 
 def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError
-    with one plain sentence."""
+    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError with one
+    plain sentence."""
     data, size = _document(path)
     tables = SnapshotTables()
     try:
         with without_collector():
-            return _snapshot(path, size, Machine(data, tables, progress).run(), tables)
+            root = PickleMachine(data, tables, progress).run()
+            return _snapshot(path, size, root, tables)
     except MalformedError as wrong:
         raise NotATraceError(
             f"{path} is not a readable memory snapshot: {wrong}."
@@ -78,41 +82,47 @@ def _document(path: str) -> tuple[bytes, int]:
 def _unframed(document: Document) -> bytes:
     """What the frames of protocols 4 and 5 hold, which begin anywhere between two
     opcodes; those that are smaller than Python makes them stay."""
-    pieces, at = [document[:2]], 2
-    while (head := document[at : at + 9])[:1] == FRAME:
-        size = int.from_bytes(head[1:], "little")
-        if size < SMALLEST and at + 9 + size < len(document):
+    pieces = [document[:2]]  # PROTO
+    at = 2
+    while document[at : at + 1] == FRAME:
+        contents = at + FRAME_HEAD_BYTES
+        size = int.from_bytes(document[at + 1 : contents], "little")
+        is_last = contents + size >= len(document)
+        if size < MIN_FRAME_BYTES and not is_last:
             break
-        pieces.append(document[at + 9 : at + 9 + size])
-        at += 9 + size
-    return b"".join([*pieces, document[at:]])
+        pieces.append(document[contents : contents + size])
+        at = contents + size
+    pieces.append(document[at:])
+    return b"".join(pieces)
 
 
 def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapshot:
+    """`root`: the value of the pickle; `size`: bytes of the file as stored."""
     if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
         raise MalformedError("it has no segments")
     segments = _rows(root["segments"], Kind.SEGMENT)
-    traces = root.get("device_traces", ListItems())
-    if type(traces) is not ListItems or traces.rows:
+    device_traces = root.get("device_traces", ListItems())
+    if type(device_traces) is not ListItems or device_traces.rows:
         raise MalformedError("device_traces is not a list of lists")
-    of_devices = [_rows(one, Kind.EVENT) for one in traces]
+    rows_of_devices = [_rows(trace, Kind.EVENT) for trace in device_traces]
+    annotations = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
     settings = root.get("allocator_settings", {})
-    noted = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
-    found = tables.columns
-    _check_sizes(found)
+    columns = tables.columns
+    _check_sizes(columns)
+    events = []
+    for device, rows in enumerate(rows_of_devices):
+        if len(rows):
+            taken = _taken(columns[Kind.EVENT], rows)
+            events.append(MemoryEvents(device=device, **taken))
     return Snapshot(
         path=path,
         bytes=size,
-        segments=Segments(**_taken(found[Kind.SEGMENT], segments)),
-        blocks=_blocks(found[Kind.BLOCK], segments),
-        events=tuple(
-            MemoryEvents(device=device, **_taken(found[Kind.EVENT], rows))
-            for device, rows in enumerate(of_devices)
-            if len(rows)
-        ),
-        annotations=Annotations(**_taken(found[Kind.ANNOTATION], noted)),
+        segments=Segments(**_taken(columns[Kind.SEGMENT], segments)),
+        blocks=_blocks(columns[Kind.BLOCK], segments),
+        events=tuple(events),
+        annotations=Annotations(**_taken(columns[Kind.ANNOTATION], annotations)),
         stacks=_stacks(tables),
         strings=tuple(tables.strings),
         pools=tuple(tables.pools),
@@ -121,24 +131,25 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
 
 
 def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
-    """Raises MalformedError unless they can be added up."""
+    """Raises MalformedError unless the sizes can be added up."""
     for columns in tables.values():
-        for name in columns.keys() & SIZES:
+        for name in columns.keys() & SIZE_COLUMNS:
             sizes = _array(columns[name])
             if sizes.min(initial=0) < -1:
                 raise MalformedError("a size is negative")
-            if float(sizes.sum(dtype=float)) > MOST:
+            if float(sizes.sum(dtype=float)) > MAX_TOTAL_BYTES:
                 raise MalformedError("its sizes add up to more than any device has")
 
 
 def _rows(items: object, kind: Kind) -> Int32s:
     """The rows that a list consists of. Raises MalformedError if it holds anything
     else."""
-    if type(items) is not ListItems or items or items.kind not in (Kind.PLAIN, kind):
+    rows = items.rows_of(kind) if type(items) is ListItems else None
+    if rows is None:
         raise MalformedError(
             f"a list that should hold {kind.name.lower()}s holds something else"
         )
-    return np.frombuffer(items.rows, np.int32)
+    return np.frombuffer(rows, np.int32)
 
 
 def _array(column: array[int]) -> Any:
@@ -146,15 +157,15 @@ def _array(column: array[int]) -> Any:
 
 
 def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
-    """These rows of each column; a view where they follow one another."""
-    whole = len(rows) > 0 and bool(np.all(np.diff(rows) == 1))
-    which = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
-    return {
-        name: _array(column)[which].astype(
-            np.bool_ if name.startswith("is_") else column.typecode
-        )
-        for name, column in columns.items()
-    }
+    """These rows of each column, as arrays of the types of the records."""
+    is_range = len(rows) > 0 and bool(np.all(np.diff(rows) == 1))
+    which = slice(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
+    taken = {}
+    for name, column in columns.items():
+        is_flag = name.startswith("is_")
+        values = _array(column)[which]
+        taken[name] = values.astype(np.bool_ if is_flag else column.typecode)
+    return taken
 
 
 def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
@@ -168,25 +179,28 @@ def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
     address = _array(columns["address"])[rows]
     by_address = np.lexsort((address, segment_of_block[rows]))
     order = rows[by_address].astype(np.int32)
-    return Blocks(**(_taken(columns, order) | {"segment": segment_of_block[order]}))
+    taken = _taken(columns, order)
+    taken["segment"] = segment_of_block[order]
+    return Blocks(**taken)
 
 
 def _stacks(tables: SnapshotTables) -> Stacks:
-    lengths = np.fromiter(
-        (len(one) // 4 for one in tables.stacks), np.int64, len(tables.stacks)
-    )
-    start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    bytes_of_stacks = np.fromiter(map(len, tables.stacks), np.int64, len(tables.stacks))
+    frames_of_stacks = bytes_of_stacks // np.dtype(np.int32).itemsize
+    start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(frames_of_stacks)])
     return Stacks(
-        tuple(tables.frames), np.frombuffer(b"".join(tables.stacks), np.int32), start
+        frames=tuple(tables.frames),
+        frame=np.frombuffer(b"".join(tables.stacks), np.int32),
+        start=start,
     )
 
 
-def _plain(value: Any, depth: int = 8) -> Any:
+def _plain(value: Any, depth_left: int = MAX_SETTINGS_DEPTH) -> Any:
     """Settings as dicts, lists and values that JSON has."""
-    if not depth:
+    if not depth_left:
         raise MalformedError("its settings are nested too deeply")
     if isinstance(value, RowFields):
-        return {key: _plain(one, depth - 1) for key, one in value.items()}
+        return {key: _plain(item, depth_left - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one, depth - 1) for one in value]
+        return [_plain(item, depth_left - 1) for item in value]
     return value

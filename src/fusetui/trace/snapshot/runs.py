@@ -1,58 +1,80 @@
-"""Many events at once: the first of a form is read by its opcodes; those that follow
-are divided at the bytes with which each begins, and numpy goes from value to value of
-all."""
+"""Many events at once. The first event of a form is read by its opcodes. Those that
+follow are divided at the bytes with which each begins, and numpy goes from value to
+value of all of them."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int32s, Int64s, distinct
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, distinct
 from fusetui.trace.snapshot.tables import (
     Kind,
-    Memo,
+    PickleMemo,
     RowFields,
     RowRange,
     SnapshotTables,
     StackNumber,
     stack_code,
 )
-from fusetui.trace.snapshot.walk import PUTS, Walk
+from fusetui.trace.snapshot.walk import PUT_BYTES, EventWalk
 
-# bytes that are divided at once: more after each whole success
-SMALL, LARGE = 1 << 15, 1 << 20
-LEAST = 16  # events; fewer are read one by one
-AFTER = 16  # bytes of the file that follow: Walk loads eight from any place
-FORMS = 8  # that are tried; torch writes about three
-# bytes in Python of a text or stack that is remembered, beside three times its own
-DISTINCT = 300
-NO_STACK = -(1 << 31)  # the code of what is none
+MIN_SLAB_BYTES = 1 << 15
+MAX_SLAB_BYTES = 1 << 20
+"""Bytes that are divided at once: twice as many after each slab that was read
+whole."""
+MIN_RUN_EVENTS = 16  # fewer are read one by one
+BYTES_AFTER_SLAB = 16  # of the file: EventWalk loads eight bytes from any place
+MAX_FORMS = 8  # that are tried; torch writes about three
+KNOWN_CODE_BYTES = 300
+"""Bytes in Python of a text or stack that is remembered, beside three times its
+own."""
+NO_CODE = -(1 << 31)  # the code of what is neither a frame nor a stack
 TUPLE2 = 0x86
-PUT, GET = rb"(?:\x94|q.|r....)?+", rb"(?:h.|j....)"
-STACK = rb"(?:\((?:(?:h.)++|(?:j....)++)++e|%sa)" % GET
+
+# Patterns of opcodes, see pickletools of Python.
+PUT = rb"(?:\x94|q.|r....)?+"  # MEMOIZE, BINPUT or LONG_BINPUT, if there is one
+GET = rb"(?:h.|j....)"  # BINGET or LONG_BINGET
+STACK = rb"(?:\((?:(?:h.)++|(?:j....)++)++e|%sa)" % GET  # frames appended to a list
 INT = rb"(?:K.|M..|J....|\x8a(?:\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8}))"
+MAX_TEXT_BYTES = 39
 TEXTS = b"|".join(
-    rb"\x8c\x%02x.{%d}|X\x%02x\0\0\0.{%d}" % (n, n, n, n) for n in range(40)
+    rb"\x8c\x%02x.{%d}|X\x%02x\0\0\0.{%d}" % (size, size, size, size)
+    for size in range(MAX_TEXT_BYTES + 1)
 )
-WHAT = {
-    "": rb"%s|(?:%s)%s" % (GET, TEXTS, PUT),
-    "frames": rb"%s|\]%s%s?+" % (GET, PUT, STACK),
+TEXT_VALUE = rb"%s|(?:%s)%s" % (GET, TEXTS, PUT)
+FRAMES_VALUE = rb"%s|\]%s%s?+" % (GET, PUT, STACK)
+POOL_VALUE = rb"%s|%s%s\x86%s" % (GET, INT, INT, PUT)
+
+NUMBER_FIELDS = ("addr", "size", "stream", "time_us", "device_free")
+VALUE_OF_FIELD = {
+    "action": TEXT_VALUE,
+    "compile_context": TEXT_VALUE,
+    "user_metadata": TEXT_VALUE,
+    "pool_id": POOL_VALUE,
+    "frames": FRAMES_VALUE,
+    "addr": INT,
+    "size": INT,
+    "stream": INT,
+    "time_us": INT,
+    "device_free": INT,
 }
-"""The values of a field by its name, else a text."""
-WHAT |= {"pool_id": rb"%s|%s%s\x86%s" % (GET, INT, INT, PUT)}
-START = re.compile(rb"\}(%s)\(" % PUT, re.DOTALL)
-FIELD = re.compile(rb"(%s)(?:%s|%s)" % (GET, b"|".join(WHAT.values()), INT), re.DOTALL)
-WHOLE = re.compile(rb"\](%s)(%s)(?!\(|\x95|%sa)" % (PUT, STACK, GET), re.DOTALL)
+"""The value of each field of an event that a run may consist of."""
+EVENT_START = re.compile(rb"\}(%s)\(" % PUT, re.DOTALL)
+ANY_FIELD = re.compile(
+    rb"(%s)(?:%s|%s|%s|%s)" % (GET, TEXT_VALUE, FRAMES_VALUE, POOL_VALUE, INT),
+    re.DOTALL,
+)
+SETITEMS = ord("u")
+WHOLE_LIST = re.compile(rb"\](%s)(%s)(?!\(|\x95|%sa)" % (PUT, STACK, GET), re.DOTALL)
 """A list of one batch; more may follow a FRAME."""
-LIST, FRAME = re.compile(STACK, re.DOTALL), re.compile(GET, re.DOTALL)
-NUMBERS = ("addr", "size", "stream", "time_us", "device_free")
-WHAT |= dict.fromkeys(NUMBERS, INT)
-NAMES = {*NUMBERS, "action", "compile_context", "user_metadata", "pool_id", "frames"}
+FRAME_REFERENCES = re.compile(STACK, re.DOTALL)
+FRAME_REFERENCE = re.compile(GET, re.DOTALL)
 
 
 class EventForm(msgspec.Struct, frozen=True, eq=False):
@@ -60,220 +82,289 @@ class EventForm(msgspec.Struct, frozen=True, eq=False):
     missing."""
 
     names: tuple[str, ...]
-    keys: tuple[bytes, ...]  # how the file refers to each
-    put: bytes  # the opcode that numbers the dict, if one does
-    pattern: re.Pattern[bytes]  # of one
+    keys: tuple[bytes, ...]  # how the file refers to each name
+    put: bytes  # the opcode that numbers the dict, or empty
+    pattern: re.Pattern[bytes]  # of one event
+
+
+class EventRun(NamedTuple):
+    """Events that were read together."""
+
+    rows: RowRange
+    end: int  # the place in the file after them
+
+
+class WholeStack(NamedTuple):
+    """A list of frames that was read as a whole."""
+
+    stack: StackNumber
+    put: bytes  # what numbers the list, or empty
+    end: int  # the place in the file after it
+
+
+class FieldCodes(NamedTuple):
+    """The values of a field of many events; arrays of shape [events]."""
+
+    references: Int64s  # the number that each refers to, or -1 for a value in place
+    codes: Int32s  # of the values in place
 
 
 class KnownCodes(dict[bytes, int]):
-    """Codes of what bytes of the file mean, each worked out once."""
+    """Codes of what bytes of the file mean, each worked out once. Bytes that mean
+    nothing have the code NO_CODE and are not remembered."""
 
-    def __init__(self, code: Callable[[bytes], int], memo: Memo) -> None:
+    def __init__(self, code_of: Callable[[bytes], int], memo: PickleMemo) -> None:
         super().__init__()
-        self._code, self._memo = code, memo
+        self._code_of = code_of
+        self._memo = memo
 
     def __missing__(self, raw: bytes) -> int:
-        if (found := self._code(raw)) != NO_STACK:
-            self._memo.take(DISTINCT + 3 * len(raw))
-            self[raw] = found
-        return found
+        code = self._code_of(raw)
+        if code != NO_CODE:
+            self._memo.take(KNOWN_CODE_BYTES + 3 * len(raw))
+            self[raw] = code
+        return code
 
 
 class RunReader:
     """Finds and reads runs of events."""
 
-    def __init__(self, data: bytes, tables: SnapshotTables, memo: Memo) -> None:
-        self.data, self.tables, self.memo = data, tables, memo
-        self.forms: list[EventForm] = []
+    def __init__(self, data: bytes, tables: SnapshotTables, memo: PickleMemo) -> None:
+        self.data = data
+        self.tables = tables
+        self.memo = memo
+        self.forms: list[EventForm] = []  # the one that fitted last comes first
         self.slow_until = 0  # before this place, events are read one by one
-        self.size = SMALL
-        self.frames, self.stacks = (
-            KnownCodes(self._frame, memo),
-            KnownCodes(self._stack, memo),
-        )
-        self.texts = KnownCodes(
-            lambda raw: memo.shared(str(raw, "utf-8", "replace")), memo
-        )
+        self.slab_bytes = MIN_SLAB_BYTES
+        self.frames = KnownCodes(self._frame_row, memo)
+        self.stacks = KnownCodes(self._stack_code, memo)
+        self.texts = KnownCodes(self._text_code, memo)
 
     def learn(self, start: int, names: tuple[str, ...]) -> None:
         """Makes a form of the event that starts here, if it is one that runs may
         consist of."""
-        if any(names in (one.names, one.names[:-1]) for one in self.forms):
+        for form in self.forms:
+            if names in (form.names, form.names[:-1]):
+                return
+        if not _may_be_in_run(names):
             return
-        keys = list[bytes]()
-        found = begin = START.match(self.data, start)
-        while found and self.data[found.end()] != ord("u"):
-            if found := FIELD.match(self.data, found.end()):
-                keys.append(found[1])
-        if not begin or not found or begin[1][:1] == b"q" or "frames" in names[:-1]:
+        begin = EVENT_START.match(self.data, start)
+        if begin is None:
             return
-        if (
-            set(names) <= NAMES
-            and names[0] == "action"
-            and len(set(names)) == len(keys)
-        ):
-            others = [one for one in self.forms if one.names != names[:-1]]
-            values = [WHAT.get(name, WHAT[""]) for name in names]
-            fields = [
-                b"%s(?:%s)" % (re.escape(k), v)
-                for k, v in zip(keys, values, strict=True)
-            ]
-            fields[-1] = (
-                b"(?:%s)?+" % fields[-1] if names[-1] == "frames" else fields[-1]
-            )
-            pattern = re.compile(START.pattern + b"".join(fields) + b"u", re.DOTALL)
-            self.forms = [
-                EventForm(names, tuple(keys), begin[1][:1], pattern),
-                *others[: FORMS - 1],
-            ]
+        put = begin[1][:1]
+        if put == b"q":  # its number has one byte, those of later events have four
+            return
+        keys: list[bytes] = []
+        at = begin.end()
+        while self.data[at] != SETITEMS:
+            field = ANY_FIELD.match(self.data, at)
+            if field is None:
+                return
+            keys.append(field[1])
+            at = field.end()
+        if len(keys) != len(names):
+            return
+        form = EventForm(
+            names=names, keys=tuple(keys), put=put, pattern=_pattern(names, keys)
+        )
+        # one without frames is a case of this form
+        others = [known for known in self.forms if known.names != names[:-1]]
+        self.forms = [form, *others[: MAX_FORMS - 1]]
 
-    def read(self, start: int) -> tuple[RowRange, int] | None:
-        """The events from here on, and where they end; None if there are too few."""
+    def read(self, start: int) -> EventRun | None:
+        """The events from here on; None if there are too few."""
         if start < self.slow_until:
             return None
         for form in self.forms:
             end = start
-            for _ in range(LEAST):
-                if not (found := form.pattern.match(self.data, end)):
+            for _ in range(MIN_RUN_EVENTS):
+                event = form.pattern.match(self.data, end)
+                if event is None:
                     break
-                end = found.end()
+                end = event.end()
             else:
-                self.forms.sort(key=lambda one: one is not form)
+                self.forms.remove(form)
+                self.forms.insert(0, form)
                 return self._run(form, start)
             self.slow_until = max(end, self.slow_until)
         return None
 
-    def whole_stack(self, start: int) -> tuple[StackNumber, bytes, int] | None:
-        """A list of frames that begins here, what numbers it, and where it ends."""
-        found = WHOLE.match(self.data, start)
-        code = self.stacks[found[2]] if found else NO_STACK
-        if not found or code == NO_STACK:
+    def whole_stack(self, start: int) -> WholeStack | None:
+        """The list of frames that begins here; None if it is anything else."""
+        whole = WHOLE_LIST.match(self.data, start)
+        if whole is None:
             return None
-        return StackNumber(stack_code(code)), found[1], found.end()
+        code = self.stacks[whole[2]]
+        if code == NO_CODE:
+            return None
+        return WholeStack(
+            stack=StackNumber(stack_code(code)), put=whole[1], end=whole.end()
+        )
 
-    def _run(self, form: EventForm, start: int) -> tuple[RowRange, int] | None:
-        mark, put = b"(" + form.keys[0], int(PUTS[form.put[0]]) if form.put else 0
-        begin = start + 1 + put
-        slab = self.data[begin : min(begin + self.size, len(self.data) - AFTER)]
+    def _run(self, form: EventForm, start: int) -> EventRun | None:
+        """The events of a form from here on, as far as a slab of the file goes."""
+        mark = b"(" + form.keys[0]  # with which each event begins, after its number
+        put_bytes = int(PUT_BYTES[form.put[0]]) if form.put else 0
+        begin = start + 1 + put_bytes
+        slab_end = min(begin + self.slab_bytes, len(self.data) - BYTES_AFTER_SLAB)
+        slab = self.data[begin:slab_end]
         if not slab.startswith(mark):
             return None
-        pieces = slab.split(mark)  # the first is empty, the last is cut short
-        lengths = np.fromiter(map(len, pieces[:-1]), np.int64, len(pieces) - 1)
-        begins = begin + np.cumsum(lengths + len(mark)) - len(mark)
-        walk = Walk(self.data, begins[:-1] + len(mark))
-        last = walk.ends(begins[1:], put, form.put)
-        if put:
-            walk.put(at=begins[:-1] - put)
-        columns, codes = self._values(form, walk, last)
+        # the first piece is empty, and the last one may be cut short
+        *pieces, _ = slab.split(mark)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        marks = begin + np.cumsum(lengths + len(mark)) - len(mark)  # where each is
+        walk = EventWalk(self.data, marks[:-1] + len(mark))
+        ends = walk.ends(marks[1:], put_bytes, form.put)
+        if put_bytes:
+            walk.put(at=marks[:-1] - put_bytes)
+        columns, codes = self._values(form, walk, ends)
         count = walk.cut()
-        whole = count == len(begins) - 1
-        self.size = min(2 * self.size, LARGE) if whole else SMALL
-        if count < LEAST:
-            self.slow_until = int(begins[count])
+        if count == len(marks) - 1:
+            self.slab_bytes = min(2 * self.slab_bytes, MAX_SLAB_BYTES)
+        else:
+            self.slab_bytes = MIN_SLAB_BYTES
+        if count < MIN_RUN_EVENTS:
+            self.slow_until = int(marks[count])
             return None
-        walk.numbered(self.memo, count)
-        for name, (numbers, code) in codes.items():
-            numbers, code = numbers[:count], code[:count]
-            there = numbers >= 0
-            code[there] = self.memo.codes_of(numbers[there])
-            columns[name] = self._meant(code, name)
-        rows = self.tables.add_events(
-            count, {key: one[:count] for key, one in columns.items()}
+        walk.number_values(self.memo, count)
+        values_of_key = {name: numbers[:count] for name, numbers in columns.items()}
+        for name, values in codes.items():
+            references = values.references[:count]
+            code = values.codes[:count]
+            refers = references >= 0
+            code[refers] = self.memo.codes_of(references[refers])
+            values_of_key[name] = self._column(name, code)
+        return EventRun(
+            rows=self.tables.add_events(count, values_of_key),
+            end=int(ends[count - 1]) + 1,
         )
-        return rows, int(last[count - 1]) + 1
 
     def _values(
-        self, form: EventForm, walk: Walk, last: Int64s
-    ) -> tuple[dict[str, Int64s], dict[str, tuple[Int64s, Int32s]]]:
-        """Numbers; and of other values the number that each is referred to, or -1 and
-        its code."""
-        columns, codes = dict[str, Int64s](), dict[str, tuple[Int64s, Int32s]]()
+        self, form: EventForm, walk: EventWalk, ends: Int64s
+    ) -> tuple[dict[str, Int64s], dict[str, FieldCodes]]:
+        """The fields of all events that are numbers, and the codes of the others."""
+        columns: dict[str, Int64s] = {}
+        codes: dict[str, FieldCodes] = {}
         for place, (name, key) in enumerate(zip(form.names, form.keys, strict=True)):
-            if name == "frames":
-                codes[name] = self._frames(walk, key, last)
+            if name == "frames":  # the last one
+                codes[name] = self._frames(walk, key, ends)
                 return columns, codes
-            if place:
+            if place > 0:  # the first key is part of what each event begins with
                 walk.pass_key(key)
-            if name in NUMBERS:
+            if name in NUMBER_FIELDS:
                 columns[name] = walk.number()
             else:
                 codes[name] = self._value(walk, name)
-        walk.ok &= walk.at == last[: len(walk.at)]
+        walk.fits &= walk.at == ends[: len(walk.at)]
         return columns, codes
 
-    def _value(self, walk: Walk, name: str) -> tuple[Int64s, Int32s]:
-        numbers = walk.reference()
-        if name == "action":
-            walk.ok &= numbers >= 0
-        numbers = numbers[: walk.cut()]
-        inline = numbers < 0
-        codes = np.zeros(len(numbers), np.int32)
-        if name == "pool_id" and inline.any():
-            pairs = (
-                np.array([walk.number(inline), walk.number(inline)]).T[inline].tolist()
-            )
-            shared = self.memo.shared
-            codes[inline] = [shared((one, other)) for one, other in pairs]
-            walk.ok &= ~inline | (walk.byte() == TUPLE2)
-            walk.step(inline.astype(np.int64))
-        elif inline.any():
-            texts = self.texts
-            codes[inline] = [texts[raw] for raw in walk.text(inline)]
-        if inline.any():
-            walk.put(codes, inline)
-        return numbers, codes
+    def _value(self, walk: EventWalk, name: str) -> FieldCodes:
+        """A field that is a text or, `pool_id`, a pair of numbers."""
+        references = walk.reference()
+        if name == "action":  # has been written before
+            walk.fits &= references >= 0
+        references = references[: walk.cut()]
+        codes = np.zeros(len(references), np.int32)
+        in_place = references < 0
+        if in_place.any():
+            if name == "pool_id":
+                codes[in_place] = self._pairs(walk, in_place)
+            else:
+                codes[in_place] = [self.texts[raw] for raw in walk.text(in_place)]
+            walk.put(codes, in_place)
+        return FieldCodes(references=references, codes=codes)
 
-    def _frames(self, walk: Walk, key: bytes, last: Int64s) -> tuple[Int64s, Int32s]:
-        """As `_value`, of the last field, which may be missing."""
-        there = walk.at != last[: len(walk.at)]
-        walk.pass_key(key, there)
-        numbers = np.where(there, walk.reference(), -1)
-        inline = there & (numbers < 0)
-        walk.ok &= np.where(
-            inline, walk.byte() == ord("]"), walk.at == last[: len(walk.at)]
-        )
+    def _pairs(self, walk: EventWalk, which: Flags) -> list[int]:
+        """The codes of the pairs of numbers in these events."""
+        first = walk.number(which)[which].tolist()
+        second = walk.number(which)[which].tolist()
+        walk.fits &= ~which | (walk.byte() == TUPLE2)
+        walk.step(which.astype(np.int64))
+        return [self.memo.shared(pair) for pair in zip(first, second, strict=True)]
+
+    def _frames(self, walk: EventWalk, key: bytes, ends: Int64s) -> FieldCodes:
+        """The stack of each event, which is the last field and may be missing."""
+        has_frames = walk.at != ends[: len(walk.at)]
+        walk.pass_key(key, has_frames)
+        references = np.where(has_frames, walk.reference(), -1)
+        in_place = has_frames & (references < 0)
+        is_list = walk.byte() == ord("]")
+        is_at_end = walk.at == ends[: len(walk.at)]
+        walk.fits &= np.where(in_place, is_list, is_at_end)
         count = walk.cut()
-        numbers, inline, last = numbers[:count], inline[:count], last[:count]
+        references = references[:count]
+        in_place = in_place[:count]
+        ends = ends[:count]
         codes = np.full(count, stack_code(-1), np.int32)
-        walk.step(inline.astype(np.int64))
-        walk.put(codes, inline)  # the list has its number before what is in it is known
-        filled, stacks = inline & (walk.at != last), self.stacks
-        pieces = walk.pieces(walk.at[filled], last[filled])
-        found = list[int]()
-        for one in pieces:
-            if (code := stacks[one]) == NO_STACK:
+        walk.step(in_place.astype(np.int64))
+        # the list has its number before what is in it is known
+        walk.put(codes, in_place)
+        has_items = in_place & (walk.at != ends)
+        lists = walk.pieces(walk.at[has_items], ends[has_items])
+        codes[has_items] = self._codes_of_stacks(lists)
+        walk.fits &= codes != NO_CODE
+        return FieldCodes(references=references, codes=codes)
+
+    def _codes_of_stacks(self, lists: list[bytes]) -> list[int]:
+        """The codes of stacks by their bytes; NO_CODE from the first on that is no
+        list of frames."""
+        codes: list[int] = []
+        for raw in lists:
+            code = self.stacks[raw]
+            if code == NO_CODE:
                 break
-            found.append(code)
-        codes[filled] = found + [NO_STACK] * (len(pieces) - len(found))
-        walk.ok &= codes != NO_STACK
-        return numbers, codes
+            codes.append(code)
+        return codes + [NO_CODE] * (len(lists) - len(codes))
 
-    def _meant(self, codes: Int32s, name: str) -> Int64s:
-        """What codes mean in a column."""
-        meanings: dict[str, Callable[[Any], int]] = {"action": self.tables.action}
-        meanings |= {"frames": self.tables.stack, "pool_id": self.tables.pool}
-        meaning, kinds = meanings.get(name, self.tables.text), distinct(codes)
-        found = np.array(
-            [meaning(self.memo.thing(code)) for code in kinds.tolist()], np.int64
-        )
-        return found[np.searchsorted(kinds, codes)]
+    def _column(self, name: str, codes: Int32s) -> Int64s:
+        """What codes mean in a column of the events."""
+        number_of: Callable[[Any], int]
+        if name == "action":
+            number_of = self.tables.action
+        elif name == "frames":
+            number_of = self.tables.stack
+        elif name == "pool_id":
+            number_of = self.tables.pool
+        else:
+            number_of = self.tables.text
+        kinds = distinct(codes)
+        numbers = [number_of(self.memo.thing(code)) for code in kinds.tolist()]
+        return np.array(numbers, np.int64)[np.searchsorted(kinds, codes)]
 
-    def _stack(self, raw: bytes) -> int:
-        """The code of the stack with these references to frames; NO_STACK of anything
+    def _text_code(self, raw: bytes) -> int:
+        return self.memo.shared(str(raw, "utf-8", "replace"))
+
+    def _stack_code(self, raw: bytes) -> int:
+        """The code of the stack with these references to frames; NO_CODE of anything
         else."""
-        if not LIST.fullmatch(raw):
-            return NO_STACK
-        rows = list(map(self.frames.__getitem__, FRAME.findall(raw)))
+        if not FRAME_REFERENCES.fullmatch(raw):
+            return NO_CODE
+        rows = [self.frames[reference] for reference in FRAME_REFERENCE.findall(raw)]
         if min(rows) < 0:
-            return NO_STACK
+            return NO_CODE
         code: int = stack_code(self.tables.stack_of(array("i", rows)))
         return code
 
-    def _frame(self, raw: bytes) -> int:
-        """The row of the frame that is referred to; NO_STACK of anything else."""
-        found = self.memo.get(int.from_bytes(raw[1:], "little"))
-        return (
-            found.row
-            if type(found) is RowFields and found.kind is Kind.FRAME
-            else NO_STACK
-        )
+    def _frame_row(self, raw: bytes) -> int:
+        """The row of the frame that is referred to; NO_CODE of anything else."""
+        thing = self.memo.get(int.from_bytes(raw[1:], "little"))
+        is_frame = type(thing) is RowFields and thing.kind is Kind.FRAME
+        return thing.row if is_frame else NO_CODE
+
+
+def _may_be_in_run(names: tuple[str, ...]) -> bool:
+    """Whether events with these keys may be read together."""
+    has_known_keys = set(names) <= VALUE_OF_FIELD.keys()
+    is_distinct = len(set(names)) == len(names)
+    has_frames_last = "frames" not in names[:-1]
+    return has_known_keys and is_distinct and has_frames_last and names[0] == "action"
+
+
+def _pattern(names: tuple[str, ...], keys: list[bytes]) -> re.Pattern[bytes]:
+    """Of an event with these fields."""
+    fields = []
+    for name, key in zip(names, keys, strict=True):
+        field = b"%s(?:%s)" % (re.escape(key), VALUE_OF_FIELD[name])
+        fields.append(b"(?:%s)?+" % field if name == "frames" else field)
+    return re.compile(EVENT_START.pattern + b"".join(fields) + b"u", re.DOTALL)

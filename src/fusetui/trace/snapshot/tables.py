@@ -46,7 +46,8 @@ class RowFields(dict[Any, Any]):
     __slots__ = ("kind", "row")
 
     def __init__(self) -> None:
-        self.kind, self.row = Kind.PLAIN, -1
+        self.kind = Kind.PLAIN
+        self.row = -1
 
 
 class RowRange(NamedTuple):
@@ -67,10 +68,12 @@ class ListItems(list[Any]):
     __slots__ = ("kind", "rows")
 
     def __init__(self) -> None:
-        self.kind, self.rows = Kind.PLAIN, array("i")
+        self.kind = Kind.PLAIN
+        self.rows = array("i")
 
     def add(self, values: list[Any]) -> None:
-        """Raises MalformedError if rows of one kind stand beside something else."""
+        """Appends values. Raises MalformedError if rows of one kind stand beside
+        something else."""
         append = self.rows.append
         for value in values:
             if type(value) is RowFields and value.row >= 0:
@@ -90,46 +93,66 @@ class ListItems(list[Any]):
             raise MalformedError("a list mixes entries of two kinds")
         self.kind = kind
 
+    def rows_of(self, kind: Kind) -> array[int] | None:
+        """The rows, if the list holds rows of this kind and nothing else; None
+        otherwise."""
+        holds_others = len(self) > 0 or self.kind not in (Kind.PLAIN, kind)
+        return None if holds_others else self.rows
 
-CODES = {Int64s: "q", Int32s: "i", Flags: "B", NDArray[np.uint8]: "B"}
-COLUMNS = {
-    kind: {
-        name: CODES[hint]
-        for name, hint in get_type_hints(record).items()
-        if hint in CODES
-    }
-    for kind, record in (
-        (Kind.EVENT, MemoryEvents),
-        (Kind.SEGMENT, Segments),
-        (Kind.BLOCK, Blocks),
-        (Kind.ANNOTATION, Annotations),
-    )
+
+TYPE_CODES = {Int64s: "q", Int32s: "i", Flags: "B", NDArray[np.uint8]: "B"}
+"""The typecode of an array.array for each type of column."""
+RECORD_OF_KIND = {
+    Kind.EVENT: MemoryEvents,
+    Kind.SEGMENT: Segments,
+    Kind.BLOCK: Blocks,
+    Kind.ANNOTATION: Annotations,
 }
-"""The types of arrays, by kind and column."""
+
+
+def _columns_of(record: type) -> dict[str, str]:
+    """The names of the columns of a record and their typecodes."""
+    columns = {}
+    for name, hint in get_type_hints(record).items():
+        if hint in TYPE_CODES:
+            columns[name] = TYPE_CODES[hint]
+    return columns
+
+
+COLUMNS = {kind: _columns_of(record) for kind, record in RECORD_OF_KIND.items()}
+"""The typecodes of columns, by kind and name."""
+
 ACTIONS = {
-    one.name.lower(): int(one) for one in MemoryAction if one is not MemoryAction.OTHER
+    action.name.lower(): int(action)
+    for action in MemoryAction
+    if action is not MemoryAction.OTHER
 }
-STATES = {one.name.lower(): int(one) for one in BlockState}
-EVENT_KEYS = {"stack": "frames", "pool": "pool_id"}
-NOTHING: ListItems = ListItems()
+"""The MemoryAction of each text that torch writes."""
+STATES = {state.name.lower(): int(state) for state in BlockState}
+"""The BlockState of each text that torch writes."""
+KEY_OF_COLUMN = {"stack": "frames", "pool": "pool_id"}
+"""The keys of events in the file, where they are not those of the columns."""
+MAX_LINE = (1 << 31) - 1
+EMPTY_LIST: ListItems = ListItems()
 
 
 class SnapshotTables:
     """All rows so far. Raises MalformedError where a value has the wrong type."""
 
     def __init__(self) -> None:
-        self.columns = {
-            kind: {name: array(code) for name, code in columns.items()}
-            for kind, columns in COLUMNS.items()
-        }
-        self._appends = {
-            kind: [(name, column.append) for name, column in columns.items()]
-            for kind, columns in self.columns.items()
-        }
+        self.columns: dict[Kind, dict[str, array[int]]] = {}
+        self._appends: dict[Kind, list[tuple[str, Callable[[Any], None]]]] = {}
+        for kind, codes in COLUMNS.items():
+            columns = {name: array(code) for name, code in codes.items()}
+            self.columns[kind] = columns
+            self._appends[kind] = [
+                (name, column.append) for name, column in columns.items()
+            ]
         self.frames: dict[Frame, int] = {}
         self.stacks: dict[bytes, int] = {}  # the numbers of their frames, as int32
         self.strings: dict[str, int] = {}
         self.pools: dict[tuple[int, int], int] = {}
+        # the key that only dicts of a kind have, the kind, and what makes its row
         self._makers: tuple[tuple[str, Kind, Callable[[RowFields], int]], ...] = (
             ("action", Kind.EVENT, self._event),
             ("filename", Kind.FRAME, self._frame),
@@ -157,64 +180,63 @@ class SnapshotTables:
         """The number of a stack; -1 of an empty one."""
         if type(frames) is StackNumber:
             return int(frames)
-        if (
-            type(frames) is not ListItems
-            or frames
-            or frames.kind not in (Kind.PLAIN, Kind.FRAME)
-        ):
+        rows = frames.rows_of(Kind.FRAME) if type(frames) is ListItems else None
+        if rows is None:
             raise MalformedError("frames are not a list of frames")
-        return self.stack_of(frames.rows)
+        return self.stack_of(rows)
 
     def stack_of(self, frames: array[int]) -> int:
-        """The number of the stack with these frames."""
-        return (
-            self.stacks.setdefault(frames.tobytes(), len(self.stacks)) if frames else -1
-        )
+        """The number of the stack with these frames, by their numbers; -1 of none."""
+        if not frames:
+            return -1
+        return self.stacks.setdefault(frames.tobytes(), len(self.stacks))
 
     def action(self, name: object) -> int:
-        """The Action with this name."""
+        """The MemoryAction with this name."""
         if not isinstance(name, str):
             raise MalformedError("action is not a text")
-        return ACTIONS.get(name, 0)
+        return ACTIONS.get(name, int(MemoryAction.OTHER))
 
     def text(self, text: object) -> int:
         """The number of a text; -1 of anything else."""
-        return (
-            self.strings.setdefault(text, len(self.strings))
-            if isinstance(text, str)
-            else -1
-        )
+        if not isinstance(text, str):
+            return -1
+        return self.strings.setdefault(text, len(self.strings))
 
     def pool(self, pair: object) -> int:
         """The number of a pair of numbers; -1 of anything else."""
-        if not isinstance(pair, tuple) or [type(one) for one in pair] != [int, int]:
+        if not isinstance(pair, tuple) or [type(half) for half in pair] != [int, int]:
             return -1
         return self.pools.setdefault(pair, len(self.pools))
 
-    def add_events(self, count: int, found: dict[str, Int64s]) -> RowRange:
-        """Many events at once; -1 for what is not found."""
+    def add_events(self, count: int, values_of_key: dict[str, Int64s]) -> RowRange:
+        """Adds many events at once. `values_of_key` has arrays of shape [count], by the
+        keys of the file; what is missing is -1."""
         columns = self.columns[Kind.EVENT]
-        first, missing = len(columns["action"]), np.full(count, -1)
+        first = len(columns["action"])
+        missing = np.full(count, -1)
         for name, column in columns.items():
-            values = found.get(EVENT_KEYS.get(name, name), missing)
+            values = values_of_key.get(KEY_OF_COLUMN.get(name, name), missing)
             column.frombytes(values.astype(column.typecode).tobytes())
-        return RowRange(Kind.EVENT, first, first + count)
+        return RowRange(kind=Kind.EVENT, first=first, end=first + count)
 
     def _frame(self, fields: RowFields) -> int:
-        name, file = _text(fields, "name"), _text(fields, "filename")
         line = _number(fields, "line", 0)
-        # torch writes -1 as 2**64 - 1
-        frame = Frame(name, file, line if 0 < line < 1 << 31 else 0)
+        if not 0 < line <= MAX_LINE:  # torch writes -1 as 2**64 - 1
+            line = 0
+        frame = Frame(
+            name=_text(fields, "name"), file=_text(fields, "filename"), line=line
+        )
         return self.frames.setdefault(frame, len(self.frames))
 
     def _event(self, fields: RowFields) -> int:
-        free = fields.get("device_free")  # of an `oom`; None is not known
+        device_free = fields.get("device_free")  # of an `oom`; None is not known
         return self._row(
             Kind.EVENT,
             fields,
             action=self.action(fields["action"]),
-            device_free=-1 if free is None else free,
-            stack=self.stack(fields.get("frames", NOTHING)),
+            device_free=-1 if device_free is None else device_free,
+            stack=self.stack(fields.get("frames", EMPTY_LIST)),
             compile_context=self.text(fields.get("compile_context")),
             user_metadata=self.text(fields.get("user_metadata")),
             pool=self.pool(fields.get("pool_id")),
@@ -223,12 +245,12 @@ class SnapshotTables:
     def _block(self, fields: RowFields) -> int:
         history = fields.get("history")  # before torch 2.1
         if isinstance(history, list) and history and isinstance(history[0], RowFields):
-            fields.setdefault("frames", history[0].get("frames", NOTHING))
+            fields.setdefault("frames", history[0].get("frames", EMPTY_LIST))
             fields.setdefault("requested_size", history[0].get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
         if state is None:
             raise MalformedError("a block has a state of another name")
-        stack = self.stack(fields.get("frames", NOTHING))
+        stack = self.stack(fields.get("frames", EMPTY_LIST))
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
     def _segment(self, fields: RowFields) -> int:
@@ -238,41 +260,46 @@ class SnapshotTables:
             is_large=_text(fields, "segment_type") == "large",
             pool=self.pool(fields.get("segment_pool_id")),
             is_expandable=fields.get("is_expandable") is True,
-            stack=self.stack(fields.get("frames", NOTHING)),
+            stack=self.stack(fields.get("frames", EMPTY_LIST)),
         )
-        blocks = fields.get("blocks", NOTHING)
-        if (
-            type(blocks) is not ListItems
-            or blocks
-            or blocks.kind not in (Kind.PLAIN, Kind.BLOCK)
-        ):
+        blocks = fields.get("blocks", EMPTY_LIST)
+        rows = blocks.rows_of(Kind.BLOCK) if type(blocks) is ListItems else None
+        if rows is None:
             raise MalformedError("blocks are not a list of blocks")
-        self._place(blocks.rows, row, _number(fields, "address"))
+        self._place(rows, row, _number(fields, "address"))
         return row
 
     def _place(self, blocks: Iterable[int], segment: int, address: int) -> None:
-        """Says of blocks where they are; files before torch 2.1 leave it to their
-        sizes."""
-        columns = self.columns[Kind.BLOCK]
-        for row in blocks:
-            if columns["segment"][row] != -1:
+        """Sets the segment of blocks, and their addresses where the file has none:
+        files before torch 2.1 leave these to the sizes. `address`: of the segment."""
+        segments = self.columns[Kind.BLOCK]["segment"]
+        addresses = self.columns[Kind.BLOCK]["address"]
+        sizes = self.columns[Kind.BLOCK]["size"]
+        next_address = address
+        for block in blocks:
+            if segments[block] != -1:
                 raise MalformedError("a block is in two segments")
-            columns["segment"][row] = segment
-            if columns["address"][row] == -1:
-                columns["address"][row] = address
-            address = columns["address"][row] + columns["size"][row]
+            segments[block] = segment
+            if addresses[block] == -1:
+                addresses[block] = next_address
+            next_address = addresses[block] + sizes[block]
 
     def _annotation(self, fields: RowFields) -> int:
-        name, is_start = (
-            self.text(fields.get("name")),
-            _text(fields, "stage") == "START",
+        return self._row(
+            Kind.ANNOTATION,
+            fields,
+            name=self.text(fields.get("name")),
+            is_start=_text(fields, "stage") == "START",
         )
-        return self._row(Kind.ANNOTATION, fields, name=name, is_start=is_start)
 
-    def _row(self, kind: Kind, fields: RowFields, **found: int) -> int:
-        fields.update(found)
-        appends, value = self._appends[kind], fields.get
-        row = len(self.columns[kind][appends[0][0]])
+    def _row(self, kind: Kind, fields: RowFields, **columns: int) -> int:
+        """Adds a row of these columns, and of the fields for all others; -1 where the
+        file has none."""
+        fields.update(columns)
+        appends = self._appends[kind]
+        value = fields.get
+        first_column, _ = appends[0]
+        row = len(self.columns[kind][first_column])
         name = ""
         try:
             for name, append in appends:
@@ -296,22 +323,25 @@ def _text(fields: RowFields, key: str) -> str:
     return value
 
 
-LEAST, SHARE = 128 << 20, 4
-"""All objects of a file may take LEAST bytes and SHARE times its size."""
-PLACE = 12  # bytes that a number takes, and a thing with it
+MIN_OBJECT_BYTES = 128 << 20
+OBJECT_BYTES_PER_BYTE = 4
+"""All objects of a file may take MIN_OBJECT_BYTES, and so many bytes for each byte of
+it."""
+NUMBER_BYTES = 12  # that a number takes, and a thing with it
 ROW = -1
 """The code of a dict of which only a row is left; codes above are of things, below of
 stacks."""
 
 
-class Memo:
-    """Four bytes for each number: the code of what it stands for."""
+class PickleMemo:
+    """What a pickle refers to by number. Four bytes for each number: the code of what
+    it stands for."""
 
-    def __init__(self, size: int) -> None:
-        self.codes = array("i")
-        self.things: list[Any] = []
-        self.left = LEAST + SHARE * size
-        self._shared: dict[Any, int] = {}
+    def __init__(self, file_bytes: int) -> None:
+        self.codes = array("i")  # by number
+        self.things: list[Any] = []  # by code
+        self.bytes_left = MIN_OBJECT_BYTES + OBJECT_BYTES_PER_BYTE * file_bytes
+        self._code_of_thing: dict[Any, int] = {}
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -343,10 +373,12 @@ class Memo:
 
     def shared(self, thing: str | tuple[int, ...]) -> int:
         """The code of a text or tuple, the same for all equal ones."""
-        if thing not in self._shared:
-            self._shared[thing] = len(self.things)
+        code = self._code_of_thing.get(thing)
+        if code is None:
+            code = len(self.things)
+            self._code_of_thing[thing] = code
             self.things.append(thing)
-        return self._shared[thing]
+        return code
 
     def codes_of(self, numbers: Int64s) -> Int32s:
         """The codes of what has these numbers."""
@@ -355,16 +387,17 @@ class Memo:
         return np.frombuffer(self.codes, np.int32)[numbers]
 
     def take(self, size: int) -> None:
-        """Counts bytes that objects take in Python. Raises MalformedError if they are
-        too many."""
-        self.left -= size
-        if self.left < 0:
+        """Counts bytes that objects take in Python. Raises MalformedError if they
+        are too many."""
+        self.bytes_left -= size
+        if self.bytes_left < 0:
             raise MalformedError("it holds more objects than a snapshot of its size")
 
-    def check(self, beside: int) -> None:
-        """As `take`, of what is counted again each time."""
-        if self.left < beside + PLACE * len(self.codes):
-            self.take(self.left + 1)
+    def check(self, other_bytes: int) -> None:
+        """Raises MalformedError if these bytes, and those of the numbers so far, are
+        too many. They are not counted, because they are measured anew each time."""
+        if self.bytes_left < other_bytes + NUMBER_BYTES * len(self.codes):
+            self.take(self.bytes_left + 1)
 
 
 def stack_code(number: Any) -> Any:

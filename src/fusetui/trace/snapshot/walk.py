@@ -3,75 +3,99 @@ opcodes."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
-from fusetui.trace.snapshot.tables import ROW, MalformedError, Memo
+from fusetui.trace.snapshot.tables import ROW, MalformedError, PickleMemo
 
 
 def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
-    found = np.zeros(256, np.int64)
-    for code, value in values.items():
-        found[code[0]] = value
-    return found
+    """The value of each byte; 0 for others."""
+    by_opcode = np.zeros(256, np.int64)
+    for opcode, value in values.items():
+        by_opcode[opcode[0]] = value
+    return by_opcode
 
 
-# bytes of MEMOIZE, BINPUT, LONG_BINPUT
-PUTS = _by_opcode({b"\x94": 1, b"q": 2, b"r": 5})
-GETS = _by_opcode({b"h": 2, b"j": 5})
-DIGITS = _by_opcode({b"K": 1, b"M": 2, b"J": 4})
-HEADS = _by_opcode({b"\x8c": 2, b"X": 5})  # bytes before those of a text
+MEMOIZE = 0x94
+LONG_BINPUT = ord("r")
 LONG1 = 0x8A
+PUT_BYTES = _by_opcode({b"\x94": 1, b"q": 2, b"r": 5})
+"""Bytes of MEMOIZE, BINPUT and LONG_BINPUT, with their number."""
+GET_BYTES = _by_opcode({b"h": 2, b"j": 5})
+"""Bytes of BINGET and LONG_BINGET, with their number."""
+INT_BYTES = _by_opcode({b"K": 1, b"M": 2, b"J": 4})
+"""Bytes of the number after BININT1, BININT2 and BININT."""
+TEXT_HEAD_BYTES = _by_opcode({b"\x8c": 2, b"X": 5})
+"""Bytes before those of a text."""
 
 
-class Walk:
-    """`at` is the place in the file where the next value of each event begins; `ok`
-    says of which all values so far are what was expected."""
+class _Puts(NamedTuple):
+    """What numbers one value of each event; arrays of shape [events]."""
+
+    places: Int64s  # in the file; -1 where nothing numbers it
+    codes: Int32s  # of the values
+
+
+class EventWalk:
+    """Goes through many events at once.
+
+    `at` is the place in the file where the next value of each event begins. `fits` says
+    of each event whether all values so far are what was expected. Methods with `among`
+    read the value of those events only, and leave the others where they are.
+    """
 
     def __init__(self, data: bytes, at: Int64s) -> None:
-        self.data, self.at = data, at
-        self.ok: Flags = np.ones(len(at), np.bool_)
+        self.data = data
+        self.at = at
+        self.fits: Flags = np.ones(len(at), np.bool_)
         self._bytes = np.frombuffer(data, np.uint8)
-        # from any place
+        # the eight bytes from each place on
         self._words = np.ndarray((len(data) - 7,), "<i8", data, strides=(1,))
-        self._puts: list[tuple[Int64s, Int32s]] = []
+        self._puts: list[_Puts] = []
 
     def step(self, length: Int64s | int) -> None:
-        """Goes on by so many bytes; events that are not ok may lead beyond the end."""
+        """Goes on by so many bytes; events that do not fit may lead beyond the end."""
         self.at = np.minimum(self.at + length, len(self._words) - 3)
 
     def cut(self) -> int:
-        """Forgets all events from the first on that is not ok; returns how many are
+        """Forgets all events from the first on that does not fit; returns how many are
         left."""
-        count = len(self.ok) if self.ok.all() else int(self.ok.argmin())
-        self.at, self.ok = self.at[:count], self.ok[:count]
+        count = len(self.fits) if self.fits.all() else int(self.fits.argmin())
+        self.at = self.at[:count]
+        self.fits = self.fits[:count]
         return count
 
     def byte(self) -> NDArray[np.uint8]:
+        """The byte at `at`."""
         return self._bytes[self.at]
 
     def ends(self, nexts: Int64s, put: int, opcode: bytes) -> Int64s:
         """Where the last opcode of each is, before the next event or the next batch of
         the list.
 
-        `nexts`: where the MARK of the next is, after an opcode that numbers it, of
-        `put` bytes."""
-        brace = nexts - put - 1
-        self.ok &= self._bytes[brace] == ord("}")
+        `nexts`: where the MARK of the next event is, after the `put` bytes of the
+        opcode that numbers its dict. An event ends with SETITEMS; then there may be
+        APPENDS and MARK, between two batches; then comes EMPTY_DICT."""
+        empty_dict = nexts - put - 1
+        self.fits &= self._bytes[empty_dict] == ord("}")
         if put:
-            self.ok &= self._bytes[brace + 1] == opcode[0]
-        batch = self._bytes[brace - 1] == ord("(")
-        last = brace - np.where(batch, 3, 1)
-        self.ok &= (self._bytes[last] == ord("u")) & (
-            ~batch | (self._bytes[brace - 2] == ord("e"))
-        )
+            self.fits &= self._bytes[empty_dict + 1] == opcode[0]
+        ends_batch = self._bytes[empty_dict - 1] == ord("(")
+        has_appends = self._bytes[empty_dict - 2] == ord("e")
+        last = empty_dict - np.where(ends_batch, 3, 1)
+        self.fits &= self._bytes[last] == ord("u")
+        self.fits &= ~ends_batch | has_appends
         return last
 
     def pass_key(self, raw: bytes, among: Flags | bool = True) -> None:
         """Passes these bytes, at most 7."""
         word = self._words[self.at] & ((1 << 8 * len(raw)) - 1)
-        self.ok &= (word == int.from_bytes(raw, "little")) | ~np.asarray(among)
+        is_key = word == int.from_bytes(raw, "little")
+        self.fits &= is_key | ~np.asarray(among)
         self.step(np.where(among, len(raw), 0))
 
     def put(
@@ -83,58 +107,71 @@ class Walk:
         """Passes what numbers the value before, if anything does; `codes` are those
         values, and may still change. `at`: it stands elsewhere."""
         places = self.at if at is None else at
-        length = np.where(among, PUTS[self._bytes[places]], 0)
-        found = np.broadcast_to(np.asarray(codes, np.int32), places.shape)
-        self._puts.append((np.where(length > 0, places, -1), found))
+        length = np.where(among, PUT_BYTES[self._bytes[places]], 0)
+        self._puts.append(
+            _Puts(
+                places=np.where(length > 0, places, -1),
+                codes=np.broadcast_to(np.asarray(codes, np.int32), places.shape),
+            )
+        )
         if at is None:
             self.step(length)
 
     def number(self, among: Flags | bool = True) -> Int64s:
         """An integer of at most 8 bytes, of those events only."""
         opcode = self.byte()
-        is_long = opcode == LONG1
-        digits = np.where(is_long, self._bytes[self.at + 1], DIGITS[opcode])
-        self.ok &= ((digits > 0) & (digits <= 8)) | ~np.asarray(among)
-        spare = 64 - 8 * np.minimum(digits, 8)
-        word = self._words[self.at + 1 + is_long] << spare
-        unsigned = (word.view(np.uint64) >> spare.view(np.uint64)).view(np.int64)
-        self.step(np.where(among, 1 + is_long + digits, 0))
-        found: Int64s = np.where(digits <= 2, unsigned, word >> spare)
-        return found
+        is_long = opcode == LONG1  # whose size stands in a byte of its own
+        size = np.where(is_long, self._bytes[self.at + 1], INT_BYTES[opcode])
+        self.fits &= ((size > 0) & (size <= 8)) | ~np.asarray(among)
+        # moved to the upper end of the word, and back, which drops what follows it
+        spare_bits = 64 - 8 * np.minimum(size, 8)
+        word = self._words[self.at + 1 + is_long] << spare_bits
+        signed = word >> spare_bits
+        shift = spare_bits.view(np.uint64)
+        unsigned = (word.view(np.uint64) >> shift).view(np.int64)
+        self.step(np.where(among, 1 + is_long + size, 0))
+        numbers: Int64s = np.where(size <= 2, unsigned, signed)
+        return numbers
 
     def reference(self) -> Int64s:
         """The number that is referred to; -1 where something else stands."""
         word = self._words[self.at]
-        length = GETS[word & 0xFF]
+        length = GET_BYTES[word & 0xFF]
         self.step(length)
-        short = np.where(length == 2, (word >> 8) & 0xFF, -1)
-        return np.where(length == 5, (word >> 8) & 0xFFFFFFFF, short)
+        number = word >> 8
+        of_short = np.where(length == 2, number & 0xFF, -1)
+        return np.where(length == 5, number & 0xFFFFFFFF, of_short)
 
     def text(self, among: Flags) -> list[bytes]:
         """The bytes of a text of less than 256, of those events only."""
-        head = np.where(among, HEADS[self.byte()], 0)
+        head = np.where(among, TEXT_HEAD_BYTES[self.byte()], 0)
         size = np.where(among, self._bytes[self.at + 1], 0)
-        rest = self._words[self.at + 1] & 0xFFFFFF00  # of a size of four bytes
-        self.ok &= ~among | (head == 2) | ((head == 5) & (rest == 0))
+        upper_bytes = self._words[self.at + 1] & 0xFFFFFF00  # of a size of four bytes
+        is_short = (head == 2) | ((head == 5) & (upper_bytes == 0))
+        self.fits &= ~among | is_short
         self.step(head)
         start = self.at
         self.step(size)
         return self.pieces(start[among], self.at[among])
 
     def pieces(self, starts: Int64s, ends: Int64s) -> list[bytes]:
+        """The bytes of the file from each start to its end."""
         data = self.data
         return [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    def numbered(self, memo: Memo, count: int) -> None:
-        """Gives all values of the first events that were passed their numbers, as in
-        the file."""
-        places = np.array([one[:count] for one, _ in self._puts]).T
-        there = places >= 0
-        codes = np.array([one[:count] for _, one in self._puts]).T[there]
-        at = places[there]
+    def number_values(self, memo: PickleMemo, count: int) -> None:
+        """Gives all values of the first `count` events their numbers, as in the file.
+        Raises MalformedError if the file numbers them otherwise than Python does."""
+        # shape [events, values]: in the order of the file
+        places = np.array([puts.places[:count] for puts in self._puts]).T
+        codes = np.array([puts.codes[:count] for puts in self._puts]).T
+        is_numbered = places >= 0
+        at = places[is_numbered]
         numbers = np.arange(len(memo), len(memo) + len(at))
-        opcode, word = self._bytes[at], self._words[at + 1]
-        given = np.where(opcode == ord("r"), word & 0xFFFFFFFF, word & 0xFF)
-        if bool(np.any((given != numbers) & (opcode != 0x94))):
+        opcode = self._bytes[at]
+        word = self._words[at + 1]
+        number_in_file = np.where(opcode == LONG_BINPUT, word & 0xFFFFFFFF, word & 0xFF)
+        differs = (number_in_file != numbers) & (opcode != MEMOIZE)
+        if bool(differs.any()):
             raise MalformedError("its parts are not numbered as Python does")
-        memo.codes.frombytes(codes.tobytes())
+        memo.codes.frombytes(codes[is_numbered].tobytes())

@@ -24,17 +24,33 @@ from fusetui import Error
 from fusetui.text.patterns import late
 
 HEAD = struct.Struct("=Q32s")
-# GPU, PID, job; of a request: kind, number of PIDs, job
+"""Of a datagram: the size of its body in bytes, and its type."""
+
 CONTEXT = struct.Struct("=iiq")
-ACTIVITIES = 2  # the bit of a kind: it is not recording, and would
-DATAGRAM = 64 * 1024  # bytes that are read of one; an honest one has some hundred
-# how the sockets of processes are called, with a UUID behind it
+"""GPU, PID, job; of a request: kind, number of PIDs, job."""
+
+ACTIVITIES = 2
+"""The bit of the kind of a request: the process is not recording, and would."""
+
+MAX_DATAGRAM_BYTES = 64 * 1024
+"""That are read of one; an honest one has some hundred."""
+
+MAX_MESSAGES = 1000
+"""That are read at once."""
+
 CLIENT = "dynoconfigclient"
-DAEMON = "dynolog"  # how the daemon's is called
-LONGEST_FOLDER = 107 - len(f"/{CLIENT}") - 36
+"""How the sockets of processes are called, with a UUID behind it."""
+
+DAEMON = "dynolog"
+"""How the daemon's is called."""
+
+MAX_FOLDER_BYTES = 107 - len(f"/{CLIENT}") - 36
 """Bytes of the path of a folder of sockets: libkineto writes beyond its buffer for
 longer ones."""
-SAFE = late(r"[\w./+:,@~-]+")  # a configuration has comments (#), and strips blanks
+
+SAFE = late(r"[\w./+:,@~-]+")
+"""Paths that libkineto can be told: a configuration has comments (#), and strips
+blanks."""
 
 
 class ConfigRequest(Struct, frozen=True):
@@ -59,7 +75,7 @@ class Registered(Struct, frozen=True):
     job: int
 
 
-class Wish(Struct, frozen=True):
+class RecordingRequest(Struct, frozen=True):
     """What to record: a time in ms, or optimizer steps."""
 
     milliseconds: int = 500
@@ -86,11 +102,10 @@ def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
     first, second, job = CONTEXT.unpack_from(body)
     match name.rstrip(b"\0"):
         case b"ctxt" if size == CONTEXT.size:
-            return Registered(first, second, job)
+            return Registered(gpu=first, pid=second, job=job)
         case b"req" if second > 0 and size == CONTEXT.size + 4 * second:
-            return ConfigRequest(
-                first, job, struct.unpack_from(f"={second}i", body, CONTEXT.size)
-            )
+            pids = struct.unpack_from(f"={second}i", body, CONTEXT.size)
+            return ConfigRequest(kind=first, job=job, pids=pids)
     return None
 
 
@@ -100,22 +115,24 @@ def answer(name: str, body: bytes) -> bytes:
     return HEAD.pack(len(body), name.encode()) + body
 
 
-def configuration(wish: Wish, file: Path, start_ms: int = 0) -> str:
+def configuration(request: RecordingRequest, file: Path, start_ms: int = 0) -> str:
     """What a process is told. It writes the trace as `written(file, pid)`. `start_ms`:
     when it begins, in ms since 1970, so that several begin at once; 0: right away.
     Raises ValueError if libkineto could not be told the name of the file."""
     if not SAFE.fullmatch(str(file)):
         raise ValueError(file)
     lines = [f"ACTIVITIES_LOG_FILE={file}"]
-    if wish.steps:
-        lines += ["PROFILE_START_ITERATION=0", f"ACTIVITIES_ITERATIONS={wish.steps}"]
+    if request.steps:
+        lines.append("PROFILE_START_ITERATION=0")
+        lines.append(f"ACTIVITIES_ITERATIONS={request.steps}")
     else:
-        lines += [f"PROFILE_START_TIME={start_ms}"]
-        lines += [f"ACTIVITIES_DURATION_MSECS={wish.milliseconds}"]
-        lines += ["ACTIVITIES_WARMUP_PERIOD_SECS=1"] if start_ms else []
-    return "\n".join(
-        [*lines, *(f"{EXTRAS[extra]}=true" for extra in sorted(wish.extras))]
-    )
+        lines.append(f"PROFILE_START_TIME={start_ms}")
+        lines.append(f"ACTIVITIES_DURATION_MSECS={request.milliseconds}")
+        if start_ms:
+            lines.append("ACTIVITIES_WARMUP_PERIOD_SECS=1")
+    for extra in sorted(request.extras):
+        lines.append(f"{EXTRAS[extra]}=true")
+    return "\n".join(lines)
 
 
 def written(file: Path, pid: int) -> Path:
@@ -138,16 +155,16 @@ class CannotListenError(Error):
     taken."""
 
 
-class Heard(Struct, frozen=True):
+class ClientMessage(Struct, frozen=True):
     """A message of a process of this user. `pid` is the system's word, not the
     sender's."""
 
     pid: int
-    message: ConfigRequest | Registered
-    sender: str | bytes
+    content: ConfigRequest | Registered
+    sender: str | bytes  # the address of its socket
 
 
-class Door:
+class DaemonSocket:
     """A socket in a private folder, or at the abstract address if `folder` is "".
     `ignored` counts datagrams of wrong sizes or of other users. Raises
     CannotListenError."""
@@ -183,31 +200,32 @@ class Door:
         """For select."""
         return self._socket.fileno()
 
-    def heard(self) -> Iterator[Heard]:
-        """What was sent since, of this user's processes, at most 1,000 messages."""
-        for _ in range(1000):
+    def messages(self) -> Iterator[ClientMessage]:
+        """What was sent since, of this user's processes, at most MAX_MESSAGES."""
+        for _ in range(MAX_MESSAGES):
             try:
                 datagram, extras, flags, sender = self._socket.recvmsg(
-                    DATAGRAM, CREDENTIALS_ROOM
+                    MAX_DATAGRAM_BYTES, CREDENTIALS_ROOM
                 )
             except OSError:
                 return
-            message = None if flags & socket.MSG_TRUNC else decoded(datagram)
+            content = None if flags & socket.MSG_TRUNC else decoded(datagram)
             pid, user = _credentials(extras)
-            address = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
-            is_client = Path(os.fsdecode(address.strip(b"\0"))).name.startswith(CLIENT)
-            if message is None or user != os.geteuid() or not is_client:
+            is_own = user == os.geteuid() and _is_client(sender)
+            if content is None or not is_own:
                 self.ignored += 1
             else:
-                yield Heard(pid, message, sender)
+                yield ClientMessage(pid=pid, content=content, sender=sender)
 
-    def answer(self, to: Heard, text: str = "") -> bool:
+    def answer(self, to: ClientMessage, text: str = "") -> bool:
         """Answers once; returns whether the system took it. A process reads one answer
         for each message, so that nothing may be sent that it did not ask for."""
-        asked = isinstance(to.message, ConfigRequest)
-        body = answer("req", text.encode()) if asked else answer("ctxt", bytes(4))
+        if isinstance(to.content, ConfigRequest):
+            datagram = answer("req", text.encode())
+        else:
+            datagram = answer("ctxt", bytes(4))
         try:
-            return self._socket.sendto(body, to.sender) == len(body)
+            return self._socket.sendto(datagram, to.sender) == len(datagram)
         except OSError:
             return False
 
@@ -234,6 +252,12 @@ class Door:
                     raise CannotListenError(taken(self.folder))
 
 
+def _is_client(sender: str | bytes | None) -> bool:
+    """Whether the address of a socket is named as those of libkineto are."""
+    address = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
+    return Path(os.fsdecode(address.strip(b"\0"))).name.startswith(CLIENT)
+
+
 def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
     """PID and user of the sender as the system says; (0, -1) if it does not."""
     for level, kind, data in extras:
@@ -247,21 +271,21 @@ def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
 def check_folder(folder: str) -> None:
     """Raises CannotListenError unless it is a folder for sockets that only its owner,
     this user, may enter: whoever can write to the socket of a process can end it."""
-    if not os.path.isabs(folder) or len(os.fsencode(folder)) > LONGEST_FOLDER:
+    if not os.path.isabs(folder) or len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
         raise CannotListenError(
-            f"{folder} cannot hold sockets: name an absolute path of at most {LONGEST_FOLDER} bytes"
+            f"{folder} cannot hold sockets: name an absolute path of at most {MAX_FOLDER_BYTES} bytes"
         )
     try:
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError as error:
         raise CannotListenError(
             f"{folder} cannot hold sockets: {error.strerror}."
         ) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise CannotListenError(
             f"{folder} cannot hold sockets: it is no folder of yours."
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise CannotListenError(f"{folder} is open to other users: chmod 700 {folder}")
 
 
