@@ -111,9 +111,9 @@ class ProgramPlaces:
             sort_of_work(role, kernel, op)
             for role, kernel, op in zip(roles, items.names, items.op_names, strict=True)
         ]
-        hosts = launching_calls(trace, items.row)
-        self.places = _places(trace, hosts)
-        self.phases = _phases(items, hosts)
+        calls = launching_calls(trace, items.row)
+        self.places = _places(trace, calls)
+        self.phases = _phases(items, calls)
         self.starred = [
             StarredPlace(phase=phase, place=_NUMBER.sub("*", place))
             for phase, place in zip(self.phases, self.places, strict=True)
@@ -134,22 +134,22 @@ class ProgramPlaces:
         return decoded.layout or None
 
 
-def _places(trace: Trace, hosts: Int32s) -> list[str]:
+def _places(trace: Trace, calls: Int32s) -> list[str]:
     """The name of the module or annotation around each of these calls."""
-    modules = _innermost(trace, hosts, Layer.PYTHON, is_module)
-    annotations = _innermost(trace, hosts, Layer.ANNOTATIONS, _is_place)
+    modules = _innermost(trace, calls, Layer.PYTHON, is_module)
+    annotations = _innermost(trace, calls, Layer.ANNOTATIONS, _is_place)
     rows = np.where(modules >= 0, modules, annotations)
     names = [trace.name_of(row) if row >= 0 else "" for row in rows.tolist()]
     return [name.removeprefix(MODULE_PREFIX) for name in names]
 
 
-def _phases(items: WorkItems, hosts: Int32s) -> list[str]:
-    """The phase of each item; `hosts` are the calls that launched them."""
-    is_backward = _is_below(items, hosts, _is_backward_node)
+def _phases(items: WorkItems, calls: Int32s) -> list[str]:
+    """The phase of each item; `calls` are the calls that launched them."""
+    is_backward = _is_below(items, calls, _is_backward_node)
     if not is_backward.any():
         return [""] * len(items)
-    optimizers = _innermost(items.trace, hosts, Layer.ANNOTATIONS, _is_optimizer)
-    phases = np.where(hosts >= 0, "forward", "")
+    optimizers = _innermost(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
+    phases = np.where(calls >= 0, "forward", "")
     phases = np.where(is_backward, "backward", phases)
     phases = np.where(optimizers >= 0, "optimizer", phases)
     return [*phases.tolist()]
@@ -182,9 +182,9 @@ def _is_below(
 
 
 def _innermost(
-    trace: Trace, hosts: Int32s, layer: Layer, test: Callable[[str], bool]
+    trace: Trace, calls: Int32s, layer: Layer, test: Callable[[str], bool]
 ) -> Int32s:
-    """The innermost slice on a layer of each host's thread whose name passes, -1 for
+    """The innermost slice on a layer of each call's thread whose name passes, -1 for
     none."""
     is_track_of_layer = [
         track.layer is layer and track.subrow == 0 for track in trace.tracks
@@ -196,4 +196,4 @@ def _innermost(
     passes = trace.named(test)[trace.name]
     rows = np.flatnonzero(passes & (is_on_layer | is_captured))
     spans = Spans(trace, ThreadLine(trace), rows)
-    return spans.rows_at(spans.around(hosts))
+    return spans.rows_at(spans.around(calls))
