@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.chain import issuer_of, is_gpu, launched_under
+from fusetui.analysis.questions.chain import is_gpu, issuer_of, launched_under
 from fusetui.timeline.cells import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id

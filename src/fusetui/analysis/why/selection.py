@@ -69,7 +69,7 @@ def asked(accounts: Accounts, selection: Selection | None = None) -> Question:
         raise NoSuchSelectionError(
             f"{trace.report.file} has no annotation like {selection.step_by}."
         )
-    part = _part_asked(trace, steps, selection)
+    selected = _selected(trace, steps, selection)
     lines = accounts.lines_of(selection.device)
     if selection.device is not None and not lines:
         known = ", ".join(str(device.pid) for device in accounts.devices) or "none"
@@ -80,10 +80,10 @@ def asked(accounts: Accounts, selection: Selection | None = None) -> Question:
     return Question(
         accounts=accounts,
         lines=lines,
-        spans=part.steps,
-        window=part.window,
-        about=part.about,
-        is_whole=part.window is None and lines is accounts.lines,
+        spans=selected.steps,
+        window=selected.window,
+        about=selected.about,
+        is_whole=selected.window is None and lines is accounts.lines,
         gaps=None if selection.all_gaps else LONGEST,
     )
 
@@ -128,7 +128,7 @@ def account_of(question: Question) -> Why:
     )
 
 
-class _Part(NamedTuple):
+class _Selected(NamedTuple):
     """A part of a trace."""
 
     about: str  # what it is called; "" for all of the trace
@@ -136,15 +136,15 @@ class _Part(NamedTuple):
     steps: Steps  # those that lie in it
 
 
-def _part_asked(trace: Trace, steps: Steps, selection: Selection) -> _Part:
+def _selected(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
     if selection.step is not None:
-        return _part_of_step(trace, steps, selection.step)
+        return _selected_step(trace, steps, selection.step)
     if selection.from_ns is None and selection.to_ns is None:
-        return _Part(about="", window=None, steps=steps)
-    return _part_between(trace, steps, selection.from_ns, selection.to_ns)
+        return _Selected(about="", window=None, steps=steps)
+    return _selected_between(trace, steps, selection.from_ns, selection.to_ns)
 
 
-def _part_of_step(trace: Trace, steps: Steps, number: int) -> _Part:
+def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
     file = trace.report.file
     if not len(steps):
         raise NoSuchSelectionError(f"{file} has no steps: name them with --step-by.")
@@ -154,16 +154,16 @@ def _part_of_step(trace: Trace, steps: Steps, number: int) -> _Part:
             f"{file} has no step {number}: it has {steps.known}."
         )
     name = steps.names[place]
-    return _Part(
+    return _Selected(
         about=f"step {name}" if steps.are_iterations else name,
         window=(int(steps.start[place]), int(steps.end[place])),
         steps=steps.only(np.array([place])),
     )
 
 
-def _part_between(
+def _selected_between(
     trace: Trace, steps: Steps, from_ns: int | None, to_ns: int | None
-) -> _Part:
+) -> _Selected:
     """Both in ns after the first slice, None for the begin and the end of the trace."""
     if from_ns is not None and to_ns is not None and from_ns >= to_ns:
         raise NoSuchSelectionError(
@@ -182,7 +182,7 @@ def _part_between(
     begin = duration(begin_ns - trace.begin_ns)
     end = duration(end_ns - trace.begin_ns)
     is_inside = (steps.start >= begin_ns) & (steps.end <= end_ns)
-    return _Part(
+    return _Selected(
         about=f"from {begin} to {end}",
         window=(begin_ns, end_ns),
         steps=steps.only(np.flatnonzero(is_inside)),
