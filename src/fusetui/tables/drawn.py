@@ -11,7 +11,7 @@ from fusetui.text import tables as text_tables
 from fusetui.text.cutting import middle_clip
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, UncutWidth
+from fusetui.text.tables import TOP_ALL, UncutWidth, omitted_line
 
 REPR_ROWS = 10
 REPR_WIDTH = 100

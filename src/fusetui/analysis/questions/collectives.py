@@ -99,7 +99,7 @@ class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
     told: tuple[KnownCollective, ...]
     rows: Rows  # the kernel or the annotation
     issued: Int64s  # ns of the file
-    host: Rows  # the launch, or the op that issued it; -1 if it is not known
+    issuer: Rows  # the launch, or the op that issued it; -1 if it is not known
 
 
 def collectives_of(trace: Trace) -> IssuedCollectives:
@@ -109,13 +109,13 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
     collectives = (*gpu.told, *cpu.told)
     rows = np.concatenate((gpu.rows, cpu.rows))
     issued = np.concatenate((gpu.issued, cpu.issued))
-    host = np.concatenate((gpu.host, cpu.host))
+    issuer = np.concatenate((gpu.issuer, cpu.issuer))
     order = np.lexsort((trace.start[rows], issued))
     return IssuedCollectives(
         told=tuple(collectives[n] for n in order),
         rows=rows[order],
         issued=issued[order],
-        host=host[order],
+        issuer=issuer[order],
     )
 
 
@@ -200,7 +200,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
         told=tuple(collectives),
         rows=kernels.rows,
         issued=kernels.issued,
-        host=kernels.launch,
+        issuer=kernels.launch,
     )
 
 
@@ -250,10 +250,10 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
         if was_clipped[n] or args[n].get("finished") is False:
             collective = replace(collective, is_cut=True)
         collectives.append(collective)
-    host = _issuing_ops(trace, rows, [collective.name for collective in collectives])
-    issued = np.where(host >= 0, trace.start[host], trace.start[rows])
+    issuer = _issuing_ops(trace, rows, [collective.name for collective in collectives])
+    issued = np.where(issuer >= 0, trace.start[issuer], trace.start[rows])
     return IssuedCollectives(
-        told=tuple(collectives), rows=rows, issued=issued, host=host
+        told=tuple(collectives), rows=rows, issued=issued, issuer=issuer
     )
 
 
@@ -267,12 +267,12 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
     annotations_by_name: dict[str, list[int]] = {}
     for n, name in enumerate(names):
         annotations_by_name.setdefault(name, []).append(n)
-    host = np.full(len(rows), -1, dtype=np.intp)
+    issuer = np.full(len(rows), -1, dtype=np.intp)
     for name, places in annotations_by_name.items():
         ops = ops_by_name.get(name, [])
         if len(ops) == len(places):
-            host[places] = ops
-    return host
+            issuer[places] = ops
+    return issuer
 
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:

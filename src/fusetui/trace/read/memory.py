@@ -16,6 +16,8 @@ import re
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from fusetui.text.patterns import lazy_pattern
+
 # A document that would take more than one fourth of the memory is unpacked to disk.
 SHARE = 4
 ASSUMED_BYTES = 6 << 30  # that are left, if the system does not say

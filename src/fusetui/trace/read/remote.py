@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
