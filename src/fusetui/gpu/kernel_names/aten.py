@@ -222,21 +222,26 @@ def _functor_text(name: str, match: re.Match[str]) -> str:
 
 
 def _lambda_type(functor: str) -> str | None:
-    """The type of the parameters of a lambda, if it is one. A mask (`bool`) beside
-    others does not count. A lambda within others comes last; one that is wrapped
-    (`__nv_hdl_wrapper_t`) has the type of a function.
+    """The element type that all parameters of a lambda have; None for a functor that is
+    no lambda, and if they differ or have no element type. A `bool` beside others is a
+    mask and does not count. Of nested lambdas the innermost one counts.
 
     >>> _lambda_type("clamp(at::TensorIterator&)::{lambda()#1}::{lambda(float, float)#2}")
     'fp32'
     """
+    # a wrapped lambda (`__nv_hdl_wrapper_t`) is written with the type of a function
     pattern = _FUNCTION_TYPE if functor.startswith("__nv_") else _LAMBDA
-    parameters = pattern.findall(functor)
-    if not parameters:
+    parameter_lists = pattern.findall(functor)
+    if not parameter_lists:
         return None
-    types = set(parameters[-1].split(", "))
+    innermost = parameter_lists[-1]  # it is written behind those around it
+    types = set(innermost.split(", "))
     if len(types) > 1:
         types.discard("bool")
-    return cxx_type(types.pop()) if len(types) == 1 else None
+    if len(types) > 1:
+        return None
+    (only_type,) = types
+    return cxx_type(only_type)
 
 
 def _elementwise_op(kernel: str, functor: str | None) -> str | None:
