@@ -1,4 +1,4 @@
-"""Everything that only a GPU can show, in one command of at most ten minutes.
+"""Runs everything that needs a GPU, in one command of at most ten minutes.
 
     python -P benchmarks/gpu_session.py FOLDER [--archive FILE.tar.gz]
 
@@ -9,12 +9,12 @@ kernels were predicted to take beside what they took, and two programs that are 
 while they run.
 
 A part that fails or takes too long is ended with all its processes, and the others
-still run; the most important come first, and a part may use what the one before it left
-of its time. After every part the results are packed into
-the archive: what cannot come back otherwise is in that one file of less than 16 MiB,
-which FOLDER/left-out.txt completes. The run folders, whose traces are scrubbed and may
-become samples, logs and session.json are in FOLDER, the tables in docs/experiments.md
-and in FOLDER. Exit code 1 if any part failed.
+still run. The most important parts come first, and a part may use what the one before
+it left of its time. After every part the results are packed into the archive, one file
+of less than 16 MiB, for a machine from which only that can be copied;
+FOLDER/left-out.txt names what did not fit. FOLDER has the run folders, whose traces are
+scrubbed and may become samples, logs and session.json. The tables are in
+docs/experiments.md and in FOLDER. Exit code 1 if any part failed.
 
 fusetui need not be installed, but what it imports must be. For a machine without a
 network, `make wheels` downloads that elsewhere, and there
@@ -27,9 +27,9 @@ installs it beside the torch and triton that the machine has.
     python -P benchmarks/gpu_session.py FOLDER --device cpu --budget 120 \\
         --plant workloads=hang --plant attach=hang --plant pointwise=fail
 
-rehearses it without a GPU: every limit shrinks with the budget, and what a part would
-do is replaced where something is planted. The tables of docs/experiments.md stay as
-they are.
+rehearses it without a GPU: every limit shrinks with the budget, and a part for which
+something is planted does that instead. The tables of docs/experiments.md stay as they
+are.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ PAGE = ROOT / "docs" / "experiments.md"
 PYTHON = (sys.executable, "-P")
 BUDGET_SECONDS = 585
 PACKING_SECONDS = 2
-"""What packing after one part may take of the budget."""
-SHORTEST_PART_SECONDS = 1
+"""How much of the budget packing after one part may take."""
+MIN_PART_SECONDS = 1
+"""With less time left, a part does not begin."""
 ARCHIVE_BYTES = 16 * 2**20
 """The archive is smaller than this."""
 HEADER_BYTES = 1024
-"""An upper bound of what a member of the archive needs beside its content,
-compressed."""
+"""An upper bound of the bytes that a member of the archive needs beside its content."""
 FIRST_TO_PACK = ("session.json", "experiments.md", "pointwise.json", "left-out.txt")
 COMPRESSED = (".gz", ".zst", ".zip")
 
@@ -77,7 +77,7 @@ PLANTS: Mapping[str, Sequence[str]] = {
     "hang": (sys.executable, "-c", HANG),
     "fail": (sys.executable, "-c", "raise SystemExit('planted: this part fails')"),
 }
-"""What a part can be replaced with."""
+"""The commands that a part can be replaced with."""
 
 
 @dataclass(frozen=True)
@@ -96,66 +96,72 @@ def parts(out: Path, device: str = "cuda", page: Path = PAGE) -> list[Piece]:
 
     def experiments(*names: str) -> list[str]:
         script = [*PYTHON, "benchmarks/capture_experiments.py"]
-        return [
-            *script,
-            "--device",
-            device,
-            "--runs",
-            runs,
-            "--page",
-            str(page),
-            *names,
-        ]
+        options = ["--device", device, "--runs", runs, "--page", str(page)]
+        return [*script, *options, *names]
 
-    def of_parts(name: str, into: str) -> list[str]:
-        return [*PYTHON, "benchmarks/gpu_parts.py", name, into, "--device", device]
+    def gpu_part(name: str, folder: str) -> list[str]:
+        script = [*PYTHON, "benchmarks/gpu_parts.py"]
+        return [*script, name, folder, "--device", device]
 
-    on_gpu = ["tests/kernels/test_gpu.py", "tests/capture/test_gpu.py"]
-    tests = [*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *on_gpu]
-    pointwise = [
-        *PYTHON,
-        "benchmarks/capture_pointwise.py",
-        "--out",
-        str(out / "pointwise.json"),
-    ]
+    tests = [*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    tests += ["tests/kernels/test_gpu.py", "tests/capture/test_gpu.py"]
+    pointwise = [*PYTHON, "benchmarks/capture_pointwise.py"]
+    pointwise += ["--out", str(out / "pointwise.json")]
     predictions = [*PYTHON, "benchmarks/predictions.py"]
-    predictions += ["--runs", runs] if device == "cuda" else []
-    one_by_one = ("matmul-add", "linear", "mlp", "mlp-training", "split-stack")
-    forms = ("partitioned-linear", "paper-batch", "paper-n", "paper-in", "paper-out")
-    rest = ("partitioned-linear-training", "split-stack-training")
+    if device == "cuda":
+        predictions += ["--runs", runs]
+    workloads = experiments(
+        "matmul-add",
+        "linear",
+        "mlp",
+        "mlp-training",
+        "split-stack",
+    )
+    partitioned_linear = experiments(
+        "partitioned-linear",
+        "paper-batch",
+        "paper-n",
+        "paper-in",
+        "paper-out",
+    )
+    more_workloads = experiments(
+        "partitioned-linear-training",
+        "split-stack-training",
+    )
     return [
         Piece("gpu-state", ["nvidia-smi", "-q"], 10),
         Piece("pointwise", pointwise, 55),
-        Piece("workloads", experiments(*one_by_one), 110),
+        Piece("workloads", workloads, 110),
         Piece("tests", tests, 70),
-        Piece("partitioned-linear", experiments(*forms), 115),
-        Piece("samples", of_parts("samples", runs), 40),
-        Piece("snapshots", of_parts("snapshots", runs), 40),
+        Piece("partitioned-linear", partitioned_linear, 115),
+        Piece("samples", gpu_part("samples", runs), 40),
+        Piece("snapshots", gpu_part("snapshots", runs), 40),
         Piece("predictions", predictions, 25),
-        Piece("more-workloads", experiments(*rest), 40),
-        Piece("attach", of_parts("attach", str(out / "attach")), 60),
+        Piece("more-workloads", more_workloads, 40),
+        Piece("attach", gpu_part("attach", str(out / "attach")), 60),
     ]
 
 
 def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
-    """Runs one part with its output in a log file; returns how it went."""
+    """Runs a part, whose output goes into a log file. Returns its `name`, `code` (None
+    if it did not begin) and `seconds`."""
     limit = min(part.limit, seconds_left)
     begin = perf_counter()
     print(f"{part.name} ...", end=" ", flush=True)
-    if limit < SHORTEST_PART_SECONDS:
+    if limit < MIN_PART_SECONDS:
         print("no time left")
         return {"name": part.name, "code": None, "seconds": 0.0}
     with (out / "logs" / f"{part.name}.txt").open("w") as log:
         code = _exit_code(part.command, limit, log.fileno())
     seconds = perf_counter() - begin
-    print(
-        f"{'done' if code == 0 else f'failed ({code})'} in {seconds:.0f} s", flush=True
-    )
+    outcome = "done" if code == 0 else f"failed ({code})"
+    print(f"{outcome} in {seconds:.0f} s", flush=True)
     return {"name": part.name, "code": code, "seconds": round(seconds, 1)}
 
 
 def _exit_code(command: Sequence[str], limit: float, log: int) -> int | str:
-    """The exit code of a command; or why there is none. No process of it is left."""
+    """The exit code of a command, or why there is none. None of its processes is left
+    afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     try:
         process = subprocess.Popen(
@@ -178,12 +184,11 @@ def _exit_code(command: Sequence[str], limit: float, log: int) -> int | str:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills what is left of a process, of its group, and of the processes that they
-    started."""
+    """Kills a process, its group, and the processes that it started."""
     started = descendants(process.pid)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    for pid in started:  # those that made a group of their own
+    for pid in started:  # some may have made groups of their own
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
@@ -195,32 +200,31 @@ def descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name before the parenthesis may hold anything; state and parent follow
-            # it.
-            parent = int(
-                status.read_text(errors="replace").rpartition(")")[2].split()[1]
-            )
+            # "PID (NAME) STATE PARENT ...", where the name may hold anything
+            text = status.read_text(errors="replace")
+            _, _, after_name = text.rpartition(")")
+            parent = int(after_name.split()[1])
             children.setdefault(parent, []).append(int(status.parent.name))
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            found.append(child)
-            waiting.append(child)
-    return found
+    pids: list[int] = []
+    unvisited = [pid]
+    while unvisited:
+        started = children.get(unvisited.pop(), [])
+        pids += started
+        unvisited += started
+    return pids
 
 
 def pack(out: Path, archive: Path) -> None:
-    """Packs the results: what is small first, and as many of the others as fit.
-    FOLDER/left-out.txt names those that do not."""
-    chosen: list[Path] = []
+    """Packs as many results as fit, in the order of `_packing_order`.
+    FOLDER/left-out.txt names those that do not fit."""
+    packed: list[Path] = []
     left_out: list[str] = []
     bytes_left = ARCHIVE_BYTES - 2 * HEADER_BYTES
-    for path in sorted(_results(out), key=lambda path: _rank(path, out)):
+    for path in sorted(_results(out), key=lambda path: _packing_order(path, out)):
         needed = _packed_bytes(path, bytes_left) + HEADER_BYTES
         if needed <= bytes_left:
             bytes_left -= needed
-            chosen.append(path)
+            packed.append(path)
         else:
             left_out.append(f"{path.relative_to(out)}: {path.stat().st_size:,} bytes")
     text = "\n".join(left_out) or "nothing"
@@ -230,7 +234,7 @@ def pack(out: Path, archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     part = archive.with_name(f".{archive.name}.part")
     with tarfile.open(part, "w:gz", compresslevel=6) as tar:
-        for path in dict.fromkeys([*chosen, out / "left-out.txt"]):
+        for path in dict.fromkeys([*packed, out / "left-out.txt"]):
             _add(tar, path, f"session/{path.relative_to(out)}")
     part.replace(archive)
 
@@ -246,9 +250,9 @@ def _results(out: Path) -> Iterator[Path]:
                 yield path
 
 
-def _rank(path: Path, out: Path) -> tuple[int, int, str]:
-    """What is packed first: how it went, the logs and figures of the runs, then small
-    traces."""
+def _packing_order(path: Path, out: Path) -> tuple[int, int, str]:
+    """Sorts the files: those of FIRST_TO_PACK, then logs and figures, then traces; the
+    smallest of each kind first."""
     size = path.stat().st_size
     if path.parent == out and path.name in FIRST_TO_PACK:
         return 0, FIRST_TO_PACK.index(path.name), path.name
@@ -257,25 +261,25 @@ def _rank(path: Path, out: Path) -> tuple[int, int, str]:
 
 
 def _packed_bytes(path: Path, bytes_left: int) -> int:
-    """An upper bound of what a file needs in the archive; its size where it surely does
-    not fit."""
+    """An upper bound of the bytes that a file needs in the archive. A file that does not
+    fit is not compressed to the end."""
     size = path.stat().st_size
-    # the blocks of deflate that are stored as they are
-    incompressible = size + size // 1000
+    # Deflate stores what it cannot compress in blocks, with a few bytes for each.
+    uncompressed = size + size // 1000
     if path.suffix in COMPRESSED or size > 100 * bytes_left:
-        return incompressible
-    packer = zlib.compressobj(6)
-    packed = 0
+        return uncompressed
+    compressor = zlib.compressobj(6)
+    compressed = 0
     with path.open("rb") as file:
-        while piece := file.read(2**20):
-            packed += len(packer.compress(piece))
-            if packed > bytes_left:
-                return incompressible
-    return packed + len(packer.flush())
+        while chunk := file.read(2**20):
+            compressed += len(compressor.compress(chunk))
+            if compressed > bytes_left:
+                return uncompressed
+    return compressed + len(compressor.flush())
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    """A file as it is now, without owner and mode."""
+    """Adds a file as it is now, without owner and mode."""
     content = path.read_bytes()
     member = tarfile.TarInfo(name)
     member.size = len(content)
@@ -283,20 +287,20 @@ def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def session(
-    made: Sequence[Piece], out: Path, archive: Path, budget: float, page: Path
+    pieces: Sequence[Piece], out: Path, archive: Path, budget: float, page: Path
 ) -> list[dict[str, object]]:
-    """Runs the parts within the budget in seconds; after each, the archive has what
-    there is. What a part leaves of its time the next one may use: those behind it keep
-    theirs."""
+    """Runs the parts within the budget in seconds, and packs all results after each.
+    What a part leaves of its time is added to the limit of the next one, so later parts
+    keep theirs."""
     begin = perf_counter()
     results: list[dict[str, object]] = []
     unused = 0.0
-    for part in made:
+    for part in pieces:
         part_begin = perf_counter()
         seconds_left = budget - (part_begin - begin) - PACKING_SECONDS
-        longer = replace(part, limit=part.limit + unused)
-        results.append(run(longer, out, seconds_left))
-        unused = max(longer.limit - (perf_counter() - part_begin), 0.0)
+        limit = part.limit + unused
+        results.append(run(replace(part, limit=limit), out, seconds_left))
+        unused = max(limit - (perf_counter() - part_begin), 0.0)
         (out / "session.json").write_text(json.dumps(results, indent=2) + "\n")
         if page != out / "experiments.md":
             shutil.copyfile(page, out / "experiments.md")
@@ -304,17 +308,17 @@ def session(
     return results
 
 
-def planted(made: Sequence[Piece], plants: Sequence[str]) -> list[Piece]:
-    """The parts, with others in the place of those that `NAME=hang` or `NAME=fail`
-    names. Raises ValueError for another text."""
-    found = {part.name: part for part in made}
+def planted(pieces: Sequence[Piece], plants: Sequence[str]) -> list[Piece]:
+    """The parts, where those that `NAME=hang` or `NAME=fail` names have another
+    command. Raises ValueError for another text."""
+    part_of = {part.name: part for part in pieces}
     for plant in plants:
         name, _, kind = plant.partition("=")
-        if name not in found or kind not in PLANTS:
-            parts_known, kinds = ", ".join(found), " or ".join(PLANTS)
-            raise ValueError(f"'{plant}' is not PART={kinds}, of {parts_known}")
-        found[name] = replace(found[name], command=PLANTS[kind])
-    return list(found.values())
+        if name not in part_of or kind not in PLANTS:
+            kinds = " or ".join(PLANTS)
+            raise ValueError(f"'{plant}' is not PART={kinds}, of {', '.join(part_of)}")
+        part_of[name] = replace(part_of[name], command=PLANTS[kind])
+    return list(part_of.values())
 
 
 def main() -> None:
@@ -339,10 +343,10 @@ def main() -> None:
         shutil.copyfile(PAGE, page)
     share = options.budget / BUDGET_SECONDS
     try:
-        made = planted(parts(out, options.device, page), options.plant)
+        pieces = planted(parts(out, options.device, page), options.plant)
     except ValueError as error:
         parser.error(str(error))
-    shortened = [replace(part, limit=part.limit * share) for part in made]
+    shortened = [replace(part, limit=part.limit * share) for part in pieces]
     results = session(shortened, out, archive, options.budget, page)
     print(f"{archive}: {archive.stat().st_size:,} bytes")
     sys.exit(0 if all(result["code"] == 0 for result in results) else 1)

@@ -10,7 +10,7 @@ from typing import Any
 from fusetui.text.cutting import pad, width
 from fusetui.text.figures import duration, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, known, table, table_of
+from fusetui.text.tables import Column, record_table, table, text_or_dash
 from fusetui.trace.model.grouping import by_key
 
 from .options import describe_shapes
@@ -33,10 +33,10 @@ def closing_table(record: RunRecord) -> str:
             break
 
     def time_per_step(variant: Measured) -> str:
-        return known(variant.step_ns, lambda step_ns: duration(step_ns.median))
+        return text_or_dash(variant.step_ns, lambda step_ns: duration(step_ns.median))
 
     def faster(variant: Measured) -> str:
-        return known(
+        return text_or_dash(
             variant.step_ns, lambda step_ns: speed_up(baseline_ns, step_ns.median)
         )
 
@@ -50,12 +50,12 @@ def closing_table(record: RunRecord) -> str:
         ),
         Column(
             "weights",
-            cell=_if_measured(lambda variant: known(variant.weight_bytes, size)),
+            cell=_if_measured(lambda variant: text_or_dash(variant.weight_bytes, size)),
         ),
         Column(
             "largest error",
             cell=_if_measured(
-                lambda variant: known(variant.max_error, "{:.2g}".format)
+                lambda variant: text_or_dash(variant.max_error, "{:.2g}".format)
             ),
         ),
     ]
@@ -64,11 +64,13 @@ def closing_table(record: RunRecord) -> str:
             Column(
                 "largest gradient error",
                 cell=_if_measured(
-                    lambda variant: known(variant.max_gradient_error, "{:.2%}".format)
+                    lambda variant: text_or_dash(
+                        variant.max_gradient_error, "{:.2%}".format
+                    )
                 ),
             )
         )
-    lines = [title(record, record.shapes), "", table_of(columns, record.variants)]
+    lines = [title(record, record.shapes), "", record_table(columns, record.variants)]
     lines += _notes(record)
     for outcome in record.variants:
         if isinstance(outcome, Failed):

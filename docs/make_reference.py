@@ -25,7 +25,7 @@ from fusetui.command_line.parser import command_parsers
 from fusetui.command_line.registry import COMMANDS
 from fusetui.commands.errors import EXIT_CODES
 from fusetui.tables.sources import TABLES, columns_of
-from fusetui.tables.table import Spec
+from fusetui.tables.table import ColumnSpec
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action, key_text, with_keys
 from fusetui.tui.state.state import State
@@ -165,7 +165,7 @@ def _columns(name: str) -> str:
     return "\n".join([*lines, "", ""])
 
 
-def _changes(columns: Sequence[Spec], columns_by: Sequence[Spec]) -> str:
+def _changes(columns: Sequence[ColumnSpec], columns_by: Sequence[ColumnSpec]) -> str:
     """`there is `op` (the op) instead of what a name says.`: the columns that are new
     with a `--by`, and whether any is gone."""
     new = [column for column in columns_by if column not in columns]

@@ -264,9 +264,8 @@ def test_the_app_leaves_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(debug_log, "leave_terminal", lambda: order.append("left"))
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(terminal, "background", lambda *_: (False, ""))
     monkeypatch.setattr(terminal, "prepare", lambda *_: None)
-    open_command.show([])
+    open_command.show([], theme="dark")
     assert order == ["left", "ran"]
 
 

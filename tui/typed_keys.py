@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.tui.state.action import key_name
 
-KEYS = late(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|(?s:.)")
+KEYS = lazy_pattern(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|(?s:.)")
 """A control sequence (ECMA-48, section 5.4), a cursor key of a terminal in application
 mode (SS3), or a character."""
 CONTROLS = {chr(number): f"ctrl+{chr(number + 96)}" for number in range(1, 27)} | {

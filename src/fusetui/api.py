@@ -20,7 +20,7 @@ from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
 from fusetui.tables.files import MissingPackageError, UnknownFormatError
 from fusetui.tables.public import Table
-from fusetui.tables.sources import TABLES, made
+from fusetui.tables.sources import TABLES, trace_table
 from fusetui.tables.table import NoColumnError
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable, printable_lines
@@ -300,4 +300,4 @@ class OpenTrace:
 @memo(len(TABLES))
 def _table(trace: Trace, name: str) -> Table:
     """A table of TABLES, which is kept as long as the trace."""
-    return made(name, trace)
+    return trace_table(name, trace)

@@ -21,11 +21,11 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
 ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # those that the system has
 HUNG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has no SIGHUP
-# seconds that the clean-up may take before the process is ended all the same
-TIDYING = 10.0
-AGAIN = 0.02  # seconds until a signal that came during an import is delivered once more
-GRACE = 3.0  # seconds that the app and its threads have to end by themselves
-LOOK = 1.0  # seconds between two checks whether the terminal is still there
+# The clean-up may take so long before the process is ended all the same
+CLEANUP_SECONDS = 10.0
+RETRY_SECONDS = 0.02  # until a signal that came during an import is delivered again
+GRACE_SECONDS = 3.0  # that the app and its threads have to end by themselves
+TERMINAL_POLL_SECONDS = 1.0  # between two checks whether the terminal is still there
 
 
 class SignalInterrupt(KeyboardInterrupt):
@@ -51,9 +51,12 @@ def ending() -> Iterator[None]:
         yield
         return
     owner = os.getpid()
-    plain = (signal.SIG_DFL, signal.default_int_handler)
-    named = numbers_of(("SIGINT", *ENDING))
-    ours = [number for number in named if signal.getsignal(number) in plain]
+    default_handlers = (signal.SIG_DFL, signal.default_int_handler)
+    ours = [
+        number
+        for number in numbers_of(("SIGINT", *ENDING))
+        if signal.getsignal(number) in default_handlers
+    ]
     waiting: set[int] = set()  # signals that came during an import
     timers: list[threading.Timer] = []
 
@@ -64,14 +67,14 @@ def ending() -> Iterator[None]:
             return
         if _is_importing(frame):
             waiting.add(number)
-            timers.append(_after(AGAIN, os.kill, owner, number))
+            timers.append(_after(RETRY_SECONDS, os.kill, owner, number))
             return
         waiting.discard(number)
         if number == signal.SIGINT:  # a prompt may catch it and go on
             raise KeyboardInterrupt
         for other in ours:
             signal.signal(other, signal.SIG_IGN)
-        timers.append(_after(TIDYING, os._exit, ENDED + number))
+        timers.append(_after(CLEANUP_SECONDS, os._exit, ENDED + number))
         raise SignalInterrupt(number)
 
     with handled(ours, end):
@@ -108,57 +111,74 @@ def ended_by_signals(app: Endable) -> Iterator[None]:
         return
     import socket
 
-    named = numbers_of(("SIGINT", *ENDING))
-    numbers = [n for n in named if signal.getsignal(n) is not signal.SIG_IGN]
-    heard, told = socket.socketpair()  # unlike a pipe, also for the wakeups of Windows
-    told.setblocking(False)
-    hearing = threading.Thread(target=_hear, args=(heard, numbers, app), daemon=True)
-    hearing.start()
+    numbers = [
+        number
+        for number in numbers_of(("SIGINT", *ENDING))
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    read_end, signal_end = (
+        socket.socketpair()
+    )  # unlike a pipe, also for the wakeups of Windows
+    signal_end.setblocking(False)
+    waiter = threading.Thread(
+        target=_wait_for_signals, args=(read_end, numbers, app), daemon=True
+    )
+    waiter.start()
     try:
         with handled(numbers, lambda *_: None):
-            wakeup = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+            wakeup = signal.set_wakeup_fd(
+                signal_end.fileno(), warn_on_full_buffer=False
+            )
             try:
                 yield
             finally:
                 signal.set_wakeup_fd(wakeup)
     finally:
-        told.close()
-        hearing.join()
-        heard.close()
+        signal_end.close()
+        waiter.join()
+        read_end.close()
 
 
-def _hear(heard: socket.socket, numbers: Sequence[int], app: Endable) -> None:
+def _wait_for_signals(
+    read_end: socket.socket, numbers: Sequence[int], app: Endable
+) -> None:
     """Runs until the socket that delivers the numbers of signals is closed."""
-    number = _first(heard, numbers, app)
+    number = _first_ending_signal(read_end, numbers, app)
     if number is None:
         return
     with suppress(RuntimeError):
         app.end(number)
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + GRACE_SECONDS
     while (left := until - time.monotonic()) > 0:
-        if _is_ready(heard, left) and not heard.recv(1):
+        has_app_ended = _is_ready(read_end, left) and not read_end.recv(1)
+        if has_app_ended:
             return
     app.leave(ENDED + number)
 
 
-def _first(heard: socket.socket, numbers: Sequence[int], app: Endable) -> int | None:
+def _first_ending_signal(
+    read_end: socket.socket, numbers: Sequence[int], app: Endable
+) -> int | None:
     """The first signal that ends the app; None: it ended before. A terminal may go away
     without one, for instance where it is ignored, and whoever writes to it would wait
     forever."""
     while True:
-        if not _is_ready(heard, LOOK):
+        if not _is_ready(read_end, TERMINAL_POLL_SECONDS):
             if app.is_alone:
                 return HUNG_UP
-        elif not (number := heard.recv(1)):
+            continue
+        received = read_end.recv(1)
+        if not received:
             return None
-        elif number[0] in numbers:
-            return number[0]
+        number = received[0]
+        if number in numbers:
+            return number
 
 
-def _is_ready(heard: socket.socket, seconds: float) -> bool:
+def _is_ready(read_end: socket.socket, seconds: float) -> bool:
     import select
 
-    return bool(select.select([heard], [], [], seconds)[0])
+    return bool(select.select([read_end], [], [], seconds)[0])
 
 
 def _may_handle() -> bool:

@@ -52,7 +52,7 @@ def wait(_):
             pass
 
 cli.run = wait
-signals.TIDYING = 0.1
+signals.CLEANUP_SECONDS = 0.1
 cli.script()
 """
 LATE = 60  # seconds after which a process counts as hanging

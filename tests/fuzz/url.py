@@ -32,8 +32,8 @@ BOUNDS = {
     "STALL_S": 0.3,
     "PATIENCE_S": 1.0,
     "PAUSE_S": 0.01,
-    "ENDLESS": 1 << 18,
-    "PIECE": 1 << 12,
+    "MAX_UNKNOWN_BYTES": 1 << 18,
+    "PIECE_BYTES": 1 << 12,
 }
 """Those of `remote`, smaller."""
 DRIP, PAUSE = 500, 0.03  # bytes at once, and seconds until the next

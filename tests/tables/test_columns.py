@@ -13,17 +13,17 @@ from tests.places import TRACES
 
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import BY, TABLES, TableRequest, columns_of, made
-from fusetui.tables.table import NoColumnError, Spec, column_of
+from fusetui.tables.sources import BY, TABLES, TableRequest, columns_of, trace_table
+from fusetui.tables.table import ColumnSpec, NoColumnError, column_of
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
 
 SPECS = (
-    Spec("name", "text", "", first=True),
-    Spec("dur_ns", "int", "", first=True),
-    Spec("share", "float", "", optional=True),
-    Spec("ok", "bool", "", optional=True),
+    ColumnSpec("name", "text", "", first=True),
+    ColumnSpec("dur_ns", "int", "", first=True),
+    ColumnSpec("share", "float", "", optional=True),
+    ColumnSpec("ok", "bool", "", optional=True),
 )
 ROWS = (
     {"name": "b", "dur_ns": 5, "share": 0.5, "ok": True},
@@ -46,7 +46,7 @@ def wanted(name: str, by: str = "name") -> list[tuple[str, str, bool]]:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) -> None:
-    assert types(made(name, trace_of([event()]))) == [
+    assert types(trace_table(name, trace_of([event()]))) == [
         (one.name, one.kind, one.optional) for one in columns_of(name)
     ]
 
@@ -57,12 +57,12 @@ def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) 
 def test_a_real_trace(path: Path) -> None:
     trace = open_trace(str(path))
     for name in TABLES:
-        assert types(made(name, trace)) == wanted(name), name
+        assert types(trace_table(name, trace)) == wanted(name), name
 
 
 @pytest.mark.parametrize("by", BY)
 def test_groups_of_kernels(by: str, trace_of: Make, event: Make) -> None:
-    found = made("kernels", trace_of([event()]), TableRequest(by=by))
+    found = trace_table("kernels", trace_of([event()]), TableRequest(by=by))
     assert types(found) == wanted("kernels", by)
 
 
@@ -90,12 +90,14 @@ def test_times_are_whole_nanoseconds(name: str) -> None:
 
 
 def test_what_a_type_cannot_hold_is_missing() -> None:
-    assert column_of(Spec("n", "int", ""), [1, 2**63, -(2**63)]).to_list() == [
+    assert column_of(ColumnSpec("n", "int", ""), [1, 2**63, -(2**63)]).to_list() == [
         1,
         None,
         -(2**63),
     ]
-    assert column_of(Spec("n", "float", ""), [1, 10**400, float("nan")]).to_list() == [
+    assert column_of(
+        ColumnSpec("n", "float", ""), [1, 10**400, float("nan")]
+    ).to_list() == [
         1,
         None,
         None,
@@ -166,7 +168,7 @@ def test_rows_by_number_and_slice() -> None:
 
 
 def test_several_files() -> None:
-    file = Spec("file", "text", "", first=True)
+    file = ColumnSpec("file", "text", "", first=True)
     both = with_files([("x", table()), ("y", table(ROWS[0]))], file)
     assert both.names == ("file", "name", "dur_ns", "share", "ok")
     assert both["file"].tolist() == ["x", "x", "x", "y"]

@@ -27,16 +27,16 @@ from fusetui.tables.files import (
     save,
 )
 from fusetui.tables.public import Table, table_of
-from fusetui.tables.table import Spec
+from fusetui.tables.table import ColumnSpec
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import CannotWriteError
 
 SPECS = (
-    Spec("name", "text", "", first=True),
-    Spec("op", "text", "", optional=True),
-    Spec("dur_ns", "int", "", first=True),
-    Spec("share", "float", "", optional=True),
-    Spec("ok", "bool", ""),
+    ColumnSpec("name", "text", "", first=True),
+    ColumnSpec("op", "text", "", optional=True),
+    ColumnSpec("dur_ns", "int", "", first=True),
+    ColumnSpec("share", "float", "", optional=True),
+    ColumnSpec("ok", "bool", ""),
 )
 LONG = "void gemm<" + "x" * 5000 + ">"
 NAMES = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.places import TRACES
 
-from fusetui.tables.sources import made
+from fusetui.tables.sources import trace_table
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
@@ -42,7 +42,7 @@ def test_slices_are_the_events(path: Path) -> None:
         )
         for one in events
     )
-    rows = made("slices", open_trace(str(path)))
+    rows = trace_table("slices", open_trace(str(path)))
     found = Counter(
         (row["name"], row["category"], row["start_ns"], row["dur_ns"]) for row in rows
     )
@@ -58,7 +58,7 @@ def test_kernels_are_the_events(path: Path) -> None:
         if one.get("ph") == "X" and one.get("cat", "").lower() == "kernel":
             counts[one["name"]] += 1
             sums[one["name"]] += int(one["dur"] * 1000)
-    rows = [*made("kernels", open_trace(str(path)))]
+    rows = [*trace_table("kernels", open_trace(str(path)))]
     assert {row["name"]: row["count"] for row in rows} == counts
     assert {row["name"]: row["total_ns"] for row in rows} == sums
 
@@ -67,7 +67,9 @@ def test_what_a_slice_refers_to(trace_of: Make, event: Make, launched: Make) -> 
     step = event("ProfilerStep#7", 0, 100, cat="user_annotation")
     gemm = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
     op = event("aten::mm", 5, 20)
-    rows = [*made("slices", trace_of([step, op, *launched(1, 10, 120, 30, gemm)]))]
+    rows = [
+        *trace_table("slices", trace_of([step, op, *launched(1, 10, 120, 30, gemm)]))
+    ]
     of = {row["name"]: row for row in rows}
     call, kernel = of["cudaLaunchKernel"], of[gemm]
     assert rows[kernel["launch"]] == call

@@ -14,20 +14,20 @@ from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.tables.public import table_of
-from fusetui.tables.sources import made
-from fusetui.tables.table import NoColumnError, Spec
+from fusetui.tables.sources import trace_table
+from fusetui.tables.table import ColumnSpec, NoColumnError
 from fusetui.trace import open_trace
 
 TABLE = table_of(
     "kernels",
     (
-        Spec("name", "text", ""),
-        Spec("total_ns", "int", ""),
-        Spec("share", "float", "", optional=True),
-        Spec("causal", "bool", "", optional=True),
-        Spec("family", "text", "", optional=True),
-        Spec("kernel_op", "text", "", optional=True),
-        Spec("stream", "text", ""),
+        ColumnSpec("name", "text", ""),
+        ColumnSpec("total_ns", "int", ""),
+        ColumnSpec("share", "float", "", optional=True),
+        ColumnSpec("causal", "bool", "", optional=True),
+        ColumnSpec("family", "text", "", optional=True),
+        ColumnSpec("kernel_op", "text", "", optional=True),
+        ColumnSpec("stream", "text", ""),
     ),
     [
         {"name": "a gemm", "total_ns": 90_000, "family": "cutlass", "kernel_op": "gemm"}
@@ -170,7 +170,7 @@ def test_slices_are_those_of_the_search(path: str, query: str) -> None:
     if not file.exists():
         pytest.skip(f"{file} is not there")
     trace = open_trace(str(file))
-    rows = made("slices", trace).where(query)["row"]
+    rows = trace_table("slices", trace).where(query)["row"]
     assert rows.tolist() == sorted(
         search(trace, texts_of(trace), parse(query)).tolist()
     )

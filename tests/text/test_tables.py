@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusetui.text.cutting import width
-from fusetui.text.tables import Column, Unseen, table
+from fusetui.text.tables import Column, UncutWidth, table
 
 COLUMNS = (Column("n"), Column("spare", spare=1), Column("name", left=True))
 ROWS = [("1", "x" * 20, "a" * 60), ("22", "y", "b")]
@@ -28,7 +28,9 @@ def test_table_fits(most: int) -> None:
 
 
 def test_in_a_pipe_the_columns_are_the_same_and_no_name_is_cut() -> None:
-    seen, piped = (table(COLUMNS, ROWS, most).splitlines() for most in (58, Unseen(58)))
+    seen, piped = (
+        table(COLUMNS, ROWS, most).splitlines() for most in (58, UncutWidth(58))
+    )
     assert piped == [" n  name", f" 1  {'a' * 60}", "22  b"]
     assert seen[0] == piped[0]
     assert seen[1].endswith("...")

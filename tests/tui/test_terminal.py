@@ -96,14 +96,14 @@ WORKS_FOR_EVER = """
 import time
 from fusetui import signals
 from fusetui.tui import loading
-signals.GRACE = 0.2
+signals.GRACE_SECONDS = 0.2
 loading.load = lambda *_, **__: time.sleep(600)
 """
 HANGS = """
 import time
 from fusetui import signals
 from fusetui.tui import app
-signals.GRACE = 0.2
+signals.GRACE_SECONDS = 0.2
 app.perform = lambda *_: time.sleep(600)
 """
 READS_FOR_EVER = """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.timeline.cells import NO_SLICE, SEVERAL, Cells, cells, edges, spread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 PATH = "path"  # the token of what lies on the critical path
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
-VENDOR = late(r"\A(?:cuda|cu|hip)(?=[A-Z])")
+VENDOR = lazy_pattern(r"\A(?:cuda|cu|hip)(?=[A-Z])")
 LEAST_LABEL = 4  # characters; fewer of a label would say nothing
 MOST_LABELS = 1 << 16  # that are kept of a trace
 APART = " > "
-PLACE = late(r" \S+:\d+$")  # file and line after the name of a Python function
+PLACE = lazy_pattern(r" \S+:\d+$")  # file and line after the name of a Python function
 FILLED = tuple(kind.token for kind in KINDS)
 BARS = tuple(token + BAR for token in FILLED)
 Label = Callable[[int], str]  # what a row is called

@@ -17,13 +17,13 @@ from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import is_printable, printable
 from fusetui.tui.drawing.schemes import ASCII, UNICODE, Styled
 
 INSTEAD = "·"
 MOST_STYLES = 4096  # whose codes are kept
-IN_CELLS = late("[ -~\\xa0-\\u02ff…‹\\u2500-\\u25f7]*").fullmatch
+IN_CELLS = lazy_pattern("[ -~\\xa0-\\u02ff…‹\\u2500-\\u25f7]*").fullmatch
 """Whether a text consists of characters known to take one cell each: the most of what
 is drawn."""
 _new: Callable[[type[Segment], tuple[str, Style | None, None]], Segment] = tuple.__new__

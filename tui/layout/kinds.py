@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import is_printable
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.categories import Role
@@ -21,13 +21,13 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import MODULE_PREFIX
 
-PYTHON_FRAME = late(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
+PYTHON_FRAME = lazy_pattern(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
 LONGEST = 1000  # characters of a name that a label is made from; no screen is wider
 NAMELESS = "(no name)"
-DATA_LOADER = late(r"enumerate\(DataLoader\)#\w+\.__next__\Z")
+DATA_LOADER = lazy_pattern(r"enumerate\(DataLoader\)#\w+\.__next__\Z")
 """The annotation of torch around the next batch (torch/utils/data/dataloader.py)."""
-BUILT_IN = late(r"<built-in (?:function|method) ([^ >]+)")
-ADDRESS = late(r" at 0x[0-9a-f]+")
+BUILT_IN = lazy_pattern(r"<built-in (?:function|method) ([^ >]+)")
+ADDRESS = lazy_pattern(r" at 0x[0-9a-f]+")
 
 
 class SliceKind(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.chain import host_of, is_gpu, launched_under
+from fusetui.analysis.questions.chain import is_gpu, issuer_of, launched_under
 from fusetui.timeline.cells import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
@@ -176,7 +176,7 @@ def to_launch(side: Side, view: View) -> View:
     if row < 0:
         return view
     below = side.trace.track_of(row).layer in GPU_LAYERS
-    host = host_of(side.trace, row) if below else int(side.trace.parent[row])
+    host = issuer_of(side.trace, row) if below else int(side.trace.parent[row])
     return select(side, view, host) if host >= 0 else view
 
 

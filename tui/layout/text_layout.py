@@ -9,7 +9,7 @@ import msgspec
 
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.columns import Trace
 
 LONG = 100_000_000_000  # ns; starts in traces of this length have no room in ms
@@ -56,7 +56,7 @@ def fit(columns: Sequence[ListColumn], texts: Sequence[str], width: int) -> list
     return found
 
 
-FIGURE = late(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
+FIGURE = lazy_pattern(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
 KEPT = "\u00a0"  # a blank at which wrap breaks no line
 
 

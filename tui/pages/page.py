@@ -307,15 +307,16 @@ def page_table(
     """What names the rows of a page, then their figures, shape [rows]; None of a list
     is none."""
     from fusetui.tables.public import Table  # rarely needed
-    from fusetui.tables.table import Spec, TableColumn, column_of
+    from fusetui.tables.table import ColumnSpec, TableColumn, column_of
 
     named = [
-        column_of(Spec(column, "text", ""), values) for column, values in texts.items()
+        column_of(ColumnSpec(column, "text", ""), values)
+        for column, values in texts.items()
     ]
     counted = (
         TableColumn(column, values)
         if isinstance(values, np.ndarray)
-        else column_of(Spec(column, "int", "", True), values)
+        else column_of(ColumnSpec(column, "int", "", True), values)
         for column, values in figures.items()
     )
     return Table(name, (*named, *counted))

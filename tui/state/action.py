@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 _NAMES = """
@@ -26,7 +26,7 @@ WORDS = {name: name.capitalize() for name in ("left", "right", "up", "down")}
 """Instead of arrows, where there is only ASCII."""
 
 
-FUNCTION = late(r"f([1-9]|1[0-9]|2[0-4])")
+FUNCTION = lazy_pattern(r"f([1-9]|1[0-9]|2[0-4])")
 
 
 def key_text(key: str, ascii_only: bool = False) -> str:
@@ -64,7 +64,7 @@ def key_name(text: str) -> str | None:
 Run = Callable[[State], Outcome]
 Where = Callable[[State], bool]
 Needs = Callable[[State], str]
-NAMED = late(r"\{([a-z0-9-]+)\}")
+NAMED = lazy_pattern(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:

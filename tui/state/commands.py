@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, parse_time, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
@@ -45,12 +45,14 @@ NOT_RECORDED = (
     "again needs a trace that was recorded with :record, fusetui record or fusetui run"
 )
 WITHOUT_TRACE = ("open", "record", "q")
-NUMBER = late(r"[0-9]{1,9}")
-LETTER = late(r"[A-Za-z]")
+NUMBER = lazy_pattern(r"[0-9]{1,9}")
+LETTER = lazy_pattern(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
 NO_RANGE = "this needs a range of time: {range} at its beginning and at its end"
-RECORDED = late(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
+RECORDED = lazy_pattern(
+    r"_([0-9]{1,9})\.json\Z"
+)  # how libkineto ends the names of its traces
 WRONG_PID = "record takes the PID of a program, or nothing to list them: record 1234"
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from fusetui import Error
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 HEAD = struct.Struct("=Q32s")
 """Of a datagram: the size of its body in bytes, and its type."""
@@ -48,7 +48,7 @@ MAX_FOLDER_BYTES = 107 - len(f"/{CLIENT}") - 36
 """Bytes of the path of a folder of sockets: libkineto writes beyond its buffer for
 longer ones."""
 
-SAFE = late(r"[\w./+:,@~-]+")
+SAFE = lazy_pattern(r"[\w./+:,@~-]+")
 """Paths that libkineto can be told: a configuration has comments (#), and strips
 blanks."""
 

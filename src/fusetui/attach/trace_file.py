@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui.text.figures import size
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 HEAD_BYTES = 64
 TAIL_BYTES = 8 * 1024
@@ -36,7 +36,7 @@ COMPILING = (b'"PythonDispatchMode"', b'(dynamo_timed)"')
 """What a trace holds while torch.compile traces: ops that run on fake tensors do so
 below a dispatch mode, and each finished part of a compilation has an annotation of its
 own."""
-OPERATION = late(
+OPERATION = lazy_pattern(
     rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "([^"]*)",\s*"pid": [^,]*,\s*"tid": [^,]*,'
     rb'\s*"ts": ([0-9.]+)[\s,}]'
 )

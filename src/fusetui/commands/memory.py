@@ -21,7 +21,7 @@ from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.tables.sources import FILE, columns_of
 from fusetui.text.figures import parse_time
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
@@ -32,7 +32,7 @@ from fusetui.trace.snapshot.reading import read_snapshot
 if TYPE_CHECKING:
     from fusetui.report.memory import TracedMemoryDocument
 
-MICROSECONDS = late(r"[0-9]{1,18}")
+MICROSECONDS = lazy_pattern(r"[0-9]{1,18}")
 ENDINGS = (
     ".pickle",
     ".pickle.gz",

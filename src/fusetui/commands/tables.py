@@ -24,15 +24,15 @@ from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, notes_of, width, wrapped
 from fusetui.report.streams import write
 from fusetui.signals import SignalInterrupt
-from fusetui.tables.drawn import listed, seen_first
+from fusetui.tables.drawn import first_columns, table_text
 from fusetui.tables.files import TEXTS, format_of, needed, save
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import FILE, TABLES, TableRequest, made
+from fusetui.tables.sources import FILE, TABLES, TableRequest, trace_table
 from fusetui.tables.sql import SqlTables
-from fusetui.tables.table import Spec
+from fusetui.tables.table import ColumnSpec
 from fusetui.text.figures import plural
 from fusetui.text.printable import json_lines, printable
-from fusetui.text.tables import Unseen
+from fusetui.text.tables import UncutWidth
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.new_file import check_new, new_file
 
@@ -56,7 +56,7 @@ def show(args: Namespace) -> int:
     code = DONE
     for path in (args.trace, *args.others):
         trace, code_of_trace = load(path, args.captured_by)
-        table = made(args.command, trace, asked)
+        table = trace_table(args.command, trace, asked)
         tables.append((trace.report.file, table))
         code = max(code, code_of_trace)
         if args.command == "lines":
@@ -82,7 +82,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     else:
         if form == TABLE:
             with new_file(args.output) as file:
-                file.write(f"{_text(rows, args, Unseen(0))}\n".encode())
+                file.write(f"{_text(rows, args, UncutWidth(0))}\n".encode())
         else:
             save(rows, args.output, form)
         emit(f"{printable(args.output)}: {plural(len(rows), 'row')}.")
@@ -101,7 +101,7 @@ def answer_rows(args: Namespace) -> int:
             "Use --format json for a table: --json prints the whole answer."
         )
     trace, code = load(args.trace, args.captured_by)
-    write_document(args.command, made(args.command, trace), trace)
+    write_document(args.command, trace_table(args.command, trace), trace)
     return code
 
 
@@ -165,12 +165,12 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
 
 def _text(table: Table, args: Namespace, wide: int) -> str:
     """Its rows for people: as --top says, all of them in a file."""
-    shown = table if args.columns else seen_first(table)
+    shown = table if args.columns else first_columns(table)
     if args.output:
         max_rows = 0  # all
     else:
         max_rows = ROWS if args.top is None else args.top
-    return listed(shown, max_rows, wide)
+    return table_text(shown, max_rows, wide)
 
 
 PROMPT = "sql> "
@@ -209,7 +209,9 @@ A query ends with ; or an empty line.
 .tables         the tables
 .columns TABLE  the columns of one
 .quit           ends, as Ctrl+D does"""
-DESCRIBED = tuple(Spec(name, "text", "") for name in ("column", "type", "meaning"))
+DESCRIBED = tuple(
+    ColumnSpec(name, "text", "") for name in ("column", "type", "meaning")
+)
 
 
 def run_sql(args: Namespace) -> int:
@@ -317,7 +319,7 @@ def _do(words: Sequence[str], database: SqlTables) -> None:
             {"column": spec.name, "type": spec.kind, "meaning": spec.meaning}
             for spec in database.columns(table)
         ]
-        emit(listed(table_of("columns", DESCRIBED, rows), 0, width()))
+        emit(table_text(table_of("columns", DESCRIBED, rows), 0, width()))
     else:
         emit(HELP)
 

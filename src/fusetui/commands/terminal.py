@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from fusetui.commands.errors import CommandError
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.toml import table_in, text_of
 
 TRUECOLOR = {
@@ -41,7 +41,7 @@ documentation."""
 COLOR_SYSTEM = "TEXTUAL_COLOR_SYSTEM"
 COLOR_SYSTEMS = {"auto", "standard", "256", "truecolor", "windows"}
 """What that variable may hold, as Rich names them (rich.console.COLOR_SYSTEMS)."""
-COLOR_NUMBER = late(r"[0-9]{1,3}")
+COLOR_NUMBER = lazy_pattern(r"[0-9]{1,3}")
 LIGHT_COLORS = {7, *range(9, 16)}  # of the 16 of a terminal
 MANY_COLORS = {"screen", "tmux", "256color"}  # those that have 256
 ANSWER_SECONDS = 1.0
@@ -50,10 +50,10 @@ QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is
 (DA1). Terminals answer in order, and all of them the second question, so none that
 knows no OSC 11 is waited for."""
-COLOR = late(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+COLOR = lazy_pattern(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
 """The answer to the first question: red, green and blue."""
-LAST_ANSWER = late(rb"\x1b\[\?[0-9;]*c")
-ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + LAST_ANSWER.pattern)
+LAST_ANSWER = lazy_pattern(rb"\x1b\[\?[0-9;]*c")
+ANSWERS = lazy_pattern(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + LAST_ANSWER.pattern)
 """Whatever of the input is an answer: people may type at the same time."""
 
 

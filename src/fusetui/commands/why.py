@@ -14,10 +14,10 @@ from fusetui.commands.errors import CANNOT_TELL, CommandError
 from fusetui.commands.loading import load, one_form
 from fusetui.report.output import emit_json_of, emit_of, notes_of, width, wrapped
 from fusetui.text.figures import parse_time
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace import Trace
 
-INTEGER = late(r"[0-9]{1,18}")
+INTEGER = lazy_pattern(r"[0-9]{1,18}")
 
 
 def run_why(args: Namespace) -> int:

@@ -11,13 +11,13 @@ import msgspec
 
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kinds import MAX_NAMES_KEPT, kind_of_kernel
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
-_BASIS_CHANGES: Final = late(r"winograd_nonfused::|generateWinogradTiles")
+_BASIS_CHANGES: Final = lazy_pattern(r"winograd_nonfused::|generateWinogradTiles")
 """Changes of basis before and after the products of Winograd's algorithm."""
 
 # the product of two vectors, whose parts another adds up
-_DOT_PRODUCTS: Final = late(r"\bdot_kernel<")
+_DOT_PRODUCTS: Final = lazy_pattern(r"\bdot_kernel<")
 _MOVING_OPS: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN_OPS: Final = ("gemm", "gemv", "conv", "attention")
 _HELPING_LIBRARIES: Final = ("cudnn", "miopen")

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.trace.model.categories import Role
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ _REDUCING_OPS: Final = (
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_collective(name: str) -> bool:
     """Whether a kernel of this name communicates with other devices."""
-    head = name[:LONGEST_NAME]
+    head = name[:MAX_SEARCHED_CHARS]
     communicates = (
         re.search(_COMMUNICATION_LIBRARIES, head) is not None
         or re.search(_COLLECTIVE_WORDS, head) is not None
@@ -135,7 +135,7 @@ def is_collective(name: str) -> bool:
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_between_devices(name: str) -> bool:
     """Whether a copy of this name goes from one device to another."""
-    return re.search(_BETWEEN_DEVICES, name[:LONGEST_NAME]) is not None
+    return re.search(_BETWEEN_DEVICES, name[:MAX_SEARCHED_CHARS]) is not None
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
@@ -147,7 +147,7 @@ def kind_of_kernel(name: str) -> str | None:
     decoded = _decoded(name)
     if decoded is not None and (decoded.op or decoded.fused_ops):
         return decoded.op
-    head = name[:LONGEST_NAME]
+    head = name[:MAX_SEARCHED_CHARS]
     for kind, words in _WORDS_OF_KINDS.items():
         if re.search(words, head):
             return kind

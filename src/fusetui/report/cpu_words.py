@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.text.figures import percent
-from fusetui.text.tables import cut
+from fusetui.text.tables import cut_line
 
 MAX_NAMES = 3
 """Of each kind, in a sentence."""
@@ -41,7 +41,7 @@ def cpu_text(work: CpuWork, name_cells: int) -> str:
     texts = []
     for part in cpu_parts(work):
         shares = [
-            f"{cut(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
+            f"{cut_line(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
             for share in part.shares[:MAX_NAMES]
             if share.ns >= MIN_SHARE * part.whole_ns
         ]

@@ -26,7 +26,7 @@ from fusetui.analysis.diff.story import changes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
@@ -560,7 +560,7 @@ def _cut(text: str, most: int) -> str:
     return f"{before}{ARROW}{after}"
 
 
-WORDS = late(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
+WORDS = lazy_pattern(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
 
 
 class NameMarks(NamedTuple):

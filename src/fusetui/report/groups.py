@@ -19,7 +19,13 @@ from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
 from fusetui.report.summary import OP_COLUMNS, kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import LEAST, Column, first_of, known, times
+from fusetui.text.tables import (
+    MIN_LAST_COLUMN_CELLS,
+    Column,
+    text_or_dash,
+    times,
+    top_table,
+)
 from fusetui.trace.model.ids import Id, device_label, exact_id, stream_label
 
 RATE_DIGITS = 3
@@ -151,11 +157,11 @@ def _effective(group: KernelGroup) -> str:
 
 
 def _share_of_peak(group: KernelGroup) -> str:
-    return known(group.share_of_peak, lambda share: percent(share, 1), "")
+    return text_or_dash(group.share_of_peak, lambda share: percent(share, 1), "")
 
 
 def _waves(group: KernelGroup) -> str:
-    return known(group.waves, lambda waves: significant(waves, RATE_DIGITS), "")
+    return text_or_dash(group.waves, lambda waves: significant(waves, RATE_DIGITS), "")
 
 
 def _rate(amount: float | None, ns: int, unit: str) -> str:
@@ -172,13 +178,13 @@ def _table(
     share: str = "",
 ) -> str:
     """`share`: that of the groups which are left out."""
-    return first_of(
+    return top_table(
         columns,
         groups,
         top,
         width,
         noun="name" if by == "name" else "group",
-        least=MIN_SHAPES_CELLS if by == "shape" else LEAST,
+        min_last_cells=MIN_SHAPES_CELLS if by == "shape" else MIN_LAST_COLUMN_CELLS,
         blank="",
         share=share,
     )

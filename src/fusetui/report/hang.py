@@ -20,7 +20,7 @@ from fusetui.analysis.hang.model import (
 from fusetui.report import printed
 from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, first_of, folded
+from fusetui.text.tables import Column, top_table, wrapped_lines
 from fusetui.trace.flight.columns import UNKNOWN, Frame, GroupName, Tensors
 
 MAX_CULPRITS = 3
@@ -360,7 +360,9 @@ def _groups(groups: Sequence[GroupProgress], most: int, top: int) -> list[str]:
         Column("members", cell=lambda group: count(len(group.members))),
         Column("newest collective of its ranks", True, cell=_progress_text),
     )
-    return [first_of(columns, groups, top, most, "group", least=12, blank="-")]
+    return [
+        top_table(columns, groups, top, most, "group", min_last_cells=12, blank="-")
+    ]
 
 
 def _progress_text(progress: GroupProgress) -> str:
@@ -400,5 +402,5 @@ def _remarks(answer: HangAnswer) -> Iterator[str]:
 def _folded(sentences: Iterable[str], most: int) -> list[str]:
     lines: list[str] = []
     for sentence in sentences:
-        lines += folded(printable(sentence), most, INDENT)
+        lines += wrapped_lines(printable(sentence), most, INDENT)
     return lines

@@ -14,7 +14,7 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.text.figures import count, duration, percent, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, first_of, left_out, table_of
+from fusetui.text.tables import JSON_ALL, Column, omitted_line, record_table, top_table
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.quantiles import median
@@ -97,10 +97,10 @@ def launches_text(
     kinds = _replay_kinds(graphs)
     if kinds:
         paragraphs.append(
-            first_of(GRAPH_COLUMNS, kinds, MAX_REPLAY_KINDS, width, "kind", JSON_ALL)
+            top_table(GRAPH_COLUMNS, kinds, MAX_REPLAY_KINDS, width, "kind", JSON_ALL)
         )
     if queues:
-        paragraphs.append(table_of(QUEUE_COLUMNS, queues, width))
+        paragraphs.append(record_table(QUEUE_COLUMNS, queues, width))
     return "\n\n".join(paragraphs)
 
 
@@ -116,8 +116,8 @@ def _calls_table(threads: Sequence[ThreadLaunches], width: int) -> str:
         for calls in thread.calls:
             label = f"  {calls.name}"
             rows.append(CallRow(label=label, calls=calls, span_ns=thread.span_ns))
-    rest = left_out(len(threads) - MAX_THREADS, "thread", JSON_ALL)
-    return "\n".join([table_of(CALL_COLUMNS, rows, width), *rest])
+    rest = omitted_line(len(threads) - MAX_THREADS, "thread", JSON_ALL)
+    return "\n".join([record_table(CALL_COLUMNS, rows, width), *rest])
 
 
 def _replay_kinds(graphs: Sequence[GraphReplay]) -> list[ReplayKind]:

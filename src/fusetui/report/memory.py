@@ -31,7 +31,7 @@ from fusetui.report.memory_words import (
 )
 from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import READ, Column, first_of, folded
+from fusetui.text.tables import MAX_SENTENCE_CELLS, Column, top_table, wrapped_lines
 
 MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 NS_OF_US = 1000
@@ -128,24 +128,24 @@ def memory_text(answer: MemoryAnswer, by: By, top: int, width: int) -> str:
 def _device_lines(
     device: DeviceMemory, at: str, by: By, top: int, width: int
 ) -> Iterator[str]:
-    yield from folded(_peak(device), width)
+    yield from wrapped_lines(_peak(device), width)
     for oom in device.ooms:
         yield ""
-        yield from folded(oom_text(oom), width)
+        yield from wrapped_lines(oom_text(oom), width)
         yield from _pinned(oom, width)
     yield ""
-    yield from folded(_moment(at, device), width)
+    yield from wrapped_lines(_moment(at, device), width)
     yield from _table(device, "category", 0, width)
     if by != "category":
         yield ""
         yield from _table(device, by, top, width)
     yield ""
-    yield from folded(_waste(device), width)
+    yield from wrapped_lines(_waste(device), width)
     if device.findings:
         yield ""
     for number, finding in enumerate(device.findings, 1):
         text = f"{number}. {finding_text(finding)} Try: {remedy(finding)}."
-        yield from folded(text, width, "   ")
+        yield from wrapped_lines(text, width, "   ")
 
 
 def traced_text(document: TracedMemoryDocument, top: int, width: int) -> str:
@@ -158,11 +158,11 @@ def traced_text(document: TracedMemoryDocument, top: int, width: int) -> str:
             title += f" of process {printable(str(device.process))}"
         if device.kind == "CPU":
             title += ": what was allocated while torch recorded"
-        lines += ["", title, *folded(_peak(device), width), ""]
-        lines += folded(_moment(document.at, device), width)
+        lines += ["", title, *wrapped_lines(_peak(device), width), ""]
+        lines += wrapped_lines(_moment(document.at, device), width)
         lines += _table(device, "op", top, width)
     if any(device.kind == "GPU" for device in document.devices):
-        lines += ["", *folded(MORE, width)]
+        lines += ["", *wrapped_lines(MORE, width)]
     return "\n".join(lines)
 
 
@@ -180,7 +180,7 @@ def versus_text(answer: MemoryChange, top: int, width: int) -> str:
         sides = f"{size(device.a_bytes)} in A, {size(device.b_bytes)} in B"
         change = signed_size(device.difference_bytes)
         lines += ["", f"{moment}, device {device.device}: {sides}, {change}"]
-        lines.append(first_of(columns, device.rows, top, width, "row"))
+        lines.append(top_table(columns, device.rows, top, width, "row"))
     return "\n".join(lines)
 
 
@@ -202,7 +202,7 @@ def _count_or_blank(number: int) -> str:
 
 def ranks_text(ranks: Sequence[MemoryRank], top: int, width: int) -> str:
     """A row for each device of each file, the odd one first."""
-    return first_of(RANK_COLUMNS, ranks, top, width, "row")
+    return top_table(RANK_COLUMNS, ranks, top, width, "row")
 
 
 def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
@@ -315,7 +315,10 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
             f" at {segment.address:#x}, kept by {holders}"
         )
         lines += wrap(
-            text, min(width, READ), initial_indent="  ", subsequent_indent="    "
+            text,
+            min(width, MAX_SENTENCE_CELLS),
+            initial_indent="  ",
+            subsequent_indent="    ",
         )
     rest = oom.pinned_count - len(listed)
     if rest:
@@ -355,4 +358,4 @@ def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list
     left_out = rows[top:] if top else []
     left_out_bytes = sum(row["bytes"] for row in left_out)
     share = percent(left_out_bytes, whole_bytes)
-    return first_of(columns, rows, top, width, "row", share=share).split("\n")
+    return top_table(columns, rows, top, width, "row", share=share).split("\n")

@@ -65,11 +65,11 @@ def emit_json(document: object) -> None:
 def width() -> int:
     """The width of the terminal, or of COLUMNS within reason, in cells; a fixed width
     if there is neither, for which no name is cut."""
-    from fusetui.text.tables import Unseen  # which JSON does not need
+    from fusetui.text.tables import UncutWidth  # which JSON does not need
 
     cells = shutil.get_terminal_size(fallback=(0, 24)).columns
     if not cells:
-        return Unseen(UNKNOWN_WIDTH)
+        return UncutWidth(UNKNOWN_WIDTH)
     return min(MAX_WIDTH, max(MIN_WIDTH, cells))
 
 

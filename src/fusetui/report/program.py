@@ -11,10 +11,10 @@ from fusetui.text.tables import (
     TOP_ALL,
     Column,
     count_or_blank,
-    first_of,
-    left_out,
-    table_of,
+    omitted_line,
+    record_table,
     time_or_blank,
+    top_table,
 )
 from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.functions import Functions, FunctionTime
@@ -167,8 +167,8 @@ def _module_table(times: Modules, top: int, width: int) -> list[str]:
     columns = [
         column for column in _module_columns(times.gpu_ns) if column.title not in hidden
     ]
-    rest = left_out(len(times.modules) - len(shown), "path", TOP_ALL)
-    return [table_of(columns, shown, width), *_folded(rest, width)]
+    rest = omitted_line(len(times.modules) - len(shown), "path", TOP_ALL)
+    return [record_table(columns, shown, width), *_folded(rest, width)]
 
 
 def _module_columns(whole_ns: int) -> list[Column]:
@@ -197,7 +197,7 @@ def _function_table(functions: Sequence[FunctionTime], top: int, width: int) -> 
     if all(time.idle_ns is None for time in functions):
         hidden.add("idle")
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
-    return first_of(columns, functions, top, width, "function")
+    return top_table(columns, functions, top, width, "function")
 
 
 def _passes_without_work(times: Sequence[ModuleTime | FunctionTime]) -> set[str]:

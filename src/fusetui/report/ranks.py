@@ -27,7 +27,7 @@ from fusetui.report.ranks_words import (
 )
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, first_of, known
+from fusetui.text.tables import JSON_ALL, Column, text_or_dash, top_table
 from fusetui.trace.layout.steps import StepLength
 
 OUTLIER_MARK = "*"
@@ -167,8 +167,14 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     if not answer.ranks:
         return []
     columns = _rank_columns(answer)
-    table = first_of(
-        columns, answer.ranks, top, most, "rank", least=MIN_DEVICE_CELLS, blank=UNKNOWN
+    table = top_table(
+        columns,
+        answer.ranks,
+        top,
+        most,
+        "rank",
+        min_last_cells=MIN_DEVICE_CELLS,
+        blank=UNKNOWN,
     )
     return [table]
 
@@ -196,7 +202,11 @@ def _rank_columns(answer: JobAnswer) -> list[Column]:
         Column("exposed comm", spare=3, cell=lambda row: _time(row, "exposed_comm_ns")),
         Column("copy", spare=5, cell=lambda row: _time(row, "exposed_copy_ns")),
         Column("idle", spare=4, cell=lambda row: _time(row, "idle_ns")),
-        Column("memory", spare=7, cell=lambda row: known(row.memory_peak_bytes, size)),
+        Column(
+            "memory",
+            spare=7,
+            cell=lambda row: text_or_dash(row.memory_peak_bytes, size),
+        ),
         Column("clock", spare=6, cell=clock),
     ]
     if any(row.device for row in answer.ranks):
@@ -241,20 +251,20 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
             cell=lambda kind: printable(kind.group) or UNKNOWN,
         ),
         Column("ranks", cell=_ranks_of_kind),
-        Column("size", cell=lambda kind: known(kind.bytes, size)),
+        Column("size", cell=lambda kind: text_or_dash(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
         Column("waits", cell=mean_wait),
-        Column("transfer", cell=lambda kind: known(kind.transfer_ns, duration)),
+        Column("transfer", cell=lambda kind: text_or_dash(kind.transfer_ns, duration)),
         Column("bus bandwidth", cell=_bus_bandwidth),
     )
-    table = first_of(
+    table = top_table(
         columns,
         answer.kinds,
         MAX_KINDS,
         most,
         "kind",
         JSON_ALL,
-        least=MIN_BANDWIDTH_CELLS,
+        min_last_cells=MIN_BANDWIDTH_CELLS,
     )
     return [table]
 
@@ -265,7 +275,7 @@ def _ranks_of_kind(kind: KindOfCollective) -> str:
 
 
 def _bus_bandwidth(kind: KindOfCollective) -> str:
-    return known(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s")
+    return text_or_dash(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s")
 
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:

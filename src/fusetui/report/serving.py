@@ -16,9 +16,16 @@ from fusetui.analysis.serving.limit import Limit, Loss
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, first_of, known, table_of, times
+from fusetui.text.tables import (
+    JSON_ALL,
+    Column,
+    record_table,
+    text_or_dash,
+    times,
+    top_table,
+)
 from fusetui.trace.layout.steps import StepLength
 from fusetui.trace.model.ids import LARGEST
 
@@ -34,7 +41,7 @@ MIN_LAST_COLUMN = 12
 MAX_NAME_LENGTH = 400
 """Characters of a name that are searched."""
 
-FOLDERS = late(r"^[^<(]*/(?=[^/]*\.py\()")
+FOLDERS = lazy_pattern(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
 
 PHASES = (
@@ -47,10 +54,14 @@ STEP = (
     Column(str(StepLength.MODEL_PASS), cell=lambda step: duration(step.model_ns)),
     Column("from", spare=2, cell=lambda step: duration(step.start_ns)),
     Column("phase", left=True, cell=lambda step: step.phase),
-    Column("batch", cell=lambda step: known(step.batch, count)),
-    Column("tokens", spare=1, cell=lambda step: known(step.new_tokens, count)),
-    Column("cached", spare=3, cell=lambda step: known(step.cached_tokens, count)),
-    Column("captured", spare=4, cell=lambda step: known(step.captured_tokens, count)),
+    Column("batch", cell=lambda step: text_or_dash(step.batch, count)),
+    Column("tokens", spare=1, cell=lambda step: text_or_dash(step.new_tokens, count)),
+    Column(
+        "cached", spare=3, cell=lambda step: text_or_dash(step.cached_tokens, count)
+    ),
+    Column(
+        "captured", spare=4, cell=lambda step: text_or_dash(step.captured_tokens, count)
+    ),
     Column("launched by", left=True, cell=lambda step: _launched_by(step)),
 )
 
@@ -63,7 +74,7 @@ def serving_text(answer: Serving, width: int) -> str:
     """At most some 40 lines."""
     blocks = []
     if answer.phases:
-        blocks.append(table_of(PHASES, answer.phases, width))
+        blocks.append(record_table(PHASES, answer.phases, width))
     if answer.steps:
         blocks.append(_steps(answer.steps, width))
     for limit in answer.limits:
@@ -89,8 +100,8 @@ def serving_json(answer: Serving) -> dict[str, Any]:
 def _steps(steps: Sequence[ServerStep], width: int) -> str:
     """A table, and why outliers among its steps are long."""
     listed = sorted(steps, key=lambda step: (not step.outlier, -step.model_ns))
-    table = first_of(
-        STEP, listed, MAX_STEPS, width, "step", JSON_ALL, least=MIN_LAST_COLUMN
+    table = top_table(
+        STEP, listed, MAX_STEPS, width, "step", JSON_ALL, min_last_cells=MIN_LAST_COLUMN
     )
     lines = [table]
     for step in listed[:MAX_STEPS]:

@@ -14,13 +14,13 @@ from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import (
     Column,
-    Unseen,
+    UncutWidth,
     count_or_blank,
-    cut,
-    first_of,
-    table_of,
+    cut_line,
+    record_table,
     time_or_blank,
     times,
+    top_table,
 )
 from fusetui.trace.layout.steps import UP_TO, StepLength, labels_of
 
@@ -89,11 +89,11 @@ def summary_text(
 ) -> str:
     """The text; without kernels, ops are listed. `cut_off`: work from before the
     recording is missing."""
-    blocks = ["\n".join(cut(line, width) for line in _head(figures, cut_off))]
+    blocks = ["\n".join(cut_line(line, width) for line in _head(figures, cut_off))]
     if figures.steps:
         blocks.append(_steps(figures, width))
     if figures.tracks:
-        lanes = table_of(LANE_COLUMNS, figures.tracks[:MAX_LANES], width)
+        lanes = record_table(LANE_COLUMNS, figures.tracks[:MAX_LANES], width)
         blocks.append(lanes + _left_out(len(figures.tracks) - MAX_LANES))
     if kernels:
         hint = "fusetui kernels shows more"
@@ -162,11 +162,11 @@ def _steps(figures: Summary, width: int) -> str:
         for label, step in zip(labels, figures.steps, strict=True)
     ]
     columns = STEP_COLUMNS_OF_GPU if figures.gpu_events else STEP_COLUMNS
-    text = table_of(columns, labeled[:MAX_STEPS], width)
+    text = record_table(columns, labeled[:MAX_STEPS], width)
     text += _left_out(len(labeled) - MAX_STEPS)
     by = printable(figures.steps_by or "")
     if by.startswith(UP_TO):
-        text += cut(f"\nNo step is annotated: each goes {by}.", width)
+        text += cut_line(f"\nNo step is annotated: each goes {by}.", width)
     return text
 
 
@@ -190,7 +190,7 @@ def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
     )
     shown_ns = sum(total.total_ns for total in totals[:top])
     share = percent(whole_ns - shown_ns, whole_ns)
-    return first_of(columns, totals, top, width, "name", hint, share=share)
+    return top_table(columns, totals, top, width, "name", hint, share=share)
 
 
 def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
@@ -202,7 +202,7 @@ def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
     columns = [*OP_COLUMNS, name]
     if not any(total.kernels or total.gpu_ns for total in totals):
         columns = [column for column in columns if column not in OP_COLUMNS_OF_GPU]
-    return first_of(columns, totals, top, width, "name", hint)
+    return top_table(columns, totals, top, width, "name", hint)
 
 
 def kernel_label(name: str, width: int) -> str:
@@ -210,4 +210,4 @@ def kernel_label(name: str, width: int) -> str:
     be cut."""
     short = short_name(name)
     is_cut = short.endswith("…") or len(short) >= MAX_SHORT
-    return printable(name if is_cut and isinstance(width, Unseen) else short)
+    return printable(name if is_cut and isinstance(width, UncutWidth) else short)

@@ -17,7 +17,7 @@ from fusetui.report.why_answer import NOTHING, named, qualified
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
 from fusetui.text.printable import markdown, markdown_table, printable
-from fusetui.text.tables import READ, Column, Unseen, cut, table
+from fusetui.text.tables import MAX_SENTENCE_CELLS, Column, UncutWidth, cut_line, table
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 
@@ -52,7 +52,7 @@ def versus_text(answer: Versus, width: int) -> str:
         lines += _changes(answer, width)
     else:
         lines.append(NOTHING)
-    return "\n".join(cut(line, width) for line in lines)
+    return "\n".join(cut_line(line, width) for line in lines)
 
 
 def _changes(answer: Versus, width: int) -> Iterator[str]:
@@ -92,7 +92,12 @@ def _table(
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(text, min(width, READ), subsequent_indent="  ", break_on_hyphens=False)
+    return wrap(
+        text,
+        min(width, MAX_SENTENCE_CELLS),
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )
 
 
 def _moved_most(title: str, moved: Sequence[Moved], width: int) -> str:
@@ -100,11 +105,11 @@ def _moved_most(title: str, moved: Sequence[Moved], width: int) -> str:
     nothing did."""
     if not moved:
         return ""
-    name_cells = width if isinstance(width, Unseen) else MAX_NAME_CELLS
+    name_cells = width if isinstance(width, UncutWidth) else MAX_NAME_CELLS
     changes = []
     for part in moved[:MAX_MOVED]:
         path = (part.name or UNKNOWN_NAMES).split(" > ")
-        name = cut(printable(" > ".join(path[-PATH_PARTS:])), name_cells)
+        name = cut_line(printable(" > ".join(path[-PATH_PARTS:])), name_cells)
         changes.append(f"{name} {duration(part.a_ns)} -> {duration(part.b_ns)}")
     return f"By {title}: {', '.join(changes)}."
 

@@ -25,7 +25,7 @@ from fusetui.text.figures import (
     significant,
 )
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, first_of, table_of
+from fusetui.text.tables import Column, record_table, top_table
 from fusetui.trace.layout.steps import StepLength
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def whatif_text(answer: WhatIf, width: int, every_step: bool = False) -> str:
     doubts = doubt(answer.devices, answer.residual_share)
     blocks = [_wrapped([*doubts, _answer(answer)], width)]
     if every_step and answer.steps and answer.after_ns is not None:
-        blocks.append(table_of(STEP_COLUMNS, answer.steps, width))
+        blocks.append(record_table(STEP_COLUMNS, answer.steps, width))
     if answer.after_ns is not None and answer.limit:
         limit = limit_sentence(answer.limit, "Then ", _steps_on_path(answer))
         blocks += [_wrapped([limit], width), rows_text(answer.limit, width)]
@@ -158,7 +158,7 @@ def sweep_text(sweep: Sweep, width: int) -> str:
         Column("change", cell=lambda point: change(sweep.before_ns, point.after_ns)),
         Column("", left=True, cell=lambda point: _bar(point.after_ns, longest_ns)),
     )
-    table = table_of(columns, sweep.points, width)
+    table = record_table(columns, sweep.points, width)
     return "\n\n".join([_wrapped(sentences, width), table])
 
 
@@ -175,7 +175,7 @@ def path_text(path: Path, width: int) -> str:
     doubts = doubt(path.devices, path.residual_share)
     blocks = [_wrapped([*doubts, limit], width), rows_text(path.rows, width)]
     if path.slack:
-        blocks.append(table_of(SLACK_COLUMNS, path.slack, width))
+        blocks.append(record_table(SLACK_COLUMNS, path.slack, width))
     elif path.slack_left_out:
         too_large = "The trace is too large to tell what has time to spare."
         blocks.append(_wrapped([too_large], width))
@@ -197,7 +197,7 @@ def rows_text(rows: Sequence[PathRow], width: int) -> str:
             cell=lambda row: row_text(row, alone, width),
         ),
     )
-    return table_of(columns, rows, width)
+    return record_table(columns, rows, width)
 
 
 def row_text(row: PathRow, alone: set[str], width: int) -> str:
@@ -407,7 +407,7 @@ def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
                 "then waits", cell=lambda row: duration(row.waits_after_ns // steps)
             ),
         )
-        blocks.append(first_of(columns, answer.ranks, top, width, "rank"))
+        blocks.append(top_table(columns, answer.ranks, top, width, "rank"))
         blocks += _remarks(answer, width)
     return "\n\n".join(blocks)
 

@@ -42,12 +42,12 @@ from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import (
     JSON_ALL,
     Column,
-    cut,
-    first_of,
-    folded,
-    left_out,
+    cut_line,
+    omitted_line,
+    record_table,
     table,
-    table_of,
+    top_table,
+    wrapped_lines,
 )
 from fusetui.trace.model.columns import Trace
 
@@ -96,7 +96,7 @@ def why_text(why: Why, width: int, below: int = 0, everything: bool = False) -> 
         paragraphs = [*others, of_gaps, unknown]
     texts = ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
     lines = "\n\n".join(texts).split("\n")
-    return "\n".join(cut(line, width) for line in lines[:most])
+    return "\n".join(cut_line(line, width) for line in lines[:most])
 
 
 def _paragraphs(
@@ -109,10 +109,10 @@ def _paragraphs(
     def findings_beside(*paragraphs: Sequence[str]) -> list[str]:
         return _findings(why, _room(paragraphs, most), width, everything)
 
-    head = [printable(why.file), *folded(printable(answer(why)), width)]
+    head = [printable(why.file), *wrapped_lines(printable(answer(why)), width)]
     account = _account_lines(why, width)
     breakdown = _breakdown(why, width, everything)
-    unknown = folded(printable(not_recorded(why)), width)[:MAX_LINES_OF_UNKNOWN]
+    unknown = wrapped_lines(printable(not_recorded(why)), width)[:MAX_LINES_OF_UNKNOWN]
     findings = findings_beside(head, account, unknown, breakdown)
     if not _lacks_first(why, findings):
         return [head, account, breakdown, findings, unknown]
@@ -134,7 +134,7 @@ def _account_lines(why: Why, width: int) -> list[str]:
     busiest_first = sorted(
         why.cpu, key=lambda thread: -(thread.op_ns + thread.python_ns)
     )
-    threads = first_of(
+    threads = top_table(
         THREAD_COLUMNS, busiest_first, MAX_THREADS, width, "thread", JSON_ALL
     )
     return threads.split("\n")
@@ -185,7 +185,7 @@ GAP_COLUMNS_IN_MARKDOWN = (IDLE_FOR, FROM, MOSTLY, WHILE)
 def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
     """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
     if not everything or not (why._breakdown or why.cpu_work):
-        return folded(printable(breakdown_text(why, width)), width)
+        return wrapped_lines(printable(breakdown_text(why, width)), width)
     lines: list[str] = []
     for part in breakdown_parts(why):
         if lines:
@@ -224,8 +224,8 @@ def _findings(why: Why, room: int, width: int, everything: bool) -> list[str]:
     the ceiling, what leaves no room for the first finding is left out. With
     `everything` all of them, each with what to try."""
     summaries = (ceiling_text(why), replayed_text(why))
-    doubts = folded(doubt_text(why), width)
-    above = [*folded(" ".join(filter(None, summaries)), width), *doubts]
+    doubts = wrapped_lines(doubt_text(why), width)
+    above = [*wrapped_lines(" ".join(filter(None, summaries)), width), *doubts]
     if everything:
         fitting = _fitting(why, above, len(why.findings), room, width)
         return [*fitting.lines, *_negligible(why, width)]
@@ -247,11 +247,11 @@ def _fitting(
     findings = considerable(why)
     for number, finding in enumerate(findings, 1):
         text = _claim(why, finding, with_remedy=number <= remedies)
-        claim = folded(printable(f"{number}. {text}"), width, "   ")
+        claim = wrapped_lines(printable(f"{number}. {text}"), width, "   ")
         left = len(findings) - number
         lines_of_left = 1 if left else 0
         if len(lines) + len(claim) + lines_of_left > room:
-            lines += left_out(left + 1, "finding", TEXT_ALL)
+            lines += omitted_line(left + 1, "finding", TEXT_ALL)
             return _FittingFindings(lines=lines, shown=number - 1)
         lines += claim
     return _FittingFindings(lines=lines, shown=len(findings))
@@ -265,7 +265,7 @@ def _negligible(why: Why, width: int) -> list[str]:
     lines = ["", NEGLIGIBLE_HEADING]
     for number, finding in enumerate(findings, len(considerable(why)) + 1):
         text = f"{number}. {_claim(why, finding)}"
-        lines += folded(printable(text), width, "   ")
+        lines += wrapped_lines(printable(text), width, "   ")
     return lines
 
 
@@ -311,7 +311,7 @@ def gaps_table(gaps: Sequence[Gap], width: int) -> str:
     columns = [
         column for column in GAP_COLUMNS if column is not GPU or len(devices) != 1
     ]
-    return table_of(columns, gaps, width)
+    return record_table(columns, gaps, width)
 
 
 def why_markdown(why: Why, everything: bool = False) -> str:

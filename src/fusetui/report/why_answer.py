@@ -23,9 +23,9 @@ from fusetui.report.cpu_words import BreakdownPiece, cpu_parts, cpu_text
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells_of
 from fusetui.text.figures import count, duration, percent, plural, unit_of
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.text.tables import GAP, Column, Unseen, cut, table
+from fusetui.text.tables import GAP, Column, UncutWidth, cut_line, table
 from fusetui.trace.layout.steps import UP_TO, StepLength
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
@@ -70,7 +70,9 @@ CUT_OFF = "waits-outside"
 
 HOLES = "holes"  # with a finding of this rule, work of the window is missing
 
-PATH = late(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
+PATH = lazy_pattern(
+    r"\A[^\s<>]*/(?=[^/]*\.py\(\d)"
+)  # the folders of torch's name for a frame
 
 Sums = Counter[str]
 """Times of devices together (ns) by class, reason of idle time and what is hidden: see
@@ -553,7 +555,7 @@ def breakdown_parts(why: Why) -> list[BreakdownPiece]:
 def breakdown_text(why: Why, width: int = 0) -> str:
     """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %,
     ...`; "" where the GPU is not the limit. Names are cut, unless nobody sees that."""
-    name_cells = width if isinstance(width, Unseen) else MAX_NAME_CELLS
+    name_cells = width if isinstance(width, UncutWidth) else MAX_NAME_CELLS
     if why.cpu_work is not None:
         return cpu_text(why.cpu_work, name_cells)
     if why._breakdown is None or not why._breakdown.kernels or not is_limit(why):
@@ -561,7 +563,7 @@ def breakdown_text(why: Why, width: int = 0) -> str:
     texts = []
     for part in breakdown_parts(why):
         shares = [
-            f"{cut(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
+            f"{cut_line(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
             for share in part.shares[:MAX_NAMES]
         ]
         texts.append(f"by {part.by}: {', '.join(shares)}")

@@ -11,7 +11,7 @@ from fusetui.text import tables as text_tables
 from fusetui.text.cutting import middle_clip
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Unseen, left_out
+from fusetui.text.tables import TOP_ALL, UncutWidth, omitted_line
 
 REPR_ROWS = 10
 REPR_WIDTH = 100
@@ -24,10 +24,10 @@ MAX_TEXT_CELLS = 40
 """Of a text that is not in the last column."""
 
 
-def drawn(table: ColumnTable) -> str:
+def table_repr(table: ColumnTable) -> str:
     """Its size, and the first rows of the columns that a person sees first."""
-    shown = seen_first(table.top(REPR_ROWS))
-    texts = [_head(table), lines(shown, REPR_WIDTH)]
+    shown = first_columns(table.top(REPR_ROWS))
+    texts = [_head(table), aligned_rows(shown, REPR_WIDTH)]
     rest = len(table) - REPR_ROWS
     if rest > 0:
         texts.append(f"... and {plural(rest, 'more row')}")
@@ -41,17 +41,17 @@ def _head(table: ColumnTable) -> str:
     return f"{table.name}: {rows}, {columns}"
 
 
-def listed(table: ColumnTable, most: int, width: int) -> str:
+def table_text(table: ColumnTable, most: int, width: int) -> str:
     """The first `most` rows (0: all) for a terminal of a width, and how many are left
     out."""
     if not len(table):
         return f"no {table.name}"
     shown = table.top(most) if most else table
-    rest = left_out(len(table) - len(shown), "row", TOP_ALL)
-    return "\n".join([lines(shown, width), *rest])
+    rest = omitted_line(len(table) - len(shown), "row", TOP_ALL)
+    return "\n".join([aligned_rows(shown, width), *rest])
 
 
-def seen_first(table: ColumnTable) -> ColumnTable:
+def first_columns(table: ColumnTable) -> ColumnTable:
     """The columns that a person sees without asking: figures, then texts."""
     chosen = [column for column in table.columns if column.name in table.first]
     chosen.sort(key=_order)
@@ -66,11 +66,11 @@ def _order(column: TableColumn) -> tuple[bool, int]:
     return column.kind == "text", place
 
 
-def lines(table: ColumnTable, width: int) -> str:
+def aligned_rows(table: ColumnTable, width: int) -> str:
     """All rows, below the names of the columns without units. Where space is short and
     somebody looks, the last column is cut, and columns are left out from the right, but
     for the first one and the first text (and the one after it, if that is the file)."""
-    is_unseen = isinstance(width, Unseen)
+    is_unseen = isinstance(width, UncutWidth)
     kept = _kept_columns(table)
     text_columns = []
     texts_of_columns = []
@@ -84,7 +84,7 @@ def lines(table: ColumnTable, width: int) -> str:
         )
         is_last = number == len(table.columns) - 1
         most = None if is_unseen or is_last else MAX_TEXT_CELLS
-        texts_of_columns.append(texts(column, most))
+        texts_of_columns.append(value_texts(column, most))
     rows = list(zip(*texts_of_columns, strict=True))
     return text_tables.table(text_columns, rows, None if is_unseen else width)
 
@@ -104,7 +104,7 @@ def without_unit(name: str) -> str:
     return name.removesuffix("_ns")
 
 
-def texts(column: TableColumn, most: int | None = None) -> list[str]:
+def value_texts(column: TableColumn, most: int | None = None) -> list[str]:
     """Its values for people, each text in at most so many cells; "" for none."""
     return [_text(column, value, most) for value in column.to_list()]
 
@@ -127,10 +127,10 @@ def _text(column: TableColumn, value: object, most: int | None) -> str:
 def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     """The same as HTML, for notebooks: no scripts, and whatever a name holds is
     text."""
-    shown = seen_first(table.top(most))
+    shown = first_columns(table.top(most))
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
     titles = [without_unit(name) for name in shown.names]
-    rows = zip(*(texts(column) for column in shown.columns), strict=True)
+    rows = zip(*(value_texts(column) for column in shown.columns), strict=True)
     body = "".join(_html_row("td", row, sides) for row in rows)
     below = "".join(f"<p>{_as_html(sentence)}</p>" for sentence in table.left_out)
     return (

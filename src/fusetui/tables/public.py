@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.tables.table import ColumnTable, Spec, TableColumn, column_of
+from fusetui.tables.table import ColumnSpec, ColumnTable, TableColumn, column_of
 
 if TYPE_CHECKING:
     import pandas
@@ -55,9 +55,9 @@ class Table(ColumnTable, frozen=True, eq=False):
         return row
 
     def __repr__(self) -> str:
-        from fusetui.tables.drawn import drawn
+        from fusetui.tables.drawn import table_repr
 
-        return drawn(self)
+        return table_repr(self)
 
     def _repr_html_(self) -> str:
         from fusetui.tables.drawn import table_html
@@ -101,7 +101,7 @@ class Table(ColumnTable, frozen=True, eq=False):
 
 
 def table_of(
-    name: str, specs: Sequence[Spec], records: Sequence[Mapping[str, Any]]
+    name: str, specs: Sequence[ColumnSpec], records: Sequence[Mapping[str, Any]]
 ) -> Table:
     """The table of some records; keys that are no columns are left out."""
     columns = []
@@ -115,7 +115,7 @@ def table_of(
     )
 
 
-def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
+def with_files(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table:
     """Tables with the same columns one below the other, the name of its trace before
     each row. A column that is called so is renamed to `lines_file`."""
     first_table = tables[0][1]
@@ -134,7 +134,7 @@ def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
     )
 
 
-def _file_column(tables: Sequence[tuple[str, Table]], file: Spec) -> TableColumn:
+def _file_column(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> TableColumn:
     """The name of its trace for each row of each table."""
     rows_of_tables = [len(table) for _, table in tables]
     numbers = np.arange(len(tables), dtype=np.int32)
@@ -145,7 +145,7 @@ def _file_column(tables: Sequence[tuple[str, Table]], file: Spec) -> TableColumn
     )
 
 
-def renamed(table: str, column: str, file: Spec) -> str:
+def renamed(table: str, column: str, file: ColumnSpec) -> str:
     """The name of a column behind the one of the file."""
     return f"{table}_{column}" if column == file.name else column
 

@@ -19,14 +19,14 @@ import msgspec
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.selection import Selection
 from fusetui.tables.public import Table, table_of
-from fusetui.tables.table import DTYPES, Kind, Spec
+from fusetui.tables.table import DTYPES, ColumnSpec, Kind
 from fusetui.trace.model.columns import Trace
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer
 
-Specs = tuple[Spec, ...]
-FILE = Spec(
+Specs = tuple[ColumnSpec, ...]
+FILE = ColumnSpec(
     name="file",
     kind="text",
     meaning="the trace, as it was named; where several were given",
@@ -46,7 +46,7 @@ BY: Final = {
 
 def columns_of(table: str, by: str = "name") -> Specs:
     """The columns of a table; `by`: what kernels or ops are grouped by."""
-    specs: list[Spec] = []
+    specs: list[ColumnSpec] = []
     for section in _sections_of(table, by):
         specs += _sections()[section]
     if table == "gaps":
@@ -67,10 +67,10 @@ def _sections_of(table: str, by: str) -> list[str]:
     return [table]
 
 
-def _idle_specs(whole: str, *, optional: bool) -> list[Spec]:
+def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
     """Of the columns of each reason of idle time, which is a part of `whole`."""
     return [
-        Spec(
+        ColumnSpec(
             name=f"idle_{reason}_ns",
             kind="int",
             meaning=f"of {whole}: {words.sentence}",
@@ -95,10 +95,10 @@ def _sections() -> dict[str, Specs]:
 KINDS: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
 
 
-def _spec(line: str) -> Spec:
-    """A line of columns.txt: `name* kind? meaning`, see Spec for `*` and `?`."""
+def _spec(line: str) -> ColumnSpec:
+    """A line of columns.txt: `name* kind? meaning`, see ColumnSpec for `*` and `?`."""
     name, kind, meaning = line.split(maxsplit=2)
-    return Spec(
+    return ColumnSpec(
         name=name.rstrip("*"),
         kind=KINDS[kind.rstrip("?")],
         meaning=meaning,
@@ -127,7 +127,7 @@ class TableRequest(msgspec.Struct, frozen=True):
     part: Selection = Selection()  # of gaps
 
 
-def made(name: str, trace: Trace, request: TableRequest | None = None) -> Table:
+def trace_table(name: str, trace: Trace, request: TableRequest | None = None) -> Table:
     """One of TABLES. Raises NoSuchSelectionError if a part was asked for that is not in
     the trace."""
     if name == "slices":

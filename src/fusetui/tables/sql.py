@@ -18,8 +18,8 @@ from fusetui import Error
 from fusetui.tables.dataframes import schema_of
 from fusetui.tables.files import needed
 from fusetui.tables.public import Table, renamed, with_files
-from fusetui.tables.sources import FILE, TABLES, columns_of, made
-from fusetui.tables.table import Kind, Spec, TableColumn, column_of
+from fusetui.tables.sources import FILE, TABLES, columns_of, trace_table
+from fusetui.tables.table import ColumnSpec, Kind, TableColumn, column_of
 from fusetui.trace.model.columns import Trace
 
 Result = TypeVar("Result")
@@ -111,7 +111,7 @@ class SqlDatabase:
         with suppress(self._engine.Error):
             self._connection.close()
 
-    def columns(self, name: str) -> tuple[Spec, ...]:
+    def columns(self, name: str) -> tuple[ColumnSpec, ...]:
         """Those of a table, which need not be made for that."""
         specs = columns_of(name)
         if not self._of_several:
@@ -222,7 +222,7 @@ class SqlTables(SqlDatabase):
 
 def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
     """One of TABLES, of one or several traces with their names."""
-    tables = [(trace_name, made(name, trace)) for trace_name, trace in traces]
+    tables = [(trace_name, trace_table(name, trace)) for trace_name, trace in traces]
     if len(tables) == 1:
         return tables[0][1]
     return with_files(tables, FILE)
@@ -231,7 +231,7 @@ def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
 class _LazyTable:
     """Columns for DuckDB, and the rows once it needs them."""
 
-    def __init__(self, specs: Sequence[Spec], table: Callable[[], Table]) -> None:
+    def __init__(self, specs: Sequence[ColumnSpec], table: Callable[[], Table]) -> None:
         self.specs = specs
         self.table = table
 
@@ -274,7 +274,7 @@ def _column(name: str, kind: Kind, values: Any) -> TableColumn:
             text if is_known else None
             for text, is_known in zip(plain, known.tolist(), strict=True)
         ]
-        spec = Spec(name=name, kind=kind, meaning="", optional=True)
+        spec = ColumnSpec(name=name, kind=kind, meaning="", optional=True)
         return column_of(spec, texts)
     if kind == "float":
         known &= np.isfinite(plain)

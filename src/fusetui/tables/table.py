@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, Self
 
@@ -36,9 +36,10 @@ class NoColumnError(Error, KeyError):
         return str(self.args[0])
 
 
-class Spec(msgspec.Struct, frozen=True):
-    """What a column is. `optional`: some rows may have no value; `first`: a person sees
-    it without asking for columns."""
+class ColumnSpec(msgspec.Struct, frozen=True):
+    """What a column is, for every trace: its declaration in columns.txt. `optional`:
+    some rows may have no value; `first`: a person sees it without asking for
+    columns."""
 
     name: str
     kind: Kind
@@ -48,8 +49,9 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class TableColumn(msgspec.Struct, frozen=True, eq=False):
-    """`values` of shape [rows]; of texts their numbers in `texts`. A row that `known`
-    excludes has no value; None: all have one, in this trace and any other."""
+    """The values of a column: `values` of shape [rows]; of texts their numbers in
+    `texts`. A row that `known` excludes has no value; None: all have one, in this trace
+    and any other. How people see them is decided in drawn.py."""
 
     name: str
     values: Values
@@ -192,26 +194,39 @@ def _places_in_alphabet(texts: Sequence[str]) -> Rows:
     return np.argsort(sorted_numbers)
 
 
-def column_of(spec: Spec, values: Sequence[Any]) -> TableColumn:
-    """None stands for none, as does a number that the type cannot hold."""
-    texts: tuple[str, ...] | None = None
+def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
+    """The column of these values of Python. None stands for none, as does a number that
+    the type cannot hold. A text that is none yet is written as JSON."""
     if spec.kind == "text":
-        of_rows = [_text(value) for value in values]
-        texts = tuple(dict.fromkeys(of_rows))
-        numbers = {text: number for number, text in enumerate(texts)}
-        array: Values = np.array([numbers[text] for text in of_rows], dtype=np.int32)
-    else:
-        fit = FIT[spec.kind]
-        values = [None if value is None else fit(value) for value in values]
-        array = np.array([value or 0 for value in values], dtype=DTYPES[spec.kind])
-    known = np.array([value is not None for value in values], dtype=np.bool_)
-    is_always_known = not spec.optional and known.all()
+        return _text_column(spec, values)
+    if spec.kind == "int":
+        values = [_int_or_none(value) for value in values]
+    elif spec.kind == "float":
+        values = [_float_or_none(value) for value in values]
+    array = np.array([value or 0 for value in values], dtype=DTYPES[spec.kind])
+    return TableColumn(name=spec.name, values=array, known=_known(spec, values))
+
+
+def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
+    numbers: dict[str, int] = {}  # of each distinct text, in the order of the first
+    numbers_of_rows = []
+    for value in values:
+        text = _text(value)
+        numbers_of_rows.append(numbers.setdefault(text, len(numbers)))
     return TableColumn(
         name=spec.name,
-        values=array,
-        texts=texts,
-        known=None if is_always_known else known,
+        values=np.array(numbers_of_rows, dtype=np.int32),
+        texts=tuple(numbers),
+        known=_known(spec, values),
     )
+
+
+def _known(spec: ColumnSpec, values: Sequence[Any]) -> Flags | None:
+    """Which rows have a value; None where every row of every trace has one."""
+    known = np.array([value is not None for value in values], dtype=np.bool_)
+    if not spec.optional and known.all():
+        return None
+    return known
 
 
 def _text(value: object) -> str:
@@ -220,9 +235,15 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-FIT: dict[Kind, Callable[[Any], float | None]] = {
-    "int": lambda value: int(value) if -MAX_INT <= value < MAX_INT else None,
-    "float": lambda value: float(value) if abs(value) < MAX_FLOAT else None,
-    "bool": bool,
-}
-"""The value as the column holds it, None if it cannot."""
+def _int_or_none(value: float | None) -> int | None:
+    """None for what a column of integers cannot hold."""
+    if value is None or not -MAX_INT <= value < MAX_INT:
+        return None
+    return int(value)
+
+
+def _float_or_none(value: float | None) -> float | None:
+    """None for what a column of numbers cannot hold, as infinity."""
+    if value is None or not abs(value) < MAX_FLOAT:
+        return None
+    return float(value)

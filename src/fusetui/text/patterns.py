@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import AnyStr, cast
 
-LONGEST_NAME = 1 << 14  # characters; only the beginning of a longer name is searched
+MAX_SEARCHED_CHARS = 1 << 14  # only the beginning of a longer name is searched
 
 compiled = cache(re.compile)
 """A pattern that is made while the program runs, compiled once."""
@@ -29,7 +29,7 @@ class _LazyPattern:
         return method
 
 
-def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """`re.compile` for patterns of modules, which most runs import and do not use.
 
     re.error, if the pattern is wrong, is raised when it is used.

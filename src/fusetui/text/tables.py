@@ -1,6 +1,6 @@
 """Plain tables for a terminal: aligned columns that fit the width, without borders.
 
-A width is a number of cells; None is no limit. See also `Unseen`.
+A width is a number of cells; None is no limit. See also `UncutWidth`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ T = TypeVar("T")
 GAP = "  "
 TOP_ALL = "--top 0 shows all"
 JSON_ALL = "--json has all"
-LEAST = 34  # minimum width of the last column, before other columns are dropped
+MIN_LAST_COLUMN_CELLS = 34
+"""Where it would get fewer, other columns are dropped."""
 CUT = "..."
-READ = 96  # cells of a line of sentences, at most
+MAX_SENTENCE_CELLS = 96  # of a line
 
 
-class Unseen(int):
+class UncutWidth(int):
     """The width of a text that goes into a pipe or a file: lines are laid out for so
     many cells, but no name is cut to fit."""
 
 
 class Column(msgspec.Struct, frozen=True):
     """`spare`: 0 if the column is never dropped; else it is dropped where space is
-    short, the highest number first. `cell`: its text for a record of `table_of`."""
+    short, the highest number first. `cell`: its text for a record of `record_table`."""
 
     title: str
     left: bool = False
@@ -55,24 +56,27 @@ def times(**spares: int) -> list[Column]:
 def table(
     columns: Sequence[Column],
     rows: Sequence[Sequence[str]],
-    most: int | None = None,
-    least: int = LEAST,
+    max_cells: int | None = None,
+    min_last_cells: int = MIN_LAST_COLUMN_CELLS,
 ) -> str:
-    """The titles and the rows as lines of at most `most` cells. The last column is cut
-    to fit, unless `most` is Unseen; the others never are.
+    """The titles and the rows as lines of at most `max_cells` cells. The last column is
+    cut to fit, unless `max_cells` is an UncutWidth; the others never are.
 
-    Spare columns are dropped if the last column would get fewer than `least` cells.
+    Spare columns are dropped if the last column would get fewer than `min_last_cells`
+    cells.
     """
     lines = [[column.title for column in columns], *rows]
     widths = [
         max(width(line[number]) for line in lines) for number in range(len(columns))
     ]
     shown = list(range(len(columns)))
-    if most is not None:
-        shown = _fitting_columns(columns, widths, most, least)
-        if not isinstance(most, Unseen):
+    if max_cells is not None:
+        shown = _fitting_columns(columns, widths, max_cells, min_last_cells)
+        if not isinstance(max_cells, UncutWidth):
             last = shown[-1]
-            widths[last] = min(widths[last], most - _cells_before_last(shown, widths))
+            widths[last] = min(
+                widths[last], max_cells - _cells_before_last(shown, widths)
+            )
             widths[last] = max(widths[last], 1)
     texts = []
     for line in lines:
@@ -85,15 +89,18 @@ def table(
 
 
 def _fitting_columns(
-    columns: Sequence[Column], widths: Sequence[int], most: int, least: int
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    max_cells: int,
+    min_last_cells: int,
 ) -> list[int]:
     """The numbers of the columns that are shown: all but as many spare ones as have to
-    be dropped until the last column gets `least` cells, or all that it needs."""
+    be dropped until the last column gets `min_last_cells` cells, or all that it needs."""
     shown = list(range(len(columns)))
     # sorted() keeps the order of columns that are equally spare
     for number in sorted(shown, key=lambda n: -columns[n].spare):
-        last_cells = min(widths[shown[-1]], least)
-        fits = _cells_before_last(shown, widths) + last_cells <= most
+        last_cells = min(widths[shown[-1]], min_last_cells)
+        fits = _cells_before_last(shown, widths) + last_cells <= max_cells
         if fits or columns[number].spare == 0:
             break
         shown.remove(number)
@@ -104,11 +111,11 @@ def _cells_before_last(shown: Sequence[int], widths: Sequence[int]) -> int:
     return sum(widths[number] + len(GAP) for number in shown[:-1])
 
 
-def table_of(
+def record_table(
     columns: Sequence[Column],
     records: Iterable[object],
-    most: int | None = None,
-    least: int = LEAST,
+    max_cells: int | None = None,
+    min_last_cells: int = MIN_LAST_COLUMN_CELLS,
     blank: str | None = None,
 ) -> str:
     """A `table` with a row for each record, without columns whose cells are `blank` in
@@ -120,33 +127,33 @@ def table_of(
     return table(
         [columns[n] for n in kept],
         [[row[n] for n in kept] for row in rows],
-        most,
-        least,
+        max_cells,
+        min_last_cells,
     )
 
 
-def first_of(
+def top_table(
     columns: Sequence[Column],
     records: Sequence[object],
     top: int,
-    most: int,
+    max_cells: int,
     noun: str,
     hint: str = TOP_ALL,
-    least: int = LEAST,
+    min_last_cells: int = MIN_LAST_COLUMN_CELLS,
     blank: str | None = None,
     share: str = "",
 ) -> str:
-    """The `table_of` the first `top` records (0: all), and the line of `left_out` for
-    the others, which have this `share`."""
+    """The `record_table` of the first `top` records (0: all), and the `omitted_line`
+    for the others, which have this `share`."""
     shown = records[:top] if top else records
-    lines = [table_of(columns, shown, most, least, blank)]
-    lines += left_out(len(records) - len(shown), noun, hint, share)
+    lines = [record_table(columns, shown, max_cells, min_last_cells, blank)]
+    lines += omitted_line(len(records) - len(shown), noun, hint, share)
     return "\n".join(lines)
 
 
-def folded(text: str, most: int, indent: str = "") -> list[str]:
-    """A paragraph in lines that are read well, of at most `most` cells."""
-    return wrap(text, min(most, READ), subsequent_indent=indent)
+def wrapped_lines(text: str, max_cells: int, indent: str = "") -> list[str]:
+    """A paragraph in lines that are read well, of at most `max_cells` cells."""
+    return wrap(text, min(max_cells, MAX_SENTENCE_CELLS), subsequent_indent=indent)
 
 
 def time_or_blank(ns: int) -> str:
@@ -159,17 +166,19 @@ def count_or_blank(number: int) -> str:
     return count(number) if number else ""
 
 
-def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> str:
+def text_or_dash(
+    value: T | None, text: Callable[[T], str], otherwise: str = "-"
+) -> str:
     """The text of a value, or what stands for None."""
     return otherwise if value is None else text(value)
 
 
-def cut(line: str, most: int) -> str:
-    """A line of at most `most` cells, unless `most` is Unseen."""
-    return line if isinstance(most, Unseen) else clip(line, most, CUT)
+def cut_line(line: str, max_cells: int) -> str:
+    """A line of at most `max_cells` cells, unless `max_cells` is an UncutWidth."""
+    return line if isinstance(max_cells, UncutWidth) else clip(line, max_cells, CUT)
 
 
-def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
+def omitted_line(number: int, noun: str, hint: str, share: str = "") -> list[str]:
     """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`;
     none for 0."""
     if number <= 0:

@@ -291,18 +291,17 @@ def _kind_with_most(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np
     return kind_with_most
 
 
-MIN_COVERED_SHARE_INVERSE = 2
-"""A slice covers enough of a cell with half of it. Slices of a track nest, so at most
-one of each depth does, and it is open in the middle of the cell."""
 MAX_CLIMBED_LEVELS = 1000  # from the innermost slice outwards
 
 
 def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Int32s:
-    """The innermost row that covers half of each cell, or -1; shape [W] for the W + 1
-    borders in ns of the file.
+    """The innermost row that covers half of each cell or more, or -1; shape [W] for the
+    W + 1 borders in ns of the file.
 
     Slices shorter than `least_ns` are passed over for those around them, if there are
-    any.
+    any. Slices of a track nest, so at most one of each depth covers half of a cell, and
+    it is open in the middle of the cell: from the innermost one there, this climbs to
+    its parents.
     """
     begin = borders[:-1]
     end = borders[1:]
@@ -318,8 +317,8 @@ def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> I
         covered_ns = ends_inside - starts_inside
         around = trace.parent[tried]
         is_short = (trace.dur[tried] < least_ns) & (around >= 0)
-        covers_little = MIN_COVERED_SHARE_INVERSE * covered_ns < size_ns[undecided]
-        climbs = is_short | covers_little
+        covers_less_than_half = 2 * covered_ns < size_ns[undecided]
+        climbs = is_short | covers_less_than_half
         row[undecided[climbs]] = around[climbs]
         undecided = undecided[climbs & (around >= 0)]
         if not len(undecided):

@@ -41,18 +41,21 @@ def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
 
 def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
     """The document, piece by piece. Raises TraceError or OSError."""
-    count, size = len(raw.elements.stretches), raw.report.bytes
+    stretches = raw.elements.stretches
+    size = raw.report.bytes
 
     def pieces() -> Iterator[bytes]:
-        for number, stretch in enumerate(raw.elements.stretches, 1):
+        for number, stretch in enumerate(stretches, 1):
             yield _text(raw.elements, stretch)
-            progress(size * (count + number) // (2 * count), size)
+            # Reading was the first half of the work.
+            done = len(stretches) + number
+            progress(size * done // (2 * len(stretches)), size)
         if raw.report.changed or raw.elements.text.problem():
             raise CannotReadError(
                 f"{raw.report.path} changed while it was read: try again."
             )
 
-    return document({**raw.keys, **origin_of(raw)}, pieces())
+    return document(raw.keys | origin_of(raw), pieces())
 
 
 def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -62,10 +65,11 @@ def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes
     for key, value in keys.items():
         yield f"{json.dumps(key)}: {write(value)},\n".encode()
     yield b'"traceEvents": [\n'
-    between = b""
-    for text in filter(None, pieces):
-        yield between + text
-        between = b",\n"
+    separator = b""
+    for piece in pieces:
+        if piece:
+            yield separator + piece
+            separator = b",\n"
     yield b"\n]\n}\n"
 
 
@@ -73,10 +77,12 @@ def _text(events: Events, stretch: Stretch) -> bytes:
     """The elements of a stretch, with commas between them."""
     if stretch.places is None:
         return in_utf8(bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,"))
-    parts = (
-        bytes(events.text.part(start, end)) for _, start, end in stretch.places.tolist()
-    )
-    return b",\n".join(text for text in map(_mended, parts) if text)
+    elements = []
+    for _, start, end in stretch.places.tolist():
+        text = _as_json(bytes(events.text.part(start, end)))
+        if text:
+            elements.append(text)
+    return b",\n".join(elements)
 
 
 def in_utf8(text: bytes) -> bytes:
@@ -89,7 +95,7 @@ def in_utf8(text: bytes) -> bytes:
     return text
 
 
-def _mended(text: bytes) -> bytes:
+def _as_json(text: bytes) -> bytes:
     """One element as JSON; b"" if it cannot be read."""
     with suppress(*UNDECODABLE):
         decode_raw(b"[" + text + b"]")

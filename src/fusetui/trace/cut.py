@@ -30,7 +30,9 @@ from fusetui.trace.read.events import decode_raw, phase_of
 from fusetui.trace.read.times import exact_nanoseconds
 from fusetui.trace.scrub.values import Digits, write
 
-FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
+# How far from a window its neighbors are looked for: ten times its length, or a second.
+MAX_DISTANCE_IN_WINDOWS = 10
+MIN_DISTANCE_NS = 1_000_000_000
 PAIRED = frozenset("BEbeSFnT")
 """Phases of slices that are written as several events: they are written as one (ph
 X)."""
@@ -60,83 +62,106 @@ decode_heads = msgspec.json.Decoder(list[Head]).decode
 
 def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
     """The part between two times (ns of the file)."""
-    length = trace.recorded()
-    start, end = trace.start[:length], trace.end[:length]
-    on_gpu = np.zeros(length, dtype=np.bool_)
-    on_gpu[trace.gpu_rows] = True
-    kept = on_gpu & _in(start, end, begin_ns, end_ns)
+    recorded = trace.recorded()
+    start, end = trace.start[:recorded], trace.end[:recorded]
+    is_on_gpu = np.zeros(recorded, dtype=np.bool_)
+    is_on_gpu[trace.gpu_rows] = True
+    is_kept = is_on_gpu & _runs_in(start, end, begin_ns, end_ns)
     neighbors = _neighbors(trace, begin_ns, end_ns)
-    kept[neighbors] = True
-    since = min([begin_ns, *end[neighbors].tolist()])
-    until = max([end_ns, *start[neighbors].tolist()])
-    kept |= ~on_gpu & _in(start, end, since, until)
-    gpu = trace.gpu_rows[kept[trace.gpu_rows]]
+    is_kept[neighbors] = True
+    since_ns = min([begin_ns, *end[neighbors].tolist()])
+    until_ns = max([end_ns, *start[neighbors].tolist()])
+    is_kept |= ~is_on_gpu & _runs_in(start, end, since_ns, until_ns)
+    gpu = trace.gpu_rows[is_kept[trace.gpu_rows]]
+    launching = _launching_rows(trace, gpu)
+    _keep_enclosing(trace, launching[~is_kept[launching]], is_kept)
+    first_ns = min([since_ns, *start[launching].tolist(), *start[gpu].tolist()])
+    last_ns = max([until_ns, *end[gpu].tolist()])
+    rows = np.flatnonzero(is_kept)
+    reaches_beyond = (start[rows] < first_ns) | (end[rows] > last_ns)
+    return Excerpt(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        rows=rows,
+        clipped=~is_on_gpu[rows] & reaches_beyond,
+    )
+
+
+def _runs_in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
+    """Whether each slice runs between two times. One without a duration belongs to the
+    time that it begins, not to the one that it ends."""
+    is_instant = (start == end) & (start >= begin_ns)
+    runs: Flags = (start < end_ns) & ((end > begin_ns) | is_instant)
+    return runs
+
+
+def _launching_rows(trace: Trace, gpu: Rows) -> Rows:
+    """The distinct launch calls of GPU events or, where those are unknown, the CPU
+    ops."""
     calls = trace.launch[gpu]
-    hosts = np.unique(np.where(calls >= 0, calls, trace.op[gpu]))
-    hosts = hosts[hosts >= 0].astype(np.intp)
-    _keep_around(trace, hosts[~kept[hosts]], kept)
-    first = min([since, *start[hosts].tolist(), *start[gpu].tolist()])
-    last = max([until, *end[gpu].tolist()])
-    rows = np.flatnonzero(kept)
-    clipped = ~on_gpu[rows] & ((start[rows] < first) | (end[rows] > last))
-    return Excerpt(begin_ns, end_ns, first, last, rows, clipped)
-
-
-def _in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
-    empty = (start == end) & (start >= begin_ns)
-    found: Flags = (start < end_ns) & ((end > begin_ns) | empty)
-    return found
+    rows = np.unique(np.where(calls >= 0, calls, trace.op[gpu]))
+    return rows[rows >= 0].astype(np.intp)
 
 
 def farthest(begin_ns: int, end_ns: int) -> int:
     """How far from a window (ns) its neighbors are looked for."""
-    return max(FAR * (end_ns - begin_ns), FAR_NS)
+    return max(MAX_DISTANCE_IN_WINDOWS * (end_ns - begin_ns), MIN_DISTANCE_NS)
 
 
 def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
     """Of each device the last event before the window and the first after it, which
     tell why it was idle at the borders; not where they are further away than
     `farthest`."""
-    rows, found, most = trace.gpu_rows, [], farthest(begin_ns, end_ns)
-    device = trace.process_of_track[trace.track[rows]]
+    max_distance_ns = farthest(begin_ns, end_ns)
+    gpu = trace.gpu_rows
+    device = trace.process_of_track[trace.track[gpu]]
+    neighbors = []
     for number in np.unique(device).tolist():
-        own = rows[device == number]
-        before = own[(trace.end[own] <= begin_ns) & (trace.end[own] >= begin_ns - most)]
-        after = own[(trace.start[own] >= end_ns) & (trace.start[own] <= end_ns + most)]
+        rows = gpu[device == number]
+        start, end = trace.start[rows], trace.end[rows]
+        before = rows[(end <= begin_ns) & (end >= begin_ns - max_distance_ns)]
+        after = rows[(start >= end_ns) & (start <= end_ns + max_distance_ns)]
         if len(before):
-            found.append(int(before[np.argmax(trace.end[before])]))
+            neighbors.append(int(before[np.argmax(trace.end[before])]))
         if len(after):
-            found.append(int(after[np.argmin(trace.start[after])]))
-    return found
+            neighbors.append(int(after[np.argmin(trace.start[after])]))
+    return neighbors
 
 
-def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
+def _keep_enclosing(trace: Trace, rows: Rows, is_kept: Flags) -> None:
     """Marks these rows, and what encloses them on any track of their threads."""
-    thread = trace.thread_of_track[trace.track[hosts]]
+    thread = trace.thread_of_track[trace.track[rows]]
     for number, track in enumerate(trace.tracks):
-        own = hosts[thread == trace.thread_of_track[number]]
-        if not len(own) or not len(track):
+        of_thread = rows[thread == trace.thread_of_track[number]]
+        if not len(of_thread) or not len(track):
             continue
-        since = trace.start[track.rows].searchsorted(trace.start[own], side="right") - 1
-        row = np.where(since >= 0, since + track.first_row, -1)
+        # The last slice of the track that begins no later than each row, and then what
+        # that is in.
+        place = trace.start[track.rows].searchsorted(
+            trace.start[of_thread], side="right"
+        )
+        row = np.where(place > 0, place - 1 + track.first_row, -1)
         while (row >= 0).any():
-            around = (row >= 0) & (trace.end[row] >= trace.end[own])
-            kept[row[around]] = True
+            encloses = (row >= 0) & (trace.end[row] >= trace.end[of_thread])
+            is_kept[row[encloses]] = True
             row = np.where(row >= 0, trace.parent[row], -1)
-    kept[hosts] = True
+    is_kept[rows] = True
 
 
 def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
     """When those begin and end in the part, and those that were clipped before:
-    steps.CLIPPED."""
+    steps.CLIPPED. Times are ns, as texts."""
     rows = part.rows[part.clipped]
     rows = rows[trace.role[rows] == Role.ANNOTATION]
-    start, end = (
-        trace.start[rows].clip(part.first_ns),
-        trace.end[rows].clip(max=part.last_ns),
-    )
-    own = zip(map(str, start.tolist()), map(str, end.tolist()), strict=True)
-    return [*clipped_before(trace), *own]
+    start = trace.start[rows].clip(part.first_ns)
+    end = trace.end[rows].clip(max=part.last_ns)
+    times = [
+        (str(begin_ns), str(end_ns))
+        for begin_ns, end_ns in zip(start.tolist(), end.tolist(), strict=True)
+    ]
+    return [*clipped_before(trace), *times]
 
 
 def texts_of(
@@ -151,24 +176,31 @@ def texts_of(
 def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     """What is kept of each stretch."""
     events = trace.elements.own
+    count = len(events.stretches)
+    firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
+    # The rows of the part by the stretch that holds them.
     order = trace.order[part.rows]
     by_order = np.argsort(order, kind="stable")
-    firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
     bounds = order[by_order].searchsorted(firsts)
-    holding = firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1
-    slices = np.bincount(holding, minlength=len(events.stretches))
+    # How many slices each stretch has in the whole trace.
+    all_orders = trace.order[: trace.recorded()]
+    stretch_of_slice = firsts.searchsorted(all_orders, side="right") - 1
+    slices = np.bincount(stretch_of_slice, minlength=count)
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
-        before, after = stretch.reach
-        others = slices[number] < stretch.events
-        is_whole = len(places) == slices[number] and not part.clipped[places].any()
-        if is_whole and part.first_ns <= before and after <= part.last_ns:
+        before_ns, after_ns = stretch.reach
+        has_all_slices = len(places) == slices[number]
+        is_unchanged = has_all_slices and not part.clipped[places].any()
+        has_all_others = part.first_ns <= before_ns and after_ns <= part.last_ns
+        has_others = slices[number] < stretch.events
+        may_keep_others = (
+            has_others and before_ns < part.last_ns and after_ns > part.first_ns
+        )
+        if is_unchanged and has_all_others:
             yield in_utf8(bytes(_read(events.text, stretch)[1:-1]))
-        elif len(places) or (
-            others and before < part.last_ns and after > part.first_ns
-        ):
+        elif len(places) or may_keep_others:
             yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
-        progress(number + 1, len(events.stretches))
+        progress(number + 1, count)
     if problem := events.text.problem():
         raise CannotReadError(f"{problem}.")
 
@@ -177,37 +209,51 @@ def _of_stretch(
     trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows
 ) -> bytes:
     """The texts of what is kept of a stretch, in file order, with commas between them.
-    `places`: of its slices in `part`."""
-    rows, clipped = part.rows[places], part.clipped[places]
-    numbers = trace.order[rows] - first
-    listed, heads = _read(trace.elements.own.text, stretch), list[Head]()
+
+    `first`: the index of its first element in traceEvents; `places`: of its slices in
+    `part`.
+    """
+    rows = part.rows[places]
+    numbers = trace.order[rows] - first  # of the elements of the stretch
+    listed = _read(trace.elements.own.text, stretch)
+    heads: list[Head] = []
     with suppress(*UNDECODABLE):  # it is damaged, or has unusual types
         heads = decode_heads(listed)
     if stretch.places is not None or len(heads) != stretch.events:
-        found = _rewritten_each(trace, part, numbers, rows)
-        found |= _others_one_by_one(trace, part, stretch, first, found)
-        return b",\n".join(text for _, text in sorted(found.items()))
+        texts = _rewritten_each(trace, part, numbers, rows)
+        texts |= _others_one_by_one(trace, part, stretch, first, slices=texts)
+        return _joined(texts)
+
     phases = [phase_of(head.ph, head.cat) for head in heads]
-    alone = [
-        n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED
-    ]
-    as_written = [n for n in alone if _is_inside(bytes(heads[n].ts), part)]
-    as_written += [n for n, ph in enumerate(phases) if ph == "M"]
-    anew = clipped | np.array(
-        [phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_
-    )
-    as_written += numbers[~anew].tolist()
-    texts = decode_raw(listed) if as_written else []
-    found = {number: in_utf8(bytes(texts[number])) for number in as_written}
-    found |= _rewritten_each(trace, part, numbers[anew], rows[anew])
-    return b",\n".join(text for _, text in sorted(found.items()))
+    is_pair = np.array([phases[number] != "X" for number in numbers.tolist()], np.bool_)
+    is_rewritten = part.clipped[places] | is_pair
+    unchanged: list[int] = numbers[~is_rewritten].tolist()
+    for number, (phase, head) in enumerate(zip(phases, heads, strict=True)):
+        if phase == "X" or phase in PAIRED:
+            continue
+        if phase == "M" or _is_inside(bytes(head.ts), part):
+            unchanged.append(number)
+    texts = {}
+    if unchanged:
+        raw = decode_raw(listed)
+        texts = {number: in_utf8(bytes(raw[number])) for number in unchanged}
+    texts |= _rewritten_each(trace, part, numbers[is_rewritten], rows[is_rewritten])
+    return _joined(texts)
+
+
+def _joined(texts: Mapping[int, bytes]) -> bytes:
+    """The texts of elements in the order of their numbers."""
+    return b",\n".join(texts[number] for number in sorted(texts))
 
 
 def _rewritten_each(
     trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows
 ) -> dict[int, bytes]:
-    each = zip(numbers.tolist(), rows.tolist(), strict=True)
-    return {number: _rewritten(trace, part, row) for number, row in each}
+    """By the numbers of the elements, the texts of these slices as one event each."""
+    return {
+        number: _rewritten(trace, part, row)
+        for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
+    }
 
 
 def _read(text: Text, stretch: Stretch) -> bytearray:
@@ -230,19 +276,21 @@ def _others_one_by_one(
 ) -> dict[int, bytes]:
     """Of a damaged stretch, or one of unusual types: what is no slice, as it can be
     read."""
-    found = {}
+    texts = {}
     for number in range(stretch.events):
         if number in slices:
             continue
         element = trace.elements.own.element(first + number)
-        phase = element.get("ph")
-        if isinstance(phase, str):
-            phase = phase_of(phase, element.get("cat"))
-        is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
+        written_phase = element.get("ph")
+        if not isinstance(written_phase, str):
+            continue
+        phase = phase_of(written_phase, element.get("cat"))
+        if phase in ("X", "") or phase in PAIRED:
+            continue
         time = str(element.get("ts")).encode(errors="replace")
-        if is_other and (phase == "M" or _is_inside(time, part)):
-            found[number] = write(element).encode()
-    return found
+        if phase == "M" or _is_inside(time, part):
+            texts[number] = write(element).encode()
+    return texts
 
 
 def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
@@ -252,9 +300,12 @@ def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
         start, end = max(start, part.first_ns), min(end, part.last_ns)
     element = trace.elements.own.element(int(trace.order[row]))
     track = trace.track_of(row)
-    known = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row), **element}
-    times = {"ts": _digits(start), "dur": _digits(max(end - start, 0))}
-    return write({**known, "ph": "X", **times}).encode()
+    # What the element has itself counts more.
+    event = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row)} | element
+    event["ph"] = "X"
+    event["ts"] = _digits(start)
+    event["dur"] = _digits(max(end - start, 0))
+    return write(event).encode()
 
 
 def _digits(ns: int) -> Digits:

@@ -13,7 +13,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.why.answer import why
 from fusetui.report.why import why_markdown, why_text
 from fusetui.report.why_answer import breakdown_text
-from fusetui.text.tables import Unseen
+from fusetui.text.tables import UncutWidth
 from fusetui.trace import Trace
 from fusetui.tui.state.state import Size
 
@@ -60,6 +60,6 @@ def test_the_page_tells_it(trace_of: Make) -> None:
 
 def test_only_a_screen_cuts_names(trace_of: Make) -> None:
     found = why(trace_of(events(LONG)))
-    assert LONG in " ".join(why_text(found, Unseen(100)).split())
-    assert LONG in why_text(found, Unseen(100), everything=True)
+    assert LONG in " ".join(why_text(found, UncutWidth(100)).split())
+    assert LONG in why_text(found, UncutWidth(100), everything=True)
     assert LONG not in why_text(found, 100)

@@ -346,7 +346,7 @@ def test_an_export_in_a_zip(path: Path) -> None:
 def test_a_long_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no text has no text of an event in its first 64 MB."""
     write(path, NVTX_EVENTS=[span(0, 9, "x" * 3_000_000)])
-    monkeypatch.setattr(source, "PATIENCE", 1 << 20)
+    monkeypatch.setattr(source, "MAX_PIPE_BYTES_BEFORE_EVENT", 1 << 20)
     pipe = path.with_name("pipe")
     os.mkfifo(pipe)
     writer = Thread(target=lambda: pipe.write_bytes(path.read_bytes()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import CannotReadError, load, open_trace
-from fusetui.trace.read.memory import UNKNOWN, memory_left
+from fusetui.trace.read.memory import ASSUMED_BYTES, memory_left
 
 MEMINFO = "MemTotal:       100 kB\nMemAvailable:   50 kB\n"
 
@@ -34,7 +34,7 @@ def test_a_machine(tmp_path: Path) -> None:
 
 
 def test_a_system_that_does_not_say(tmp_path: Path) -> None:
-    assert memory_left(tmp_path) == UNKNOWN
+    assert memory_left(tmp_path) == ASSUMED_BYTES
 
 
 @pytest.mark.parametrize(

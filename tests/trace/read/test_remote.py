@@ -179,7 +179,7 @@ def test_a_file_is_read_while_it_arrives(
 ) -> None:
     """Each piece is looked at before more is fetched: once reading stops, so does
     fetching."""
-    monkeypatch.setattr(remote, "PIECE", 1 << 14)
+    monkeypatch.setattr(remote, "PIECE_BYTES", 1 << 14)
     noise = random.Random(1)
     events = [
         {**event, "args": {"noise": noise.randbytes(800).hex()}} for event in EVENTS
@@ -226,7 +226,7 @@ def test_an_archive_behind_a_url(in_memory: str) -> None:
 def test_a_broken_connection_is_taken_up_where_it_broke(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PIECE", 512)
+    monkeypatch.setattr(remote, "PIECE_BYTES", 512)
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     Files.breaks = (2, 4)
     assert len(open_trace(f"{server}/rank3.json.gz")) == len(EVENTS)
@@ -240,7 +240,7 @@ def test_a_server_that_cannot_begin_in_the_middle_sends_all_at_once(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of `python -m http.server`, which says nothing of ranges."""
-    monkeypatch.setattr(remote, "PIECE", 512)
+    monkeypatch.setattr(remote, "PIECE_BYTES", 512)
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     monkeypatch.setattr(Files, "ranges", False)
     trace = open_trace(f"{server}/rank3.json.gz")

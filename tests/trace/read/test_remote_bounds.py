@@ -119,7 +119,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
 def test_an_endless_body_has_a_bound(
     server: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "ENDLESS", 1 << 20)
+    monkeypatch.setattr(remote, "MAX_UNKNOWN_BYTES", 1 << 20)
     with pytest.raises(
         CannotReadError, match=r"did not end within .* GiB, and its server does not say"
     ):

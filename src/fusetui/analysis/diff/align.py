@@ -163,7 +163,7 @@ class _Keys(msgspec.Struct, frozen=True, eq=False):
 
     exact: Int64s
     by_op: Int64s
-    alone: Int64s
+    by_single_kernel: Int64s
     by_class: Int64s
     place: Int64s  # to be added to a key so that it is equal within a place only
 
@@ -177,7 +177,7 @@ def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
     return _Keys(
         exact=items.exact[members],
         by_op=items.by_op[members],
-        alone=items.alone[members],
+        by_single_kernel=items.by_single_kernel[members],
         by_class=items.by_class[members],
         place=place_keys[members],
     )
@@ -197,7 +197,11 @@ def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
         best_first = [op_keys, exact_keys]
     else:
         best_first = [exact_keys, op_keys]
-    anywhere = [*best_first, (a.alone, b.alone), (a.by_class, b.by_class)]
+    anywhere = [
+        *best_first,
+        (a.by_single_kernel, b.by_single_kernel),
+        (a.by_class, b.by_class),
+    ]
     within_places = [
         (_with_place(key_a, a.place), _with_place(key_b, b.place))
         for key_a, key_b in anywhere

@@ -50,7 +50,7 @@ from fusetui.analysis.diff.work import (
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.own_memory import without_collector
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.arrays import Int64s, Rows
@@ -62,7 +62,7 @@ NO_GPU_EVENTS = (
     "launches GPU work, but its file has no GPU events: both sides are compared by"
     " their CPU ops"
 )
-_ENDINGS = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
+_ENDINGS = lazy_pattern(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:

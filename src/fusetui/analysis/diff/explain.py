@@ -27,13 +27,13 @@ from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces, sort_of_a
 from fusetui.analysis.diff.statistics import mean, resolution
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.quantiles import medians
 
-_OPS_WITH_ALGORITHMS = late(r"cudnn|miopen|convolution")
+_OPS_WITH_ALGORITHMS = lazy_pattern(r"cudnn|miopen|convolution")
 """Names of ops for which a library chooses among several algorithms."""
 
 MAX_LOOKED_UP_FUSIONS = 500

@@ -80,7 +80,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     lane: Rows
     exact: Int64s  # a key: the same kernel under the same op
     by_op: Int64s  # a key: the same part of the same op
-    alone: Int64s  # a key: the only kernel of the same op; 0 for none
+    by_single_kernel: Int64s  # a key: the only kernel of the same op; 0 for none
     by_class: Int64s  # a key: the same kind of work; 0 where the kind says too little
     samples: Int64s  # the time of each (ns), of shape [steps alike, items]
     # `exact` of every piece of work; shape [pieces of all steps]
@@ -263,7 +263,7 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         lane=work.lane[span],
         exact=exact[span],
         by_op=_keys_by_op(work, span, kernel[span], op[span], words),
-        alone=_keys_alone(work, span, op[span]),
+        by_single_kernel=_keys_by_single_kernel(work, span, op[span]),
         by_class=_keys_by_class(work, span, words),
         samples=samples.reshape(max(1, len(alike)), span.stop - span.start),
         exact_of_all_steps=exact,
@@ -381,10 +381,10 @@ def _word_of_part(kernel: str) -> str:
     return f"part {role_of_kernel(kernel).part}"
 
 
-def _keys_alone(work: Work, span: slice, op: Int64s) -> Int64s:
-    """The keys `alone` of the pieces in `span`: of the op, if its call launches nothing
-    else of this role (kernel, copy, set), and the kernel is no helper of other work;
-    else 0. `op`: the numbers of the ops, of shape [span]."""
+def _keys_by_single_kernel(work: Work, span: slice, op: Int64s) -> Int64s:
+    """The keys `by_single_kernel` of the pieces in `span`: of the op, if its call
+    launches nothing else of this role (kernel, copy, set), and the kernel is no helper
+    of other work; else 0. `op`: the numbers of the ops, of shape [span]."""
     trace, rows = work.trace, work.row[span]
     role = trace.role[rows].astype(np.int64)
     _, group = distinct_rows((work.op[span], role))

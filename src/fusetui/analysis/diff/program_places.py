@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.items import WorkItems, ancestors
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kinds_of
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int32s
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -51,9 +51,9 @@ _RANK_OF_SORT: Final = {
     sort: rank for rank, sort in enumerate(dict.fromkeys(SORT_OF_KIND.values()))
 }
 
-_NUMBER = late(r"\d+")
+_NUMBER = lazy_pattern(r"\d+")
 
-_BACKWARD_NODE = late(
+_BACKWARD_NODE = lazy_pattern(
     r"autograd::engine::|(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL
 )
 """Frames of the backward pass; CompiledFunctionBackward is one too."""

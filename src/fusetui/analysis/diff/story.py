@@ -14,7 +14,7 @@ from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import duration, plural, signed_duration
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
@@ -33,8 +33,8 @@ MIN_SHARE_OF_TERM = 0.6
 
 CPU_WORK = "dispatch on the CPU"
 
-_TIMES = late(r" x\d+\Z")
-_NUMBER = late(r"\d+")
+_TIMES = lazy_pattern(r" x\d+\Z")
+_NUMBER = lazy_pattern(r"\d+")
 
 _PLURAL: Final = {
     "GEMM": "GEMMs",

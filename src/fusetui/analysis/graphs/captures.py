@@ -28,7 +28,7 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.gpu.roofline.many import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
-from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -100,7 +100,9 @@ class _SizeAnnotation(NamedTuple):
 
 def has_captures(trace: Trace) -> bool:
     """Whether a capture begins in this trace; looks at names only."""
-    return any(BEGINS_CAPTURE.search(name, 0, LONGEST_NAME) for name in trace.names)
+    return any(
+        BEGINS_CAPTURE.search(name, 0, MAX_SEARCHED_CHARS) for name in trace.names
+    )
 
 
 @memo()
@@ -193,7 +195,7 @@ def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
     around = annotations[is_around]
     innermost_first = around[np.argsort(-trace.start[around], kind="stable")]
     for row in innermost_first.tolist():
-        match = _SIZE_ANNOTATION.match(trace.name_of(row)[:LONGEST_NAME])
+        match = _SIZE_ANNOTATION.match(trace.name_of(row)[:MAX_SEARCHED_CHARS])
         if match:
             mode = (match["mode"] or "").upper()
             return _SizeAnnotation(size=int(match["size"]), mode=mode)

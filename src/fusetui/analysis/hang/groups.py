@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from fusetui.analysis.hang.model import GroupProgress, Issued, State
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.flight.columns import (
     UNKNOWN,
     EntryState,
@@ -19,7 +19,7 @@ from fusetui.trace.flight.columns import (
 from fusetui.trace.flight.entries import ALL_RANKS
 from fusetui.trace.model.arrays import Flags, Int64s
 
-OF_TORCH = late(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
+OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """In the path of a file of torch itself."""
 ALL_GATHERS = ("all_gather", "_allgather_base", "all_gather_into_tensor")
 STATE_NAMES: dict[int, State] = {

@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.hang.groups import Recorded
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.flight.columns import UNKNOWN
 
-MESSAGE = late(r"(?:^|:)(send|recv) ([0-9]{1,7})(?:->|<-)([0-9]{1,7})$")
+MESSAGE = lazy_pattern(r"(?:^|:)(send|recv) ([0-9]{1,7})(?:->|<-)([0-9]{1,7})$")
 """nccl:send 0->1, nccl:recv 1<-0: the first number is the rank that issued it. Both are
 places in the group (ProcessGroupNCCL.cpp, `pointToPoint`)."""
 

@@ -25,7 +25,7 @@ def ancestors(trace: Trace, row: int) -> list[int]:
     return rows
 
 
-def host_of(trace: Trace, row: int) -> int:
+def issuer_of(trace: Trace, row: int) -> int:
     """Where a GPU row comes from: its launch call, else its op, else -1. For an
     annotation on a stream it is the CPU annotation with the same External id."""
     if trace.role[row] == Role.GPU_ANNOTATION:
@@ -43,10 +43,10 @@ def launch_chain(trace: Trace, row: int) -> list[int]:
     """For a GPU row: launch call, ops around it, then the annotations around those,
     innermost first. For a CPU row: what is around it, likewise. [] for a kernel whose
     launch was not recorded."""
-    host = host_of(trace, row) if is_gpu(trace, row) else int(trace.parent[row])
-    if host < 0 and is_gpu(trace, row):
+    issuer = issuer_of(trace, row) if is_gpu(trace, row) else int(trace.parent[row])
+    if issuer < 0 and is_gpu(trace, row):
         return []
-    inner = [host, *ancestors(trace, host)] if host >= 0 else []
+    inner = [issuer, *ancestors(trace, issuer)] if issuer >= 0 else []
     return inner + around(trace, inner[-1] if inner else row, Layer.ANNOTATIONS)
 
 

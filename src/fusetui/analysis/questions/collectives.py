@@ -27,7 +27,7 @@ from fusetui.analysis.questions.process_groups import (
 )
 from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import is_clipped
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
@@ -36,10 +36,10 @@ from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 KEPT_AS = "transfers"
-_COMMS_OP = late(r"record_param_comms\Z")
-_ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
-ON_CPU = late(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
-_ISSUING_OP = late(r"c10d::\w{1,64}\Z")
+_COMMS_OP = lazy_pattern(r"record_param_comms\Z")
+_ANNOTATION = lazy_pattern(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
+ON_CPU = lazy_pattern(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
+_ISSUING_OP = lazy_pattern(r"c10d::\w{1,64}\Z")
 _NAME_ARG: Final = "Collective name"
 _ARGS: Final = (
     _NAME_ARG,
@@ -99,7 +99,7 @@ class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
     told: tuple[KnownCollective, ...]
     rows: Rows  # the kernel or the annotation
     issued: Int64s  # ns of the file
-    host: Rows  # the launch, or the op that issued it; -1 if it is not known
+    issuer: Rows  # the launch, or the op that issued it; -1 if it is not known
 
 
 def collectives_of(trace: Trace) -> IssuedCollectives:
@@ -109,13 +109,13 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
     collectives = (*gpu.told, *cpu.told)
     rows = np.concatenate((gpu.rows, cpu.rows))
     issued = np.concatenate((gpu.issued, cpu.issued))
-    host = np.concatenate((gpu.host, cpu.host))
+    issuer = np.concatenate((gpu.issuer, cpu.issuer))
     order = np.lexsort((trace.start[rows], issued))
     return IssuedCollectives(
         told=tuple(collectives[n] for n in order),
         rows=rows[order],
         issued=issued[order],
-        host=host[order],
+        issuer=issuer[order],
     )
 
 
@@ -200,7 +200,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
         told=tuple(collectives),
         rows=kernels.rows,
         issued=kernels.issued,
-        host=kernels.launch,
+        issuer=kernels.launch,
     )
 
 
@@ -250,10 +250,10 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
         if was_clipped[n] or args[n].get("finished") is False:
             collective = replace(collective, is_cut=True)
         collectives.append(collective)
-    host = _issuing_ops(trace, rows, [collective.name for collective in collectives])
-    issued = np.where(host >= 0, trace.start[host], trace.start[rows])
+    issuer = _issuing_ops(trace, rows, [collective.name for collective in collectives])
+    issued = np.where(issuer >= 0, trace.start[issuer], trace.start[rows])
     return IssuedCollectives(
-        told=tuple(collectives), rows=rows, issued=issued, host=host
+        told=tuple(collectives), rows=rows, issued=issued, issuer=issuer
     )
 
 
@@ -267,12 +267,12 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
     annotations_by_name: dict[str, list[int]] = {}
     for n, name in enumerate(names):
         annotations_by_name.setdefault(name, []).append(n)
-    host = np.full(len(rows), -1, dtype=np.intp)
+    issuer = np.full(len(rows), -1, dtype=np.intp)
     for name, places in annotations_by_name.items():
         ops = ops_by_name.get(name, [])
         if len(ops) == len(places):
-            host[places] = ops
-    return host
+            issuer[places] = ops
+    return issuer
 
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:

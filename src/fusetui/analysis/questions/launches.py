@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped
-from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
@@ -32,10 +32,10 @@ from fusetui.trace.model.quantiles import percentiles_of_runs
 if TYPE_CHECKING:
     from fusetui.trace.layout.counters import Counter
 
-LAUNCHES = late(r"Launch(?!HostFunc)", re.IGNORECASE)
-_GRAPH_LAUNCH = late(r"GraphLaunch", re.IGNORECASE)
-BEGINS_CAPTURE = late(r"StreamBeginCapture")
-_ENDS_CAPTURE = late(r"StreamEndCapture")
+LAUNCHES = lazy_pattern(r"Launch(?!HostFunc)", re.IGNORECASE)
+_GRAPH_LAUNCH = lazy_pattern(r"GraphLaunch", re.IGNORECASE)
+BEGINS_CAPTURE = lazy_pattern(r"StreamBeginCapture")
+_ENDS_CAPTURE = lazy_pattern(r"StreamEndCapture")
 
 
 def launched_without_events(trace: Trace) -> bool:
@@ -94,7 +94,7 @@ class GraphReplay(msgspec.Struct, frozen=True):
 
 def is_replay(name: str) -> bool:
     """Whether a call of this name launches a graph."""
-    return _GRAPH_LAUNCH.search(name, 0, LONGEST_NAME) is not None
+    return _GRAPH_LAUNCH.search(name, 0, MAX_SEARCHED_CHARS) is not None
 
 
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 
-LOADER = late(
+LOADER = lazy_pattern(
     r"enumerate\(DataLoader\)|\bDataLoader\w*\.__next__"
     r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
 )
 """What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an
 op."""
-WORKERS = late(r"MultiProcessing")
+WORKERS = lazy_pattern(r"MultiProcessing")
 """Part of the name of the iterator whose batches come from other processes."""
 AT_ONCE_NS = 1_000_000
 """The longest time (ns) that the shortest call for a batch may take if it is to show

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
-_RANK_IN_NAME = late(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
-_FILE_OF_TORCH = late(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
+_RANK_IN_NAME = lazy_pattern(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
+_FILE_OF_TORCH = lazy_pattern(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
 RECORDED: Final = "distributedInfo"
 NAMED: Final = "the file's name"
 ORDERED: Final = "the order of the files"

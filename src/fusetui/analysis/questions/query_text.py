@@ -16,17 +16,17 @@ from itertools import chain, product
 from typing import Final, NamedTuple
 
 from fusetui import Error
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 MAX_CHARACTERS: Final = 500  # of a query
 MAX_DEPTH: Final = 20  # parentheses in parentheses
 MAX_WAYS: Final = 64  # alternatives
-SIGN = late(
+SIGN = lazy_pattern(
     r"(?P<minus>-?)(?P<field>[a-z][a-z_0-9]*)\s*(?P<sign>!=|<=|>=|=|<|>)\s*"
     r'(?P<value>"[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
 )
-_TERM = late(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
-FIELD = late(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
+_TERM = lazy_pattern(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
+FIELD = lazy_pattern(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
 _OPEN: Final = "("
 _NOT_OPEN: Final = "-("
 _CLOSE: Final = ")"

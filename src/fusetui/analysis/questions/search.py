@@ -25,7 +25,7 @@ from fusetui.analysis.questions.query import (
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
@@ -68,10 +68,10 @@ _ROLES_OF_KINDS: Final = {
     "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
 }
 
-_SHAPE_WORD = late(r"\d+(?:x\d+)+")
+_SHAPE_WORD = lazy_pattern(r"\d+(?:x\d+)+")
 """A word that shapes are compared with."""
 
-_PLAIN_TEXT = late(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
+_PLAIN_TEXT = lazy_pattern(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 """Text that JSON has only one way to write."""
 
 _MAX_STREAMS_LISTED: Final = 8

@@ -208,17 +208,17 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     gpu_rows = trace.gpu_rows
     op = trace.op[gpu_rows]
     call = trace.asked[gpu_rows]
-    host = np.where(call >= 0, call, op)
+    issuer = np.where(call >= 0, call, op)
     # a call on a sub-row lies in the subtree of no op
     is_sub_row = np.array([track.subrow > 0 for track in trace.tracks] or [False])
-    is_outside = (host >= 0) & is_sub_row[trace.track][host] & (op >= 0)
-    host = np.where(is_outside, op, host)
-    has_host = host >= 0
-    rows = gpu_rows[has_host]
-    host = host[has_host]
+    is_outside = (issuer >= 0) & is_sub_row[trace.track][issuer] & (op >= 0)
+    issuer = np.where(is_outside, op, issuer)
+    has_issuer = issuer >= 0
+    rows = gpu_rows[has_issuer]
+    issuer = issuer[has_issuer]
     is_kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    ns = subtree_sums(trace, host, trace.dur[rows])
-    kernels = subtree_sums(trace, host, is_kernel)
+    ns = subtree_sums(trace, issuer, trace.dur[rows])
+    kernels = subtree_sums(trace, issuer, is_kernel)
     return ns, kernels
 
 
@@ -236,8 +236,8 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     return is_inside
 
 
-def subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
-    """For each row the sum of the amounts whose hosts lie in its subtree; shape
+def subtree_sums(trace: Trace, issuer: NDArray[np.int32], amount: Int64s) -> Int64s:
+    """For each row the sum of the amounts whose issuers lie in its subtree; shape
     [slices]."""
-    sum_before = np.concatenate(([0], np.cumsum(summed(host, amount, len(trace)))))
+    sum_before = np.concatenate(([0], np.cumsum(summed(issuer, amount, len(trace)))))
     return sum_before[trace.end_row] - sum_before[:-1]

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,7 +36,17 @@ from fusetui.text.figures import duration
 from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 
-Key = tuple[object, ...]
+StepKey = tuple[object, ...]
+"""What identifies a step on all ranks."""
+
+
+class MatchingKey(NamedTuple):
+    """Collectives of ranks can only be the same if this is."""
+
+    name: str  # of a send or receive also the pair of ranks
+    group: ProcessGroup  # of a send or receive the pair
+
+
 MAX_COLLECTIVES_OF_A_RANK = 1 << 20
 """More than any rank has."""
 OUTSIDE_STEPS = 0
@@ -93,8 +104,9 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def point_to_point(self) -> Flags:
-        found = [name.partition(" ")[0] in POINT_TO_POINT for name in self.names]
-        return np.array(found, dtype=np.bool_)
+        """Which are sends and receives of a pair of ranks."""
+        kinds = [name.partition(" ")[0] for name in self.names]
+        return np.array([kind in POINT_TO_POINT for kind in kinds], dtype=np.bool_)
 
     @cached_property
     def of_row(self) -> Rows:
@@ -103,18 +115,18 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All collectives of all ranks, one after another."""
+    """All collectives of all ranks, one rank after another; arrays of shape [rows]."""
 
     ranks: tuple[RankSummary, ...]
-    keys: tuple[tuple[str, ProcessGroup], ...]
-    key: Int64s
-    rank: Rows
-    row: Rows
+    keys: tuple[MatchingKey, ...]
+    key: Int64s  # index in `keys`
+    rank: Rows  # index in `ranks`
+    row: Rows  # index in the collectives of that rank
 
     def column(self, name: str) -> Int64s:
         """A column of Collectives."""
-        parts = [getattr(one.collectives, name) for one in self.ranks]
-        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+        columns = [getattr(summary.collectives, name) for summary in self.ranks]
+        return np.concatenate([np.empty(0, dtype=np.int64), *columns])
 
     @cached_property
     def sequence(self) -> Int64s:
@@ -123,54 +135,89 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def is_cut(self) -> Flags:
         """Whether the recording of its own rank cuts it."""
-        found = np.zeros(len(self.key), dtype=np.bool_)
-        first_row = np.searchsorted(self.rank, np.arange(len(self.ranks)))
-        for one, first in zip(self.ranks, first_row.tolist(), strict=True):
-            found[first + np.array(one.cut, dtype=np.intp)] = True
-        return found
+        is_cut = np.zeros(len(self.key), dtype=np.bool_)
+        first_of_rank = np.searchsorted(self.rank, np.arange(len(self.ranks)))
+        for summary, first in zip(self.ranks, first_of_rank.tolist(), strict=True):
+            is_cut[first + np.array(summary.cut, dtype=np.intp)] = True
+        return is_cut
+
+    @cached_property
+    def is_point_to_point(self) -> Flags:
+        by_key = [key.name in POINT_TO_POINT for key in self.keys]
+        return np.array(by_key, dtype=np.bool_)[self.key]
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Matches the collectives of ranks of one job; groups of one rank take no part."""
-    keys: dict[tuple[str, ProcessGroup], int] = {}
-    own = [_keys_of(one, keys) for one in ranks]
-    key = np.concatenate([np.empty(0, dtype=np.int64), *own])
-    rank = np.repeat(np.arange(len(ranks)), list(map(len, own)))
-    flat = _Flat(tuple(ranks), tuple(keys), key, rank, row=ordinals(rank))
+    flat = _flat(ranks)
     number = _numbers(flat)
-    cut = flat.is_cut & (number != ALONE)
-    numbers_of_cut = np.unique(number[cut & (number >= 0)])
-    cut_collectives = len(numbers_of_cut) + np.count_nonzero(
-        cut & (number == UNMATCHED)
+    cut = _cut_anywhere(flat, number)
+    number[cut.rows] = CUT
+
+    numbered = np.flatnonzero(number >= 0)
+    by_number = numbered[np.lexsort((flat.rank[numbered], number[numbered]))]
+    ranks_of_each = np.diff(run_bounds(number[by_number]))
+    is_shared = np.repeat(ranks_of_each > 1, ranks_of_each)
+    of_one_rank = by_number[~is_shared]
+
+    without_number = np.flatnonzero(number == UNMATCHED)
+    ranks_of_unmatched = flat.rank[np.concatenate((without_number, of_one_rank))]
+    # with whom such a send is may not be known, but its rank may have waited in it
+    is_loose = (number == ALONE) & flat.is_point_to_point
+    is_loose[without_number] = True
+    is_loose[cut.rows] = True
+    is_loose[of_one_rank] = True
+    return _in_time(
+        flat,
+        by_number[is_shared],
+        number,
+        unmatched=np.bincount(ranks_of_unmatched, minlength=len(ranks)),
+        loose=np.flatnonzero(is_loose),
+        cut=cut,
     )
-    cut |= np.isin(number, numbers_of_cut)
-    number[cut] = CUT
-    used = np.flatnonzero(number >= 0)
-    order = used[np.lexsort((flat.rank[used], number[used]))]
-    counts = np.diff(run_bounds(number[order]))
-    shared = np.repeat(counts > 1, counts)
-    left = np.concatenate((flat.rank[number == UNMATCHED], flat.rank[order[~shared]]))
-    sends = np.array([name in POINT_TO_POINT for name, _ in flat.keys], dtype=np.bool_)
-    loose = (number == UNMATCHED) | cut | (sends[flat.key] & (number == ALONE))
-    loose[order[~shared]] = True
-    unmatched = np.bincount(left, minlength=len(ranks))
-    left_out = _LeftOutRows(
-        np.flatnonzero(loose), np.flatnonzero(cut), int(cut_collectives)
+
+
+def _flat(ranks: Sequence[RankSummary]) -> _Flat:
+    number_of_key: dict[MatchingKey, int] = {}
+    keys_of_ranks = [_keys_of(summary, number_of_key) for summary in ranks]
+    counts = [len(keys) for keys in keys_of_ranks]
+    rank = np.repeat(np.arange(len(ranks)), counts)
+    return _Flat(
+        ranks=tuple(ranks),
+        keys=tuple(number_of_key),
+        key=np.concatenate([np.empty(0, dtype=np.int64), *keys_of_ranks]),
+        rank=rank,
+        row=ordinals(rank),
     )
-    return _in_time(flat, order[shared], number, unmatched, left_out)
 
 
-class _LeftOutRows(msgspec.Struct, frozen=True, eq=False):
-    """Rows of _Flat that are not of matched collectives."""
+class _CutRows(msgspec.Struct, frozen=True, eq=False):
+    """Rows of _Flat whose collective the recording of some rank cuts."""
 
-    loose: Rows
-    cut: Rows  # of them: of collectives that some recording cuts
-    cut_collectives: int
+    rows: Rows
+    collectives: int  # how many these are
 
 
-UNMATCHED, ALONE, CUT = -1, -2, -3
-# with whom is not known, so it is matched with nothing
-NOBODY = ProcessGroup("", (), 1)
+def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
+    """A collective that is cut on one rank is cut on all; those without a number count
+    one by one."""
+    is_cut = flat.is_cut & (number != ALONE)
+    cut_numbers = np.unique(number[is_cut & (number >= 0)])
+    without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
+    is_cut |= np.isin(number, cut_numbers)
+    return _CutRows(
+        rows=np.flatnonzero(is_cut), collectives=len(cut_numbers) + int(without_number)
+    )
+
+
+UNMATCHED: Final = -1
+ALONE: Final = -2
+CUT: Final = -3
+"""Instead of the number of a collective: which one it is of is not known; it is of one
+rank; a recording cuts it."""
+
+NOBODY: Final = ProcessGroup("", (), 1)
+"""With whom is not known, so it is matched with nothing."""
 
 
 def run_bounds(ordered: NDArray[np.integer]) -> Rows:
@@ -178,34 +225,46 @@ def run_bounds(ordered: NDArray[np.integer]) -> Rows:
     return np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(ordered))
 
 
-def _keys_of(one: RankSummary, keys: dict[tuple[str, ProcessGroup], int]) -> Int64s:
-    """For each collective the number of its name and group, or of its pair of ranks."""
-    found = one.collectives
-    names, groups = len(one.names), len(one.groups)
-    each = ((found.peer + 1) * groups + found.group) * names + found.name
-    distinct, which = np.unique(each, return_inverse=True)
+def _keys_of(summary: RankSummary, number_of_key: dict[MatchingKey, int]) -> Int64s:
+    """For each collective of a rank the number of its key; new keys are added to
+    `number_of_key`."""
+    collectives = summary.collectives
+    names = len(summary.names)
+    groups = len(summary.groups)
+    peer = collectives.peer + 1  # 0 for none
+    combined = (peer * groups + collectives.group) * names + collectives.name
+    distinct, place = np.unique(combined, return_inverse=True)
     numbers = []
-    for n in distinct.tolist():
-        key = _key(one, n % names, n // names % groups, n // names // groups - 1)
-        numbers.append(keys.setdefault(key, len(keys)))
-    return np.array(numbers, dtype=np.int64)[which]
+    for combination in distinct.tolist():
+        peer_and_group, name = divmod(combination, names)
+        peer_number, group = divmod(peer_and_group, groups)
+        key = _key(
+            summary.rank,
+            name=summary.names[name],
+            group=summary.groups[group],
+            peer=peer_number - 1,
+        )
+        numbers.append(number_of_key.setdefault(key, len(number_of_key)))
+    return np.array(numbers, dtype=np.int64)[place]
 
 
-def _key(
-    one: RankSummary, name: int, group: int, peer: int
-) -> tuple[str, ProcessGroup]:
-    named, whole = one.names[name], one.groups[group]
-    if named not in POINT_TO_POINT:
-        known = whole != UNKNOWN_GROUP
-        return named, ProcessGroup(
-            whole.name, whole.ranks, whole.size
-        ) if known else whole
+def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
+    """Of a collective of `rank`. A send and its receive have one key, that of the pair
+    of ranks; `peer` is the other one, -1 if it is not known."""
+    if name not in POINT_TO_POINT:
+        if group != UNKNOWN_GROUP:
+            group = ProcessGroup(group.name, group.ranks, group.size)
+        return MatchingKey(name, group)
     if peer < 0:
-        return named, NOBODY
-    pair, link = (one.rank, peer) if named == "send" else (peer, one.rank), "to"
-    if named == "send_recv":  # both in one kernel
-        pair, link = (min(pair), max(pair)), "with"
-    return f"send_recv {pair[0]} {link} {pair[1]}", ProcessGroup(whole.name, pair, 2)
+        return MatchingKey(name, NOBODY)
+    if name == "send_recv":  # both in one kernel
+        first, second = sorted((rank, peer))
+        link = "with"
+    else:
+        first, second = (rank, peer) if name == "send" else (peer, rank)
+        link = "to"
+    pair = ProcessGroup(group.name, (first, second), 2)
+    return MatchingKey(f"send_recv {first} {link} {second}", pair)
 
 
 def _numbers(flat: _Flat) -> Int64s:
@@ -214,18 +273,18 @@ def _numbers(flat: _Flat) -> Int64s:
     by_key = np.argsort(flat.key, kind="stable")
     bounds = np.searchsorted(flat.key[by_key], np.arange(len(flat.keys) + 1))
     next_free = 0
-    for (_, group), (begin, end) in zip(
-        flat.keys, itertools.pairwise(bounds), strict=True
-    ):
+    for key, (begin, end) in zip(flat.keys, itertools.pairwise(bounds), strict=True):
         rows = by_key[begin:end]
-        if group.size == 1:
+        if key.group.size == 1:
             number[rows] = ALONE
-        elif group != UNKNOWN_GROUP:
-            places = _numbers_within_key(flat, rows)
-            known = places >= 0
-            distinct, dense = np.unique(places[known], return_inverse=True)
-            number[rows[known]] = dense + next_free
-            next_free += len(distinct)
+            continue
+        if key.group == UNKNOWN_GROUP:
+            continue
+        within_key = _numbers_within_key(flat, rows)
+        is_known = within_key >= 0
+        distinct, dense = np.unique(within_key[is_known], return_inverse=True)
+        number[rows[is_known]] = dense + next_free
+        next_free += len(distinct)
     return number
 
 
@@ -241,10 +300,11 @@ def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
         return ordinals(rank)
     sequence = flat.sequence[rows]
     distinct = np.unique(np.stack((rank, sequence)), axis=1).shape[1]
-    if (sequence >= 0).all() and distinct == len(rank):
+    no_rank_has_one_twice = distinct == len(rank)
+    if (sequence >= 0).all() and no_rank_has_one_twice:
         return sequence
-    damaged = np.array([bool(one.damage) for one in flat.ranks])[rank]
-    return np.where(damaged, -1, _from_the_end(flat, rows))
+    is_damaged = np.array([bool(summary.damage) for summary in flat.ranks])[rank]
+    return np.where(is_damaged, UNMATCHED, _from_the_end(flat, rows))
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
@@ -252,7 +312,7 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
     after it. Behind the last step it is how many come before: a recording may end
     within a step, at another place on each rank."""
     numbers = np.empty(len(rows), dtype=np.int64)
-    step_numbers: dict[Key, int] = {}
+    step_numbers: dict[StepKey, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
         of_rank = np.flatnonzero(flat.rank[rows] == rank)
         summary = flat.ranks[rank]
@@ -274,18 +334,26 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
     return numbers
 
 
-def step_keys(one: RankSummary) -> list[Key]:
-    """What identifies a step on all ranks: its name or, if names recur, its place from
-    the end."""
-    if len(set(one.steps)) == len(one.steps):
-        return [(name,) for name in one.steps]
-    return [(len(one.steps) - place,) for place in range(len(one.steps))]
+def step_keys(summary: RankSummary) -> list[StepKey]:
+    """Of each step of a rank its name or, if names recur, its place from the end."""
+    steps = summary.steps
+    if len(set(steps)) == len(steps):
+        return [(name,) for name in steps]
+    return [(len(steps) - place,) for place in range(len(steps))]
 
 
 def _in_time(
-    flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, left_out: _LeftOutRows
+    flat: _Flat,
+    order: Rows,
+    number: Int64s,
+    *,
+    unmatched: Int64s,
+    loose: Rows,
+    cut: _CutRows,
 ) -> Matched:
-    """The collectives in the order of their first starts."""
+    """The collectives in the order of their first starts. `order`: the rows of shared
+    collectives, by their numbers; `loose`: those of others that ranks may have waited
+    in."""
     bounds = run_bounds(number[order])
     counts = np.diff(bounds)
     start = flat.column("start")
@@ -299,11 +367,14 @@ def _in_time(
     heads = rows[first[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
     given = {summary.rank for summary in flat.ranks}
-    is_unknown = np.array(
-        [group == UNKNOWN_GROUP for _, group in flat.keys], dtype=np.bool_
-    )
+    groups = [key.group for key in flat.keys]
+    is_unknown = np.array([group == UNKNOWN_GROUP for group in groups], dtype=np.bool_)
+    given_of_groups = [len(given & {*group.ranks}) for group in groups]
     has_one_given = np.array(
-        [group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys],
+        [
+            group.size > 1 and given_of_group == 1
+            for group, given_of_group in zip(groups, given_of_groups, strict=True)
+        ],
         dtype=np.bool_,
     )
     has_one_given &= ~is_unknown
@@ -318,16 +389,16 @@ def _in_time(
         ready=flat.column("ready")[rows],
         ahead=flat.column("ahead")[rows],
         stalled=flat.column("stalled")[rows],
-        names=tuple(name for name, _ in keys),
-        groups=tuple(group for _, group in keys),
+        names=tuple(key.name for key in keys),
+        groups=tuple(key.group for key in keys),
         bytes=flat.column("size")[heads],
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
-        loose_rank=flat.rank[left_out.loose],
-        loose_end=flat.column("end")[left_out.loose],
-        cut=left_out.cut_collectives,
-        cut_rank=flat.rank[left_out.cut],
-        cut_row=flat.row[left_out.cut],
+        loose_rank=flat.rank[loose],
+        loose_end=flat.column("end")[loose],
+        cut=cut.collectives,
+        cut_rank=flat.rank[cut.rows],
+        cut_row=flat.row[cut.rows],
         one_given=int(has_one_given[flat.key].sum()),
         no_group=int(is_unknown[flat.key].sum()),
     )
@@ -345,22 +416,34 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
 
 def steps_of(matched: Matched) -> StepsOfRows:
     """The steps of a job, in their order."""
-    names: dict[object, str] = {}
-    for one in matched.ranks:
-        for key, name in zip(step_keys(one), one.steps, strict=True):
-            names.setdefault(key, name)
-    places = {key: place for place, key in enumerate(names)}
-    of_row = np.zeros(len(matched.rank), dtype=np.intp)
-    order = np.argsort(matched.rank, kind="stable")
-    bounds = np.searchsorted(matched.rank[order], np.arange(len(matched.ranks) + 1))
-    for rank, one in enumerate(matched.ranks if names else ()):
-        own = order[bounds[rank] : bounds[rank + 1]]
-        issued = one.collectives.issued[matched.row[own]]
-        at = np.searchsorted(one.step_start, issued, side="right") - 1
-        of_row[own] = np.array([*(places[key] for key in step_keys(one)), -1])[at]
+    name_of_key: dict[StepKey, str] = {}
+    for summary in matched.ranks:
+        for key, name in zip(step_keys(summary), summary.steps, strict=True):
+            name_of_key.setdefault(key, name)
     return StepsOfRows(
-        names=tuple(names.values()), of_row=of_row, length_ns=_median_length_ns(matched)
+        names=tuple(name_of_key.values()),
+        of_row=_steps_of_rows(matched, list(name_of_key)),
+        length_ns=_median_length_ns(matched),
     )
+
+
+def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
+    """See StepsOfRows.of_row. `keys`: of all steps of the job, in their order."""
+    of_row = np.zeros(len(matched.rank), dtype=np.intp)
+    if not keys:
+        return of_row
+    place_of_key = {key: place for place, key in enumerate(keys)}
+    by_rank = np.argsort(matched.rank, kind="stable")
+    ranks = np.arange(len(matched.ranks) + 1)
+    bounds = np.searchsorted(matched.rank[by_rank], ranks)
+    for rank, summary in enumerate(matched.ranks):
+        rows = by_rank[bounds[rank] : bounds[rank + 1]]
+        issued = summary.collectives.issued[matched.row[rows]]
+        step_of_rank = np.searchsorted(summary.step_start, issued, side="right") - 1
+        places = [place_of_key[key] for key in step_keys(summary)]
+        places_or_none = np.array([*places, -1])  # -1: before the first
+        of_row[rows] = places_or_none[step_of_rank]
+    return of_row
 
 
 def _median_length_ns(matched: Matched) -> float:
@@ -400,43 +483,75 @@ def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
     """Sorts out files that could not be read, ranks of other jobs, and numbers given
     twice."""
     files = list(found)
-    known = [one for one in files if isinstance(one, RankSummary)]
-    left = [one for one in files if isinstance(one, LeftOut)]
-    taken = {one.rank for one in known}  # what nothing numbers is numbered in order
-    free = (number for number in range(len(known) + len(taken)) if number not in taken)
-    given = [replace(one, rank=next(free)) if one.rank < 0 else one for one in known]
-    sizes = Counter(one.world_size for one in given if one.world_size)
-    size = max(sizes, key=lambda size: (sizes[size], size), default=0)
-    windows = sorted((one.begin_ns, one.end_ns) for one in given)
+    summaries = [file for file in files if isinstance(file, RankSummary)]
+    left = [file for file in files if isinstance(file, LeftOut)]
+    given = _numbered(summaries)
+    size = _size_of_most(given)
+    windows = sorted((summary.begin_ns, summary.end_ns) for summary in given)
     ranks: dict[int, RankSummary] = {}
-    for one in given:
-        reason = _foreign(one, size, windows[len(windows) // 2])
-        if not reason and one.rank in ranks:
-            reason = f"{one.path} is rank {one.rank}, as {ranks[one.rank].path} is: it is left out."
+    for summary in given:
+        reason = _foreign(summary, size, windows[len(windows) // 2])
+        if not reason and summary.rank in ranks:
+            reason = (
+                f"{summary.path} is rank {summary.rank}, as {ranks[summary.rank].path} is: "
+                "it is left out."
+            )
         if reason:
-            left.append(LeftOut(one.path, one.rank, reason))
+            left.append(LeftOut(summary.path, summary.rank, reason))
         else:
-            ranks[one.rank] = one
-    sources = sorted({one.rank_by for one in given if one.rank_by != RECORDED})
-    notes = [f"Some ranks are numbered by {source}." for source in sources]
-    notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
-    missing = tuple(sorted(set(range(size)) - ranks.keys()))
+            ranks[summary.rank] = summary
     return RankJob(
-        tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes)
+        ranks=tuple(ranks[number] for number in sorted(ranks)),
+        left=tuple(left),
+        world_size=size,
+        missing=tuple(sorted(set(range(size)) - ranks.keys())),
+        notes=tuple(_notes_of_job(given, ranks.values())),
     )
 
 
-def _foreign(one: RankSummary, size: int, middle: tuple[int, int]) -> str:
-    """Why it is no rank of this job, else "". `size`: the most frequent size that was
-    recorded, the larger one of two, 0 if none was; `middle`: the window of the rank in
-    the middle of all."""
-    if one.world_size and one.world_size != size:
-        world = one.world_size
-        return f"{one.path} is of another job: it has {world} ranks, the others have {size}."
-    if size and one.rank >= size and one.rank_by != ORDERED:
-        return f"{one.path} is rank {one.rank} of a job of {size}: it is left out."
-    apart = max(one.begin_ns - middle[1], middle[0] - one.end_ns)
-    lengths = max(one.end_ns - one.begin_ns, middle[1] - middle[0])
-    if apart > max(APART_NS, lengths):
-        return f"{one.path} was recorded at another time, {duration(apart)} apart: it is left out."
+def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
+    """What nothing numbers is numbered in order, by the numbers that are free."""
+    taken = {summary.rank for summary in summaries}
+    free = (number for number in itertools.count() if number not in taken)
+    numbered = []
+    for summary in summaries:
+        if summary.rank < 0:
+            summary = replace(summary, rank=next(free))
+        numbered.append(summary)
+    return numbered
+
+
+def _size_of_most(given: Sequence[RankSummary]) -> int:
+    """The most frequent size of a job that was recorded, the larger one of two; 0 if
+    none was."""
+    sizes = Counter(summary.world_size for summary in given if summary.world_size)
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+
+
+def _notes_of_job(
+    given: Sequence[RankSummary], ranks: Iterable[RankSummary]
+) -> Iterator[str]:
+    """Each once. `given`: all ranks; `ranks`: those that take part."""
+    sources = {summary.rank_by for summary in given if summary.rank_by != RECORDED}
+    for source in sorted(sources):
+        yield f"Some ranks are numbered by {source}."
+    yield from dict.fromkeys(summary.note for summary in ranks if summary.note)
+
+
+def _foreign(summary: RankSummary, size: int, middle: tuple[int, int]) -> str:
+    """Why it is no rank of this job, else "". `size`: see _size_of_most; `middle`:
+    begin and end of the rank whose window is in the middle of all."""
+    path = summary.path
+    if summary.world_size and summary.world_size != size:
+        return (
+            f"{path} is of another job: it has {summary.world_size} ranks, the others have "
+            f"{size}."
+        )
+    if size and summary.rank >= size and summary.rank_by != ORDERED:
+        return f"{path} is rank {summary.rank} of a job of {size}: it is left out."
+    begin_ns, end_ns = middle
+    apart_ns = max(summary.begin_ns - end_ns, begin_ns - summary.end_ns)
+    longer_ns = max(summary.end_ns - summary.begin_ns, end_ns - begin_ns)
+    if apart_ns > max(APART_NS, longer_ns):
+        return f"{path} was recorded at another time, {duration(apart_ns)} apart: it is left out."
     return ""

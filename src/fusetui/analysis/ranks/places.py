@@ -76,9 +76,9 @@ def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
     if len(annotations):
         first_of_main = main_thread(trace, annotations)[0]
         usual = int(trace.thread_of_track[trace.track[first_of_main]])
-    thread = np.full(len(issued.host), usual, dtype=np.int32)
-    is_known = issued.host >= 0
-    calls = issued.host[is_known]
+    thread = np.full(len(issued.issuer), usual, dtype=np.int32)
+    is_known = issued.issuer >= 0
+    calls = issued.issuer[is_known]
     thread[is_known] = trace.thread_of_track[trace.track[calls]]
     return thread
 

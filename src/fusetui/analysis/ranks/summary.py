@@ -294,7 +294,7 @@ def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     behind = behind[follows]
     launches = trace.launch[trace.gpu_rows]
     started_by = np.bincount(launches[launches >= 0], minlength=len(trace.start))
-    call = np.maximum(issued.host[collective], 0)
+    call = np.maximum(issued.issuer[collective], 0)
     is_on_gpu = trace.launch[issued.rows[collective]] >= 0
     has_own_launch = is_on_gpu & (started_by[call] == 1)
     return _Queued(collective=collective[has_own_launch], behind=behind[has_own_launch])

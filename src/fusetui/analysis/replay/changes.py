@@ -10,7 +10,7 @@ import msgspec
 
 from fusetui import Error
 from fusetui.text.figures import parse_time
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 Named = Literal["kernel", "family", "op", "module", "python", "comm"]
 
@@ -75,18 +75,18 @@ class OnDevice(msgspec.Struct, frozen=True):
 Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Overlapped | OnDevice
 
 AMOUNT = r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
-SCALED = late(
+SCALED = lazy_pattern(
     rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL
 )
-FACTOR = late(
+FACTOR = lazy_pattern(
     r"(?P<what>python|comm)\s+(?P<bandwidth>bandwidth=)?x(?P<factor>\d+(?:\.\d*)?|\.\d+)"
 )
-OTHER = late(
+OTHER = lazy_pattern(
     r"(?P<what>fuse|graph|no-sync|loader|overlap|device)"
     r"(?:(?::|(?<=device)=)\s*(?P<rest>.*\S))?",
     re.DOTALL,
 )
-WORKERS = late(r"workers=(\d{1,99})")
+WORKERS = lazy_pattern(r"workers=(\d{1,99})")
 FORMS = (
     "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "
     "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, "

@@ -15,17 +15,17 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.thread_cuts import FREES, ThreadCuts
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.program.backward import dependencies
 
-OF_DEVICE = late(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
-OF_EVENT = late(r"EventSynchronize")
-SYNCHRONIZES = late(r"Synchronize")
-TO_DEVICE = late(r"HtoD|HostToDevice")
+OF_DEVICE = lazy_pattern(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
+OF_EVENT = lazy_pattern(r"EventSynchronize")
+SYNCHRONIZES = lazy_pattern(r"Synchronize")
+TO_DEVICE = lazy_pattern(r"HtoD|HostToDevice")
 WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 MIN_SLOW_LAUNCHES = 3
 """Launch calls that waited for room, from which on a queue counts as full."""
@@ -37,7 +37,7 @@ MAX_SWITCH_NS = 10_000
 """Queued items that start so soon after the one before tell the usual switch."""
 MAX_EVENT_DELAY_NS = 25_000
 """What waits for an event after an item starts so soon after its end."""
-WAITS_EVENT = late(r"StreamWaitEvent")
+WAITS_EVENT = lazy_pattern(r"StreamWaitEvent")
 NONE = -1
 
 

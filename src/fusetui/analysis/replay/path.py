@@ -212,7 +212,7 @@ class HostTimes(NamedTuple):
 def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """What CPU threads did during nodes of a graph: each moment counts for the innermost op
     or Python frame, else for the innermost annotation. Calls are nodes of their own."""
-    parts = _Parts()
+    parts = _OwnTimes()
     own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
     for chain in distinct(graph.chain[own_time]).tolist():
         of_thread = np.sort(own_time[graph.chain[own_time] == chain])
@@ -228,8 +228,8 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
 
 
-class _Parts:
-    """Parts of the own time of threads: each element of the lists is an array, the
+class _OwnTimes:
+    """The own time of threads in parts: each element of the lists is an array, the
     arrays of one place have the same shape. Times are ns of the graph."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ class _Parts:
 
 
 def _add_parts_of_thread(
-    parts: _Parts, trace: Trace, graph: Graph, chain: int, nodes: Rows
+    parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
 ) -> None:
     """Adds the parts of the nodes of one thread, which are in order."""
     began = graph.began[nodes]

@@ -32,14 +32,14 @@ from fusetui.analysis.why.backward_threads import (
     outermost_work,
 )
 from fusetui.analysis.why.thread_activity import ThreadActivity, activities
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
 
-FREES = late(r"\A(?:cuda|hip)Free\Z")  # waits for the device
+FREES = lazy_pattern(r"\A(?:cuda|hip)Free\Z")  # waits for the device
 HANDING_NS = 10_000_000
 """Taking over a batch that is ready may take so long (ns): its tensors are opened one
 by one. What a call takes beyond that is waiting."""

@@ -21,7 +21,7 @@ from fusetui.analysis.why.thread_activity import (
     TimeLine,
     activities,
 )
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -177,7 +177,7 @@ class Device(NamedTuple):
         return slice(*number.searchsorted((self.number, self.number + 1)).tolist())
 
 
-WAITS: Final = late(
+WAITS: Final = lazy_pattern(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"
     r"|<method '(?:acquire|poll|wait\w*|recv\w*|accept)' of"
 )

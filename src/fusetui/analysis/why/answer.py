@@ -85,36 +85,42 @@ def _cpu_work(facts: Facts) -> CpuWork:
 
 
 def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
-    of_ops = (kernels.trace.op[kernels.rows] >= 0).any()
-    needs = ("CPU ops", "input shapes") if of_ops else ("CPU ops",)
-    lacking = [what for what in needs if what in lacks][:1]
-    lacking += [LISTED_DEVICE] if LISTED_DEVICE in lacks else []
-    return [
-        Unknown("ceiling", what, lacks[what])
-        for what in lacking
-        if kernels.is_kernel.any()
-    ]
+    """Why no ceiling is known: CPU ops are missing, else input shapes; and whether the
+    device is none of the table of peaks. `lacks`: see needs.lacks_of."""
+    if not kernels.is_kernel.any():
+        return []
+    some_have_ops = (kernels.trace.op[kernels.rows] >= 0).any()
+    lacking = []
+    if "CPU ops" in lacks:
+        lacking.append("CPU ops")
+    elif some_have_ops and "input shapes" in lacks:
+        lacking.append("input shapes")
+    if LISTED_DEVICE in lacks:
+        lacking.append(LISTED_DEVICE)
+    return [Unknown("ceiling", what, lacks[what]) for what in lacking]
 
 
-MOST_SHARES = 10  # kernels, and modules
-LONGEST_NAME = 1000  # characters
+MAX_SHARES = 10
+"""Of kernels, and of modules, in a breakdown."""
+
+MAX_NAME_CHARACTERS = 1000
 
 
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
     """The kernels with the longest effective time, and the modules with the longest
     time of their own, each kind of module once."""
-    own = kernels.is_kernel
+    is_kernel = kernels.is_kernel
     by_kernel = by_text(
-        kernels.trace, kernels.rows[own], kernels.effective_ns[own], _short
+        kernels.trace, kernels.rows[is_kernel], kernels.effective_ns[is_kernel], _short
     )
-    by_module: dict[str, tuple[int, int]] = {}
-    for one in modules.modules if modules else ():
-        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
-        before = by_module.get(name, (0, 0))
-        by_module[name] = before[0] + one.count, before[1] + one.gpu_self_ns
+    by_module: dict[str, tuple[int, int]] = {}  # count, ns
+    for module in modules.modules if modules else ():
+        name = module_text(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
+        count, ns = by_module.get(name, (0, 0))
+        by_module[name] = (count + module.count, ns + module.gpu_self_ns)
     return Breakdown(
         kernels=_longest(by_kernel),
-        kernels_ns=kernels.ns(own),
+        kernels_ns=kernels.ns(is_kernel),
         modules=_longest(by_module),
         modules_ns=modules.gpu_ns if modules else 0,
     )
@@ -122,16 +128,23 @@ def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
 
 def _short(name: str) -> str:
     kernel = role_of_kernel(name).decoded
-    return kernel.short if kernel else name[:LONGEST_NAME]
+    return kernel.short if kernel else name[:MAX_NAME_CHARACTERS]
 
 
-def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
-    """The MOST_SHARES with the most time, in this order; a trace may have a million
-    names, so the others are never sorted."""
-    longest = nsmallest(
-        MOST_SHARES, found.items(), key=lambda item: (-item[1][1], item[0])
+def _longest(count_and_ns_of: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
+    """The MAX_SHARES names with the most time, in this order; a trace may have a
+    million names, so the others are never sorted."""
+
+    def order(item: tuple[str, tuple[int, int]]) -> tuple[int, str]:
+        name, (_, ns) = item
+        return -ns, name
+
+    longest = nsmallest(MAX_SHARES, count_and_ns_of.items(), key=order)
+    return tuple(
+        Share(name=printable(name), count=count, ns=ns)
+        for name, (count, ns) in longest
+        if ns
     )
-    return tuple(Share(printable(name), n, ns) for name, (n, ns) in longest if ns)
 
 
 MIN_BYTES_FOR_THREADS = 32 << 20

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -17,7 +17,7 @@ from fusetui.trace.model.intervals import Cover, outside, ranges, union
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.backward import NODE
 
-RUNS_BACKWARD = late(r"<built-in method run_backward\b")
+RUNS_BACKWARD = lazy_pattern(r"<built-in method run_backward\b")
 """The frame that lasts until the engine is done."""
 MIN_SHARE_APART = 0.95
 """Of the time of an engine's ops and calls: that during which the thread that asked for

@@ -16,7 +16,7 @@ from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity, merged_slices
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
@@ -101,8 +101,8 @@ def idle_by_cause(
     return means
 
 
-FRAME: Final = late(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
-BUILT_IN: Final = late(r"<built-in (?:method|function) (\S+)")
+FRAME: Final = lazy_pattern(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN: Final = lazy_pattern(r"<built-in (?:method|function) (\S+)")
 LONGEST_TEXT: Final = 60
 """Characters."""
 
@@ -124,7 +124,7 @@ def module_text(name: str, most: int = LONGEST_TEXT) -> str:
 
 MAX_NAMES: Final = 2
 """Of one kind."""
-_STEP_NUMBER: Final = late(r"#[0-9]{1,18}\Z")
+_STEP_NUMBER: Final = lazy_pattern(r"#[0-9]{1,18}\Z")
 LEAST_SHARE: Final = 0.02
 """Of all time; a name with less is not told."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.categories import Role
 
 
@@ -25,11 +25,13 @@ class CopyKind(IntEnum):
     JOIN = 3
 
 
-_CASTS = late(r"LoadWithCast|elementwise_kernel_manual_unroll<.*gpu_kernel_impl<")
+_CASTS = lazy_pattern(
+    r"LoadWithCast|elementwise_kernel_manual_unroll<.*gpu_kernel_impl<"
+)
 """aten/src/ATen/native/cuda/CUDALoops.cuh. ROCm unrolls by hand since casts have a
 function of their own."""
-_KEEPS_TYPE = late(r"nocast|LoadWithoutCast|vectorized_elementwise_kernel")
-_STRIDED = late(
+_KEEPS_TYPE = lazy_pattern(r"nocast|LoadWithoutCast|vectorized_elementwise_kernel")
+_STRIDED = lazy_pattern(
     r"\belementwise_kernel<(?:\(int\))?\d+, (?:\(int\))?(?P<unroll>\d+), .*gpu_kernel_impl<"
 )
 """The loop over strided tensors. Where types stay it handles two elements at once, four
@@ -53,7 +55,7 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
     by_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
     numbers = trace.name[kernels.rows]
     for number in np.flatnonzero(np.bincount(numbers)).tolist():
-        kernel = role_of_kernel(trace.names[number][:LONGEST_NAME]).decoded
+        kernel = role_of_kernel(trace.names[number][:MAX_SEARCHED_CHARS]).decoded
         if kernel is not None:
             by_name[number] = _kind_of(kernel, casts_are_apart=bool(names))
     kinds = by_name[numbers]

@@ -22,8 +22,10 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union, without
 
-MOST_NAMES = 10  # of each kind
-LONGEST_NAME = 200  # characters
+MAX_NAMES = 10
+"""Of ops, of functions, and of waits: those with the most time."""
+
+MAX_NAME_CHARACTERS = 200
 NO_CALLER = -1
 
 
@@ -43,31 +45,31 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     the file). Each moment of a thread belongs to one slice at most, by the order of
     `LAYERS`."""
     rows = [np.empty(0, dtype=np.intp)]
-    times = [np.empty(0, dtype=np.int64)]
+    times_ns = [np.empty(0, dtype=np.int64)]
     for line in accounts.threads:
-        left = _placed(line, cover)
+        unclaimed = _on_each_thread(line, cover)
         for kinds in LAYERS[:-1]:
-            parts = merged_slices([line.slices(kind) for kind in kinds]).parts()
+            of_layer = merged_slices([line.slices(kind) for kind in kinds])
+            parts = of_layer.parts()
             rows.append(parts.rows)
-            times.append(left.within(parts.start, parts.end))
-            left = without(left, union(parts.start, parts.end))
-        marks = line.slices(ThreadActivity.ANNOTATION)
-        parts = marks.only(accounts.trace.matching(marks.rows, ON_CPU.match)).parts()
+            times_ns.append(unclaimed.within(parts.start, parts.end))
+            unclaimed = without(unclaimed, union(parts.start, parts.end))
+        annotations = line.slices(ThreadActivity.ANNOTATION)
+        is_collective = accounts.trace.matching(annotations.rows, ON_CPU.match)
+        parts = annotations.only(is_collective).parts()
         rows.append(parts.rows)
-        times.append(left.within(parts.start, parts.end))
-    every = np.concatenate(rows)
-    distinct_rows, place = np.unique(every, return_inverse=True)
-    ns = summed(place, np.concatenate(times), len(distinct_rows))
-    return OwnTimes(distinct_rows, ns).only(ns > 0)
+        times_ns.append(unclaimed.within(parts.start, parts.end))
+    distinct_rows, place = np.unique(np.concatenate(rows), return_inverse=True)
+    own_ns = summed(place, np.concatenate(times_ns), len(distinct_rows))
+    return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
 
 
-def _placed(line: Threads, cover: Cover) -> Cover:
+def _on_each_thread(line: Threads, cover: Cover) -> Cover:
     """A cover in times of the file, on each thread of a line."""
     tracks = np.flatnonzero(line.tracks)
-    each = len(cover.start)
-    places = (np.repeat(tracks, each), np.tile(np.arange(each), len(tracks)))
-    starts = line.on_line(places[0], cover.start[places[1]])
-    ends = line.on_line(places[0], cover.end[places[1]])
+    track = np.repeat(tracks, len(cover.start))
+    starts = line.on_line(track, np.tile(cover.start, len(tracks)))
+    ends = line.on_line(track, np.tile(cover.end, len(tracks)))
     return union(starts, ends)
 
 
@@ -104,12 +106,14 @@ def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
 
 def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
     """During a cover (ns of the file)."""
-    found, trace = by_kind(accounts, cover), accounts.trace
+    trace = accounts.trace
+    times = by_kind(accounts, cover)
+    waits = longest(trace, times.waits, with_caller=True)
     return CpuWork(
-        whole_ns=found.ns,
-        ops=tuple(one.share for one in longest(trace, found.ops)),
-        functions=tuple(one.share for one in longest(trace, found.functions)),
-        waits=tuple(one.share for one in longest(trace, found.waits, with_caller=True)),
+        whole_ns=times.ns,
+        ops=tuple(named.share for named in longest(trace, times.ops)),
+        functions=tuple(named.share for named in longest(trace, times.functions)),
+        waits=tuple(named.share for named in waits),
     )
 
 
@@ -126,22 +130,32 @@ def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[Name
     if not len(own.rows):
         return []
     name = trace.name[own.rows].astype(np.int64)
-    caller = np.full(len(name), NO_CALLER, dtype=np.int64)
-    if with_caller:
-        parent = trace.parent[own.rows]
-        is_called = (parent >= 0) & (trace.role[own.rows] == Role.PYTHON)
-        caller[is_called] = trace.name[parent[is_called]]
-    key = name * (len(trace.names) + 1) + caller - NO_CALLER
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    ns = summed(place, own.ns, len(first))
-    found: list[NamedTime] = []
-    for number in np.lexsort((first, -ns))[:MOST_NAMES].tolist():
-        text = frame_text(trace.names[name[first[number]]], LONGEST_NAME)
-        if caller[first[number]] != NO_CALLER:
-            text += (
-                f" in {frame_text(trace.names[caller[first[number]]], LONGEST_NAME)}"
-            )
+    caller = _callers(trace, own.rows) if with_caller else np.full_like(name, NO_CALLER)
+    name_and_caller = name * (len(trace.names) + 1) + caller - NO_CALLER
+    _, first, place = np.unique(name_and_caller, return_index=True, return_inverse=True)
+    total_ns = summed(place, own.ns, len(first))
+    longest_first = np.lexsort((first, -total_ns))
+    times: list[NamedTime] = []
+    for number in longest_first[:MAX_NAMES].tolist():
+        text = _name_text(trace, int(name[first[number]]))
+        caller_number = int(caller[first[number]])
+        if caller_number != NO_CALLER:
+            text += f" in {_name_text(trace, caller_number)}"
         slices = own.only(place == number)
-        share = Share(name=text, count=len(slices.rows), ns=int(ns[number]))
-        found.append(NamedTime(share, slices))
-    return found
+        share = Share(name=text, count=len(slices.rows), ns=int(total_ns[number]))
+        times.append(NamedTime(share=share, own=slices))
+    return times
+
+
+def _callers(trace: Trace, rows: Rows) -> Int64s:
+    """The number of the name of what called each row, NO_CALLER for what is no Python
+    function."""
+    caller = np.full(len(rows), NO_CALLER, dtype=np.int64)
+    parent = trace.parent[rows]
+    is_called = (parent >= 0) & (trace.role[rows] == Role.PYTHON)
+    caller[is_called] = trace.name[parent[is_called]]
+    return caller
+
+
+def _name_text(trace: Trace, number: int) -> str:
+    return frame_text(trace.names[number], MAX_NAME_CHARACTERS)

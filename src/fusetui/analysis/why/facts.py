@@ -31,7 +31,7 @@ from fusetui.analysis.why.warming import (
     step_intervals,
     warm_up,
 )
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -49,7 +49,7 @@ from fusetui.trace.model.intervals import (
 NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
 
-COMPILER: Final = late(
+COMPILER: Final = lazy_pattern(
     r"\(dynamo_timed\)\Z"
     r"|torch/_dynamo/convert_frame\.py\(\d+\): (?:_compile|compile_inner)\Z"
     r"|torch/_inductor/compile_fx\.py\(\d+\): compile_fx"
@@ -59,7 +59,7 @@ COMPILER: Final = late(
 and Triton that run only when something is compiled."""
 
 
-COMPILED: Final = late(r"\Atriton_[a-z]{3}_fused")
+COMPILED: Final = lazy_pattern(r"\Atriton_[a-z]{3}_fused")
 """How the names begin that Inductor gives to the kernels that it generates."""
 COMPILING_NS: Final = 100_000_000
 """Of unrecorded time; in less of it nothing is compiled."""

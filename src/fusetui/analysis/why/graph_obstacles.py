@@ -10,11 +10,11 @@ from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 
-_PLAIN_NAME = late(r"[A-Za-z0-9_:.]{1,100}")
+_PLAIN_NAME = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """A name that may be part of a remedy, in which braces have a meaning."""
 
 

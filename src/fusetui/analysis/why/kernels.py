@@ -31,7 +31,7 @@ from fusetui.gpu.roofline.many import (
 )
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
-from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
@@ -131,7 +131,9 @@ class Kernels:
         name."""
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in self._names:
-            kernel = role_of_kernel(self.trace.names[number][:LONGEST_NAME]).decoded
+            kernel = role_of_kernel(
+                self.trace.names[number][:MAX_SEARCHED_CHARS]
+            ).decoded
             passes[number] = kernel is not None and bool(matches(kernel))
         return passes[self._name] & self.is_kernel
 

@@ -25,7 +25,7 @@ import re
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.versions import is_before_torch_2
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import (
     device_names,
     device_properties,
@@ -34,11 +34,11 @@ from fusetui.trace.layout.devices import (
 )
 from fusetui.trace.model.categories import Role
 
-PART = late(r"\{([^{}]*)\}")
-BACKWARD = late(
+PART = lazy_pattern(r"\{([^{}]*)\}")
+BACKWARD = lazy_pattern(
     r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
 )
-HIP, CUDA = late(r"hip[A-Z]"), late(r"cu(?:da)?[A-Z]")
+HIP, CUDA = lazy_pattern(r"hip[A-Z]"), lazy_pattern(r"cu(?:da)?[A-Z]")
 TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
 
 

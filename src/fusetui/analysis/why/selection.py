@@ -4,6 +4,7 @@ look at any kernel."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import JSON_EXPORT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
-LOST = "the properties of devices and the directions of copies"
+LOST_BY_PFTRACE = "the properties of devices and the directions of copies"
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -58,28 +59,32 @@ def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     return account_of(asked(Accounts(trace), selection))
 
 
-def asked(found: Accounts, selection: Selection | None = None) -> Question:
-    """Raises NoSuchSelectionError."""
-    chosen, trace = selection or Selection(), found.trace
-    spans = steps_of(trace, chosen.step_by)
-    if chosen.step_by is not None and not len(spans):
+def asked(accounts: Accounts, selection: Selection | None = None) -> Question:
+    """What a selection asks about a trace, all of it without one. Raises
+    NoSuchSelectionError."""
+    selection = selection or Selection()
+    trace = accounts.trace
+    steps = steps_of(trace, selection.step_by)
+    if selection.step_by is not None and not len(steps):
         raise NoSuchSelectionError(
-            f"{trace.report.file} has no annotation like {chosen.step_by}."
+            f"{trace.report.file} has no annotation like {selection.step_by}."
         )
-    about, window, spans = _window(trace, spans, chosen)
-    lines = found.lines_of(chosen.device)
-    if chosen.device is not None and not lines:
-        known = ", ".join(str(device.pid) for device in found.devices) or "none"
-        no_device = f"{trace.report.file} has no device {chosen.device} with GPU events"
-        raise NoSuchSelectionError(f"{no_device}: it has {known}.")
+    selected = _selected(trace, steps, selection)
+    lines = accounts.lines_of(selection.device)
+    if selection.device is not None and not lines:
+        known = ", ".join(str(device.pid) for device in accounts.devices) or "none"
+        raise NoSuchSelectionError(
+            f"{trace.report.file} has no device {selection.device} with GPU events: it has "
+            f"{known}."
+        )
     return Question(
-        accounts=found,
+        accounts=accounts,
         lines=lines,
-        spans=spans,
-        window=window,
-        about=about,
-        is_whole=window is None and lines is found.lines,
-        gaps=None if chosen.all_gaps else LONGEST,
+        spans=selected.steps,
+        window=selected.window,
+        about=selected.about,
+        is_whole=selected.window is None and lines is accounts.lines,
+        gaps=None if selection.all_gaps else LONGEST,
     )
 
 
@@ -88,7 +93,7 @@ def account_of(question: Question) -> Why:
     longest = longest_gaps(question.lines, question.gaps, window)
     spans = question.spans
     if window is None:
-        devices = tuple(one for line in question.lines for one in line.spans)
+        devices = tuple(span for line in question.lines for span in line.spans)
     else:
         (devices,) = _accounts(
             question.lines, np.array(window[:1]), np.array(window[1:])
@@ -123,62 +128,82 @@ def account_of(question: Question) -> Why:
     )
 
 
-def _window(
-    trace: Trace, spans: Steps, chosen: Selection
-) -> tuple[str, tuple[int, int] | None, Steps]:
-    """What it is called, its begin and end in ns of the file, and the steps that lie in
-    it."""
-    if chosen.step is not None:
-        file, at = trace.report.file, spans.place(chosen.step) if len(spans) else -1
-        if not len(spans):
-            raise NoSuchSelectionError(
-                f"{file} has no steps: name them with --step-by."
-            )
-        if at < 0:
-            raise NoSuchSelectionError(
-                f"{file} has no step {chosen.step}: it has {spans.known}."
-            )
-        name = f"step {spans.names[at]}" if spans.are_iterations else spans.names[at]
-        return (
-            name,
-            (int(spans.start[at]), int(spans.end[at])),
-            spans.only(np.array([at])),
+class _Selected(NamedTuple):
+    """A part of a trace."""
+
+    about: str  # what it is called; "" for all of the trace
+    window: tuple[int, int] | None  # begin and end, ns of the file; None for all
+    steps: Steps  # those that lie in it
+
+
+def _selected(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
+    if selection.step is not None:
+        return _selected_step(trace, steps, selection.step)
+    if selection.from_ns is None and selection.to_ns is None:
+        return _Selected(about="", window=None, steps=steps)
+    return _selected_between(trace, steps, selection.from_ns, selection.to_ns)
+
+
+def _selected_step(trace: Trace, steps: Steps, number: int) -> _Selected:
+    file = trace.report.file
+    if not len(steps):
+        raise NoSuchSelectionError(f"{file} has no steps: name them with --step-by.")
+    place = steps.place(number)
+    if place < 0:
+        raise NoSuchSelectionError(
+            f"{file} has no step {number}: it has {steps.known}."
         )
-    if chosen.from_ns is None and chosen.to_ns is None:
-        return "", None, spans
-    begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
-    end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
-    end = min(trace.end_ns, end)
-    if (
-        chosen.from_ns is not None
-        and chosen.to_ns is not None
-        and chosen.from_ns >= chosen.to_ns
-    ):
+    name = steps.names[place]
+    return _Selected(
+        about=f"step {name}" if steps.are_iterations else name,
+        window=(int(steps.start[place]), int(steps.end[place])),
+        steps=steps.only(np.array([place])),
+    )
+
+
+def _selected_between(
+    trace: Trace, steps: Steps, from_ns: int | None, to_ns: int | None
+) -> _Selected:
+    """Both in ns after the first slice, None for the begin and the end of the trace."""
+    if from_ns is not None and to_ns is not None and from_ns >= to_ns:
         raise NoSuchSelectionError(
             "There is nothing between these times: the second is not after the first."
         )
-    if begin >= end:
-        whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
-        raise NoSuchSelectionError(f"There is nothing between these times: {whole}.")
-    about = (
-        f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
+    begin_ns = max(trace.begin_ns, trace.begin_ns + (from_ns or 0))
+    end_ns = trace.end_ns
+    if to_ns is not None:
+        end_ns = min(end_ns, trace.begin_ns + to_ns)
+    if begin_ns >= end_ns:
+        length = duration(trace.end_ns - trace.begin_ns)
+        raise NoSuchSelectionError(
+            f"There is nothing between these times: {trace.report.file} goes from 0 to "
+            f"{length}."
+        )
+    begin = duration(begin_ns - trace.begin_ns)
+    end = duration(end_ns - trace.begin_ns)
+    is_inside = (steps.start >= begin_ns) & (steps.end <= end_ns)
+    return _Selected(
+        about=f"from {begin} to {end}",
+        window=(begin_ns, end_ns),
+        steps=steps.only(np.flatnonzero(is_inside)),
     )
-    inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
-    return about, (begin, end), spans.only(inside)
 
 
 def _accounts(
     lines: Sequence[Devices], begin: Int64s, end: Int64s
 ) -> tuple[tuple[DeviceAccount, ...], ...]:
     """Of each window [begin, end), those of all devices."""
-    found: list[list[DeviceAccount]] = [[] for _ in begin]
+    of_windows: list[list[DeviceAccount]] = [[] for _ in begin]
     for line in lines:
-        number = np.tile(np.arange(len(line)), len(begin))
-        for place, one in enumerate(
-            line.at(number, *np.repeat((begin, end), len(line), axis=1))
-        ):
-            found[place // len(line)].append(one)
-    return tuple(map(tuple, found))
+        devices = len(line)
+        accounts = line.at(
+            np.tile(np.arange(devices), len(begin)),
+            np.repeat(begin, devices),
+            np.repeat(end, devices),
+        )
+        for place, account in enumerate(accounts):
+            of_windows[place // devices].append(account)
+    return tuple(tuple(accounts) for accounts in of_windows)
 
 
 def activity_to_add(trace: Trace) -> str:
@@ -190,29 +215,30 @@ def activity_to_add(trace: Trace) -> str:
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
     """With what records it, by what recorded the trace: of a GPU the activity of its
     kind; see activity_to_add."""
-    activity, form = activity_to_add(trace), trace.report.writer
-    options = [
-        activity if one.record_with == ON_GPU else one.record_with for one in unknown
-    ]
-    each = zip(unknown, options, strict=True)
-    return tuple(
-        replace(one, record_with=recorded_with(option, form)) for one, option in each
-    )
+    activity = activity_to_add(trace)
+    writer = trace.report.writer
+    on_device = []
+    for one in unknown:
+        option = activity if one.record_with == ON_GPU else one.record_with
+        on_device.append(replace(one, record_with=recorded_with(option, writer)))
+    return tuple(on_device)
 
 
 def _unknown(trace: Trace) -> list[Unknown]:
-    found, gpu = [], trace.gpu_rows
-    if not len(gpu):
-        found.append(Unknown("account", "GPU events", ON_GPU))
-    elif (trace.launch[gpu] < 0).all():
+    unknown: list[Unknown] = []
+    gpu_rows = trace.gpu_rows
+    if not len(gpu_rows):
+        unknown.append(Unknown("account", "GPU events", ON_GPU))
+    elif (trace.launch[gpu_rows] < 0).all():
         # the activity was on, as it recorded the events
-        found.append(Unknown("gaps", "launch calls", ""))
-    if ends := trace.report.cut_ends:
-        found.append(
-            Unknown("account", f"the ends of {plural(ends, 'GPU event')}", JSON_EXPORT)
-        )
-    if trace.report.writer == "pftrace" and len(gpu):
-        found.append(Unknown("findings", LOST, JSON_EXPORT))
+        unknown.append(Unknown("gaps", "launch calls", ""))
+    cut_ends = trace.report.cut_ends
+    if cut_ends:
+        missing = f"the ends of {plural(cut_ends, 'GPU event')}"
+        unknown.append(Unknown("account", missing, JSON_EXPORT))
+    if trace.report.writer == "pftrace" and len(gpu_rows):
+        unknown.append(Unknown("findings", LOST_BY_PFTRACE, JSON_EXPORT))
     if not (trace.role == Role.PYTHON).any():
-        found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
-    return found
+        missing = "Python frames and modules"
+        unknown.append(Unknown("gaps", missing, "with_stack=True"))
+    return unknown

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.backward_threads import LentWork
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -93,17 +93,17 @@ ACTIVITY_OF_ROLE = {
     Role.ANNOTATION: ThreadActivity.ANNOTATION,
 }
 
-SYNC = late(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
+SYNC = lazy_pattern(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
 """Calls that wait for the device, including blocking copies, but not sets, which are
 asynchronous except on memory of the host: CUDA runtime API, "API synchronization
 behavior"."""
 
-ALLOC = late(
+ALLOC = lazy_pattern(
     r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"
     r"|MemMap|MemUnmap|MemAddress|MemSetAccess|MemPool"
 )
-COPIES_LATER = late(r"Memcpy.*Async")
-PAGEABLE = late(r"Pageable")
+COPIES_LATER = lazy_pattern(r"Memcpy.*Async")
+PAGEABLE = lazy_pattern(r"Pageable")
 """An asynchronous copy from or to pageable memory may block as well (same page)."""
 
 

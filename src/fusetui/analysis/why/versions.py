@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.memo import memo
@@ -33,7 +33,7 @@ SINCE: Final[dict[str, Version]] = {
 version before, from 1.11 to 2.4, do not contain it."""
 
 PROFILER_CATEGORIES = ("Operator", "Kernel", "Memcpy", "Memset", "Runtime")
-OF_DYNAMO = late(r"Torch-Compiled Region|torch/_dynamo/|\(dynamo_timed\)")
+OF_DYNAMO = lazy_pattern(r"Torch-Compiled Region|torch/_dynamo/|\(dynamo_timed\)")
 BASE_TIME_SINCE: Final[Version] = (2, 3)
 
 

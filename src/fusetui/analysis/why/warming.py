@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.launches import capture_calls, graph_calls
 from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.thread_activity import ThreadActivity
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import (
     PROFILED,
     StepLength,
@@ -34,7 +34,7 @@ from fusetui.trace.model.intervals import (
 )
 from fusetui.trace.model.memo import memo
 
-SETS_UP: Final = late(
+SETS_UP: Final = lazy_pattern(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
     r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
     r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
@@ -282,11 +282,11 @@ def _are_long(trace: Trace, calls: Rows) -> Flags:
     return are_long
 
 
-CONVOLUTIONS: Final = late(
+CONVOLUTIONS: Final = lazy_pattern(
     r"(?:cudnn|miopen)_convolution|aten::convolution_backward|ConvolutionBackward"
 )
 """Ops that call cuDNN or MIOpen for one convolution, or for its gradients."""
-EVENT_WAITS: Final = late(r"\A(?:cuda|hip)EventSynchronize\Z")
+EVENT_WAITS: Final = lazy_pattern(r"\A(?:cuda|hip)EventSynchronize\Z")
 MIN_TRIES: Final = 3
 """Algorithms that are measured, and different kernels that they launch."""
 

@@ -32,14 +32,14 @@ from fusetui.commands.agents.questions import (
 from fusetui.commands.agents.tools import LEAST, TOOLS, taken
 from fusetui.commands.errors import CommandError
 from fusetui.commands.tables import rows_asked
-from fusetui.tables.drawn import seen_first
+from fusetui.tables.drawn import first_columns
 from fusetui.tables.files import needed
 from fusetui.tables.public import Table
-from fusetui.tables.sources import TableRequest, made
+from fusetui.tables.sources import TableRequest, trace_table
 from fusetui.tables.sql import table_of_all
 from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.tables.table import ColumnTable
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.report import Stop, never
 
@@ -49,7 +49,7 @@ CHARACTERS = 4
 MAX_CURSOR_CHARACTERS = 40
 """Of a cursor and of the number of tokens together."""
 
-CURSOR = late(r"([0-9]{1,15})-([0-9a-f]{12})")
+CURSOR = lazy_pattern(r"([0-9]{1,15})-([0-9a-f]{12})")
 """The number of the next item, and the hash of the question."""
 
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1
@@ -226,7 +226,7 @@ class Answerer:
 
         def make() -> Table:
             options = TableRequest(by=by, part=Selection(step=step))
-            return made(name, opened.trace, options)
+            return trace_table(name, opened.trace, options)
 
         key = (name, by, step, opened.state)
         whole = self._opener.answers.get(key, make, stop)
@@ -332,5 +332,5 @@ def _columns_asked(table: Table, asked: Any) -> ColumnTable:
     if asked.columns == "*":
         return table
     if not asked.columns:
-        return seen_first(table)
+        return first_columns(table)
     return table.select(name.strip() for name in asked.columns.split(","))

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from fusetui.tables.drawn import seen_first, texts, without_unit
+from fusetui.tables.drawn import first_columns, value_texts, without_unit
 from fusetui.tables.sources import columns_of
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
@@ -146,7 +146,7 @@ def table(
 def column_table(answer: ColumnTable, max_rows: int) -> str:
     """The first rows of an answer as a table, with the columns that people see first;
     and below it what the answer leaves out."""
-    shown = seen_first(answer.top(max_rows))
+    shown = first_columns(answer.top(max_rows))
     meanings = {spec.name: spec.meaning for spec in columns_of(answer.name)}
     heads = []
     columns: list[Sequence[Cell]] = []
@@ -159,7 +159,7 @@ def column_table(answer: ColumnTable, max_rows: int) -> str:
                 figures=not is_text,
             )
         )
-        readable = texts(column, MAX_TEXT_CELLS)
+        readable = value_texts(column, MAX_TEXT_CELLS)
         if is_text:
             columns.append(readable)
         else:

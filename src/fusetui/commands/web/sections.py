@@ -36,7 +36,7 @@ from fusetui.report.why_answer import (
     not_recorded,
 )
 from fusetui.report.worth import doubt_text, replayed_text, worth_text
-from fusetui.tables.sources import made
+from fusetui.tables.sources import trace_table
 from fusetui.text.figures import count, duration, percent, plural, signed_duration
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.chrome import parts
@@ -143,7 +143,7 @@ def _about_trace(
     yield outline.subsection("Timeline", f"{anchor}-timeline")
     yield timeline(trace, width=CELLS_PER_ROW * max_rows)
     for name in TABLES:
-        rows = made(name, trace)
+        rows = trace_table(name, trace)
         if len(rows):
             yield outline.subsection(name.capitalize(), f"{anchor}-{name}")
             yield column_table(rows, max_rows)

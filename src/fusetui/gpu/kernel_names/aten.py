@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.text.patterns import compiled, late
+from fusetui.text.patterns import compiled, lazy_pattern
 
 from .cxx import (
     SCOPE,
@@ -50,22 +50,24 @@ from .record import (
 from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
-_ELEMENTWISE = late(
+_ELEMENTWISE = lazy_pattern(
     rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
     rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
     rf"(?:(?:void )?at::native::{SCOPE}"
     r"(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{1,6}>::apply)<)?"
     rf"(?:void )?(?P<functor>{SCOPE}(?P<word>\w+))"
 )
-_OPERANDS = late(
+_OPERANDS = lazy_pattern(
     rf"<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_b>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), "
 )
-_ONE_TYPE = late(rf"<({CXX_TYPE}) ?>")
-_FIRST_TYPE = late(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
-_LAMBDA = late(r"[{\[]lambda\(([\w:<>, ]+)\)")
-_FUNCTION_TYPE = late(r", [\w:<>]+ \(([\w:<>, ]+)\)(?=[,>])")
-_ACCESSED = late(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
-_POINTER = late(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
+_ONE_TYPE = lazy_pattern(rf"<({CXX_TYPE}) ?>")
+_FIRST_TYPE = lazy_pattern(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
+_LAMBDA = lazy_pattern(r"[{\[]lambda\(([\w:<>, ]+)\)")
+_FUNCTION_TYPE = lazy_pattern(r", [\w:<>]+ \(([\w:<>, ]+)\)(?=[,>])")
+_ACCESSED = lazy_pattern(
+    r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>"
+)
+_POINTER = lazy_pattern(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
 """Functions of ATen that apply the functor, which is their first template argument."""
 
@@ -94,17 +96,19 @@ _LOOPS: Final = {
 
 _LOOP_OVER_INDICES: Final = "elementwise_kernel_with_index"
 
-_AFFIXES = late(
+_AFFIXES = lazy_pattern(
     r"^CUDAFunctor(?:OnSelf|OnOther)?_|_?(?:cuda_kernel|kernel_cuda|kernel_impl|CUDAKernelImpl"
     r"|KernelImplInternal|kernel|[fF]unctor|impl|cuda)$"
 )
-_HUMPS = late(r"(?<=[a-z])(?=[A-Z])")
-_REDUCTION = late(
+_HUMPS = lazy_pattern(r"(?<=[a-z])(?=[A-Z])")
+_REDUCTION = lazy_pattern(
     r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d{1,6}), "
     rf"(?:\(\w+\))?(?P<vec>\d{{1,6}}), {SCOPE}(?P<reduce>ReduceOp)<"
 )
-_WRAPPED = late(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
-_ADDRESS = late(r"&(?=[\w(])")
+_WRAPPED = lazy_pattern(
+    rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, "
+)
+_ADDRESS = lazy_pattern(r"&(?=[\w(])")
 _REDUCTION_MEANINGS: Final = {
     "kernel": "a reduction of ATen",
     "threads": "at most {} threads in a block",
@@ -390,7 +394,7 @@ def _accumulator(operator: str, functor: str | None) -> str | None:
     return cxx_type(operator[first:end])
 
 
-_UNQUALIFIED_BASES = late(
+_UNQUALIFIED_BASES = lazy_pattern(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|indexing_backward_kernel\w*"
 )
 """Kernels of ATen that are in no namespace of it."""
@@ -415,19 +419,23 @@ _OPERATIONS: Final = {
 """Words of the base name by the op that they imply; the first that is found counts."""
 
 _OPS_WITHOUT_PASS: Final = ("rng", "copy", "sort", "scan", "index", None)
-_FORWARD = late(
+_FORWARD = lazy_pattern(
     r"[Ff]orward|updateOutput|collect_statistics|transform_input|_out_frame|vectorized_layer_norm"
 )
-_BACKWARD = late(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
-_DROPPED_SUFFIX = late(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
-_OPTIMIZERS = late(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
+_BACKWARD = lazy_pattern(
+    r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput"
+)
+_DROPPED_SUFFIX = lazy_pattern(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
+_OPTIMIZERS = lazy_pattern(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
 # Functors whose struct name says nothing without the operator beside it stay out of the
 # field.
-_NAMED_FUNCTORS = late(
+_NAMED_FUNCTORS = lazy_pattern(
     r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor"
 )
-_FUNCTOR_TYPES = late(rf"<(?P<dtype>{CXX_TYPE})(?:, (?P<source>{CXX_TYPE}))?(?=[, >])")
-_XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
+_FUNCTOR_TYPES = lazy_pattern(
+    rf"<(?P<dtype>{CXX_TYPE})(?:, (?P<source>{CXX_TYPE}))?(?=[, >])"
+)
+_XPU_FUNCTOR = lazy_pattern(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from .cxx import cute_tuple
 from .fp8 import TRTLLM_TYPES
@@ -22,29 +22,29 @@ from .record import KernelName, Meaning, build, explain, fields_of, spaced, tile
 from .vocabulary import CUTLASS, cxx_type
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
-_FLAG_VALUE = late(r"true|false|0|1")
+_FLAG_VALUE = lazy_pattern(r"true|false|0|1")
 _BOOL = rf"(?:\(bool\))?(?:{_FLAG_VALUE.pattern})"
-_FLASH2 = late(
+_FLASH2 = lazy_pattern(
     r"(?:void )?(?:(?:pytorch_)?flash::)?(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
     rf"(?:{_BOOL}, )?(?:\w+::)?Flash_\w+_kernel_traits<"
     + ", ".join(_INT.format(group) for group in ("head_dim", "tile_m", "tile_n"))
     + r", [\w(), ]+?, (?P<dtype_a>cutlass::\w+), (?:\w+::)?Flash_kernel_traits<[^>]*> ?>"
     + rf"(?P<flags>(?:, {_BOOL}){{0,12}})"
 )
-_FLASH3 = late(
+_FLASH3 = lazy_pattern(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
     rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, "
     rf"{cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
     r"(?:\d{1,6}, )?(?P<dtype_a>[\w:]+), (?P<dtype_acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
-_FLASH_CLASS = late(r"flash::((?:Flash|flash_)\w+)")
-_MEM_EFF = late(
+_FLASH_CLASS = lazy_pattern(r"flash::((?:Flash|flash_)\w+)")
+_MEM_EFF = lazy_pattern(
     r"fmha_cutlass(?P<pass>[FB])_(?P<dtype_a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
     r"_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*?)_sm(?P<cc>\d{2,3})(?=\(|$)"
 )
 _TRTLLM_TYPE = "|".join(word for word in TRTLLM_TYPES if not word.startswith("Mx"))
-_TRTLLM = late(
+_TRTLLM = lazy_pattern(
     r"(?:void )?(?:\w{1,40}::){0,8}fmhaSm(?P<cc>\d{2,3})[af]?Kernel_"
     rf"Q(?:kv)?(?P<dtype_a>{_TRTLLM_TYPE})"
     rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<dtype_out>{_TRTLLM_TYPE})"
@@ -75,7 +75,7 @@ _WORDS: Final = {
 }
 """Words behind the tile of memory-efficient attention."""
 
-_MAX_HEAD_DIM = late(r"k(\d{1,6})")
+_MAX_HEAD_DIM = lazy_pattern(r"k(\d{1,6})")
 
 
 def _word_meaning(word: str) -> str | None:

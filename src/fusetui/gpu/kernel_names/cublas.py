@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from . import vocabulary
 from .cxx import Signature, callee_text, signature, split_args
@@ -35,12 +35,12 @@ from .record import (
 )
 
 _TYPE = "|".join(vocabulary.CUBLAS_WORDS)
-_TUNED = late(
+_TUNED = lazy_pattern(
     rf"(?:trt_)?(?P<arch>{vocabulary.GENERATION})_(?:(?P<out>{_TYPE})_)?"
     rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d{{1,6}})?gemm(?:_(?P<a>{_TYPE}))?_(?P<tile_m>\d{{1,4}})"
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d{1,6})?"
 )
-_STAGES = late(r"_stages_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
+_STAGES = lazy_pattern(r"_stages_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
 _TUNED_MEANINGS: Meanings = {
     "arch": "built for the {} generation",
     "out": "the result is stored as {}",
@@ -60,7 +60,7 @@ _TUNED_WORDS: Final = {
     "upper": "probably writes the upper triangle only",
 }
 
-_NVJET = late(
+_NVJET = lazy_pattern(
     r"nvjet_(?:sm(?P<cc>\d{2,3})_)?(?P<types>[a-z]{3}|[a-z]{5})_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})_(?P<cluster>\d{1,6}x\d{1,6})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)_(?P<layout>[NT]{3})"
@@ -89,15 +89,15 @@ _NVJET_WORDS: Final = {
     "Bvec16UE4M3": "probably B has a UE4M3 scale for 16 elements (nvfp4)",
 }
 
-_VECTOR_TILE = late(
+_VECTOR_TILE = lazy_pattern(
     r"(?P<acc>[sdchz])gemm_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"_(?P<layout>[NTC]{2})(?P<vec>_vec)?"
 )
-_GEMV = late(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
-_SMALL_N = late(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
-_LARGE_K = late(r"(?P<acc>[sdchz])gemm_largek_")
-_SMALL = late(r"(?:magma_[sdchz]gemm|gemmk1_kernel|gemmSN_)\w*")
-_TENSOR = late(
+_GEMV = lazy_pattern(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
+_SMALL_N = lazy_pattern(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
+_LARGE_K = lazy_pattern(r"(?P<acc>[sdchz])gemm_largek_")
+_SMALL = lazy_pattern(r"(?:magma_[sdchz]gemm|gemmk1_kernel|gemmSN_)\w*")
+_TENSOR = lazy_pattern(
     rf"cublasGemvTensor(?:Strided)?Batched<"
     rf"(?P<const>const )?(?P<dtype>{vocabulary.CXX_TYPE}|float2|double2)(?P<const_behind> const)? ?>"
 )

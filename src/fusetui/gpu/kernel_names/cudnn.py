@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from . import cutlass
 from .cxx import (
@@ -45,20 +45,20 @@ from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
 _XMMA_TYPE = "|".join(sorted((*_TYPES, *_COMPLEX), key=len, reverse=True))
-_XMMA_HEAD = late(
+_XMMA_HEAD = lazy_pattern(
     r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)"
 )
-_XMMA = late(
+_XMMA = lazy_pattern(
     _XMMA_HEAD.pattern + r"(?P<variant>(?:_(?:indexed|wo_smem|gaussian))*)"
     rf"_(?P<ad>(?:{_XMMA_TYPE})+)_(?P<multiplied>(?:{_XMMA_TYPE})+)_(?P<epilogue>{_XMMA_TYPE})"
     r"_(?P<ab>[a-z]+)_(?P<c>[a-z]+)_tilesize(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
-_SPLIT_TYPES = late(_XMMA_TYPE)
+_SPLIT_TYPES = lazy_pattern(_XMMA_TYPE)
 _OPTIONS: Final = (
-    late(r"_stage(?P<stages>\d{1,3})(?=_|$)"),
-    late(r"_tensor(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
-    late(r"_cgasize(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    lazy_pattern(r"_stage(?P<stages>\d{1,3})(?=_|$)"),
+    lazy_pattern(r"_tensor(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    lazy_pattern(r"_cgasize(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
 )
 """What is searched for in the rest of an xmma name."""
 
@@ -187,20 +187,22 @@ def _rest_meaning(word: str) -> str | None:
     return _XMMA_WORDS.get(word)
 
 
-_TUNED = late(
+_TUNED = lazy_pattern(
     rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{GENERATION})_"
     r"(?:(?P<out>fp16|bf16|int8|fp32)_)?(?P<acc>[shid])(?P<mma>\d{1,6})?cudnn"
     r"(?:_(?P<a>fp16|bf16|int8))?(?P<mid>(?:_[A-Za-z]\w*?)?)_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
-_SDPA = late(
+_SDPA = lazy_pattern(
     r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)"
 )
 # cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`.
-_IMPLICIT = late(
+_IMPLICIT = lazy_pattern(
     r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
 )
-_CUTLASS = late(rf"(?:void )?cutlass_\w*cudnn\w*::(?:Kernel2?|device_kernel)<{SCOPE}")
+_CUTLASS = lazy_pattern(
+    rf"(?:void )?cutlass_\w*cudnn\w*::(?:Kernel2?|device_kernel)<{SCOPE}"
+)
 _IN_CUTLASS: Final = {"conv": r"::conv::|ImplicitGemm", "gemm": r"::gemm::|[Gg]emm"}
 _MEANINGS: Final = {
     "arch": "built for the {} generation",

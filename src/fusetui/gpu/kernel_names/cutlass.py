@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from .cxx import SCOPE, cute_tuple
 from .record import (
@@ -46,11 +46,11 @@ from .vocabulary import (
 )
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
-_WRAPPER = late(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
-_MANGLED_WRAPPER = late(
+_WRAPPER = lazy_pattern(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
+_MANGLED_WRAPPER = lazy_pattern(
     r"_ZN\d{1,3}cutlass\w{0,40}?\d{1,3}Kernel2?I\d{1,4}(?=cutlass_)"
 )
-_BODY = late(
+_BODY = lazy_pattern(
     r"cutlass_(?:(?P<cc>\d{2,3})_)?(?P<class>wmma_tensorop|s?p?tensorop|simt)_"
     rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d{{1,6}})?"
     rf"(?P<math>tf32|bf16|f16|fastaccum|xor|and)?"
@@ -100,8 +100,8 @@ _WORDS: Final = {
 }
 
 _TYPE3 = r"[a-z][a-z0-9]*"
-_HEAD3 = late(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_[a-z]+_(?P<after>\w+)")
-_NAME3 = late(
+_HEAD3 = lazy_pattern(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_[a-z]+_(?P<after>\w+)")
+_NAME3 = lazy_pattern(
     r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<acc>[shdicz](?=\d|gemm))?"
     r"(?P<mma>\d{1,4}x\d{1,4}x\d{1,4}|\d{1,6})?(?:_?(?P<math>\d?x?[a-z]{1,8}\d{0,3}))??"
     r"gemm_(?P<scaled>block_scaled_)?"
@@ -172,23 +172,25 @@ _WORDS3: Final = {
 _TILE = cute_tuple("tile_m", "tile_n", "tile_k")
 _CLUSTER = cute_tuple("x", "y", "z")
 _SHAPED: Final = (
-    late(
+    lazy_pattern(
         rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), [\w:]+, "
         rf"{_TILE}, {_CLUSTER}"
     ),
-    late(
+    lazy_pattern(
         rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_out>{CXX_TYPE}), (?:\d{{1,6}}, ){{3}}{_TILE}, "
         rf"{_CLUSTER}"
     ),
-    late(
+    lazy_pattern(
         rf"MainloopSm(?P<cc>\d{{2,3}})\w*<(?:\(int\))?(?P<stages>\d{{1,3}}), (?:\d{{1,6}}, )*"
         rf"{_CLUSTER}[^>]*(?:>[^>]*)?>, {_TILE}"
     ),
 )
 """C++ names of 3.x that have the shape of the tile; the first that is found counts."""
 
-_ATTENTION = late(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
-_GEMM = late(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
+_ATTENTION = lazy_pattern(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
+_GEMM = lazy_pattern(
+    r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm"
+)
 _MAX_TARGET_CHARACTERS: Final = 40
 """Of the name of the class that `device_kernel` runs, as it is shown."""
 
@@ -329,7 +331,7 @@ def decode_cxx(name: str) -> KernelName:
     return build(name, "cutlass3", short, op=op)
 
 
-_CXX2 = late(
+_CXX2 = lazy_pattern(
     r"(?:void )?cutlass::Kernel2?<(?:cutlass::)?(?P<scope>gemm|conv)::kernel::(?P<kernel>\w{1,80})<"
 )
 _MAX_CXX_CHARACTERS: Final = 3000
@@ -338,7 +340,7 @@ _MAX_CXX_CHARACTERS: Final = 3000
 _MAX_TILE_CHARACTERS = 200
 """From the kernel's name to its tile."""
 
-_THREADBLOCK = late(
+_THREADBLOCK = lazy_pattern(
     r"::threadblock::(?:ImplicitGemm|Mma)\w{0,40}<cutlass::gemm::GemmShape<"
     r"(?P<tile_m>\d{1,4}), ?(?P<tile_n>\d{1,4}), ?(?P<tile_k>\d{1,4})>"
 )

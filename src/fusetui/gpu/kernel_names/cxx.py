@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from .record import cut, escaped, spaced
 from .vocabulary import CXX_TYPE, cxx_type
@@ -28,14 +28,14 @@ SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
 """A pattern for any number of namespaces, for use inside other patterns."""
 
 _ANONYMOUS_SCOPE: Final = "(anonymous namespace)::"
-_ANONYMOUS_SCOPES = late(rf"(?:{_ANONYMOUS})::")
+_ANONYMOUS_SCOPES = lazy_pattern(rf"(?:{_ANONYMOUS})::")
 
-_HEAD = late(rf"({SCOPE})(\w+)(<?)")
-_BASE = late(rf"{SCOPE}(\w+)")
-_RETURN = late(r"(?:void|int|float|bool|auto) +")
-_PAIRS = late(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
-_WORD = late(r"\w{1,40}")
-_IDENTIFIER = late(r"(\d{1,4})")
+_HEAD = lazy_pattern(rf"({SCOPE})(\w+)(<?)")
+_BASE = lazy_pattern(rf"{SCOPE}(\w+)")
+_RETURN = lazy_pattern(r"(?:void|int|float|bool|auto) +")
+_PAIRS = lazy_pattern(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
+_WORD = lazy_pattern(r"\w{1,40}")
+_IDENTIFIER = lazy_pattern(r"(\d{1,4})")
 _MAX_LIST_CHARACTERS = 20_000
 """Of a list of template arguments, as far as it is read."""
 
@@ -45,11 +45,11 @@ _MAX_TEXT_CHARACTERS = 400
 _MAX_IDENTIFIERS = 16
 """Of a mangled name, as far as it is read."""
 
-_ELEMENT = late(rf"(?<![\w:])(?:{CXX_TYPE}|float2|double2|__half2)(?![\w:<])")
-_MANGLED_ELEMENTS = late(
+_ELEMENT = lazy_pattern(rf"(?<![\w:])(?:{CXX_TYPE}|float2|double2|__half2)(?![\w:<])")
+_MANGLED_ELEMENTS = lazy_pattern(
     r"(?:DF16b|DF16_|Dh|[df]|\d{1,2}(?:__nv_|__hip_|hip_)bfloat16)+"
 )
-_MANGLED_ELEMENT = late(r"DF16b|DF16_|Dh|[df]|bfloat16")
+_MANGLED_ELEMENT = lazy_pattern(r"DF16b|DF16_|Dh|[df]|bfloat16")
 _MANGLED_TYPES: Final = {
     "DF16b": "bf16",
     "bfloat16": "bf16",

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from .cxx import Span, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
@@ -41,7 +41,7 @@ TRTLLM_TYPES: Final = {
     "E2m1": "fp4_e2m1",
 }
 _TYPE = "|".join(TRTLLM_TYPES)
-_TRTLLM = late(
+_TRTLLM = lazy_pattern(
     rf"(?:bmm|gemm)_(?P<dtype_out>{_TYPE})_(?P<dtype_a>{_TYPE})(?P<dtype_b>{_TYPE})?"
     rf"(?:_cast(?P<cast>{_TYPE}))?_(?P<dtype_acc>{_TYPE})"
     r"(?P<between>(?:_[A-Za-z]\w*?)??)_t(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})"
@@ -74,7 +74,7 @@ _WORDS: Final = {
     "NN": layout_meaning("nn"),
     "TT": layout_meaning("tt"),
 }
-_SCHEDULE = late(r"sch(?:ed)?(?P<kind>[PS])")
+_SCHEDULE = lazy_pattern(r"sch(?:ed)?(?P<kind>[PS])")
 _SCHEDULES: Final = {"P": "persistent blocks", "S": "one block for each tile"}
 
 

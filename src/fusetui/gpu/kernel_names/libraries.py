@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from fusetui.text.patterns import compiled, late
+from fusetui.text.patterns import compiled, lazy_pattern
 
 from .cxx import (
     SCOPE,
@@ -182,16 +182,18 @@ _LIBRARIES: Final = (
 
 # The traits of Apex have four types (weight, input, output, compute), those of
 # FlashAttention a fifth, for the residual.
-_LAYER_NORM_OF_APEX = late(
+_LAYER_NORM_OF_APEX = lazy_pattern(
     r"<layer_norm::Kernel_traits(?:_finalize)?<(?:\d{1,7}u, )?(?:\w+, ){4}unsigned int,"
 )
-_APEX_FUNCTOR = late(rf">, (?P<functor>\w+Functor)\b(?:<(?P<dtype>{CXX_TYPE}) ?>)?")
-_APEX_OPTIMIZER = late(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
+_APEX_FUNCTOR = lazy_pattern(
+    rf">, (?P<functor>\w+Functor)\b(?:<(?P<dtype>{CXX_TYPE}) ?>)?"
+)
+_APEX_OPTIMIZER = lazy_pattern(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
-_CUTE_DSL = late(
+_CUTE_DSL = lazy_pattern(
     r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)"
 )
-_AITER_ATTENTION = late(
+_AITER_ATTENTION = lazy_pattern(
     r"fmha_(?:fwd|bwd)_hd(?P<head_dim>\d{1,4})_(?P<dtype_a>bf16|fp16)(_causal)?(?:_|$)"
 )
 
@@ -254,8 +256,8 @@ def _library_of(qualified: str) -> Library | None:
     return None
 
 
-_FORWARD = late(r"(?:^|_|::)(?:fwd|forward)(?=_|$)|Forward")
-_BACKWARD = late(r"(?:^|_|::)(?:bwd|backward)(?=_|$)|Backward")
+_FORWARD = lazy_pattern(r"(?:^|_|::)(?:fwd|forward)(?=_|$)|Forward")
+_BACKWARD = lazy_pattern(r"(?:^|_|::)(?:bwd|backward)(?=_|$)|Backward")
 
 
 def _pass_of(library: Library, searched: str) -> str | None:
@@ -270,7 +272,7 @@ def _pass_of(library: Library, searched: str) -> str | None:
     return "fwd" if is_forward else "bwd"
 
 
-_BLOCK_SCALED = late(r"(?:^|_)(mxfp8|mxfp4|nvfp4)(?=_|$)")
+_BLOCK_SCALED = lazy_pattern(r"(?:^|_)(mxfp8|mxfp4|nvfp4)(?=_|$)")
 _BLOCK_SCALED_TYPES: Final = {
     "mxfp8": "mxfp8",  # e4m3 or e5m2
     "mxfp4": "mxfp4_e2m1",
@@ -308,8 +310,8 @@ _CUB_ALGORITHMS: Final = {
     "scan": r"[Ss]can",
     "reduction": r"[Rr]educe",
 }
-_SELECTOR = late(rf"{SCOPE}(?:wrapped_)?(?P<what>\w+?)_config(?:_selector)?<")
-_CUB_TYPE = late(rf"\b(?:{CXX_TYPE})(?=[,>*])")
+_SELECTOR = lazy_pattern(rf"{SCOPE}(?:wrapped_)?(?P<what>\w+?)_config(?:_selector)?<")
+_CUB_TYPE = lazy_pattern(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
 
 def decode_cub(name: str) -> KernelName | None:
@@ -342,7 +344,7 @@ def decode_cub(name: str) -> KernelName | None:
     )
 
 
-_RUNTIME = late(r"__amd_rocclr_(fill|copy)Buffer\w*")
+_RUNTIME = lazy_pattern(r"__amd_rocclr_(fill|copy)Buffer\w*")
 _WORDS_OF_OPS: Final = {
     "comm": r"(?:^|_)all_?reduce(?:_|$)",
     "rope": r"rope_kernel|rotary_embedding_kernel",

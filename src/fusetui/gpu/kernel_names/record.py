@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fusetui.text.patterns import compiled, late
+from fusetui.text.patterns import compiled, lazy_pattern
 from fusetui.text.printable import printable
 
 from .vocabulary import MMA_SHAPES, from_capability, from_word
@@ -28,7 +28,7 @@ Meanings = Mapping[str, str | Callable[[str], str]]
 
 MAX_SHORT: Final = 48
 
-_UNSAFE = late(r"[^ -Z\\^-~]")
+_UNSAFE = lazy_pattern(r"[^ -Z\\^-~]")
 _BRACKETS: Final = {"[": "(", "]": ")"}  # which terminal markup uses
 
 # Names of groups of patterns, by what is made of their texts; see fields_of.

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from .cxx import Signature, signature
 from .record import (
@@ -37,29 +37,29 @@ from .record import (
 )
 from .vocabulary import from_gfx, layout_meaning
 
-_TENSILE = late(
+_TENSILE = lazy_pattern(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
     r"(?:_(?P<more>[A-Z0-9]+))?"
 )
 _SEARCHED: Final = {
-    "tile": late(
+    "tile": lazy_pattern(
         r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"
     ),
-    "mma": late(
+    "mma": lazy_pattern(
         r"_MI(?P<m>\d{1,6})x(?P<n>\d{1,6})x(?:(?P<k>\d{1,6})x)?(?P<blocks>\d{1,6})(?=_|$)"
     ),
-    "target": late(r"_(?:ISA|gfx)(?P<gfx>[0-9a-f]+)(?=_|$)"),
-    "split": late(r"_GSU(?P<split>\d{1,4})(?=_|$)"),
-    "stream": late(r"_SK(?P<stream>\d{1,6})(?=_|$)"),
-    "bias": late(r"_(?P<bias>Bias)(?=_)"),
-    "waves": late(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
-    "wave_tile": late(r"_MIWT(?P<wave_tile>\d{1,6}_\d{1,6})(?=_|$)"),
-    "group": late(r"_WG(?P<group>\d{1,6}_\d{1,6}_\d{1,6})(?=_|$)"),
-    "reduction": late(r"_GSUA(?P<reduction>MBSK|MB|SB)(?=_|$)"),
-    "global_read": late(r"_PGR(?P<global_read>\d{1,6})(?=_|$)"),
-    "local_read": late(r"_PLR(?P<local_read>\d{1,6})(?=_|$)"),
+    "target": lazy_pattern(r"_(?:ISA|gfx)(?P<gfx>[0-9a-f]+)(?=_|$)"),
+    "split": lazy_pattern(r"_GSU(?P<split>\d{1,4})(?=_|$)"),
+    "stream": lazy_pattern(r"_SK(?P<stream>\d{1,6})(?=_|$)"),
+    "bias": lazy_pattern(r"_(?P<bias>Bias)(?=_)"),
+    "waves": lazy_pattern(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
+    "wave_tile": lazy_pattern(r"_MIWT(?P<wave_tile>\d{1,6}_\d{1,6})(?=_|$)"),
+    "group": lazy_pattern(r"_WG(?P<group>\d{1,6}_\d{1,6}_\d{1,6})(?=_|$)"),
+    "reduction": lazy_pattern(r"_GSUA(?P<reduction>MBSK|MB|SB)(?=_|$)"),
+    "global_read": lazy_pattern(r"_PGR(?P<global_read>\d{1,6})(?=_|$)"),
+    "local_read": lazy_pattern(r"_PLR(?P<local_read>\d{1,6})(?=_|$)"),
 }
-_FLAGS = late(r"(?:_(?:BH?|Bias|HAS?|AS?|S|SAB|SAV|UserArgs)(?=_|$))*")
+_FLAGS = lazy_pattern(r"(?:_(?:BH?|Bias|HAS?|AS?|S|SAB|SAV|UserArgs)(?=_|$))*")
 _FLAG_WORDS: Final = {
     "B": "B: uses beta, so C may be read",
     "BH": "B: uses beta, so C may be read; H: adds up in high precision",
@@ -87,9 +87,9 @@ _LETTERS: Final = {
     "F8N": "fp8_e4m3fnuz",
     "B8N": "fp8_e5m2fnuz",
 }
-_LETTER = late("F8N|B8N|F8|B8|I8|[SDCZHBI]")
+_LETTER = lazy_pattern("F8N|B8N|F8|B8|I8|[SDCZHBI]")
 
-_IGEMM = late(
+_IGEMM = lazy_pattern(
     r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<dtype_a>[a-z0-9]+)"
     r"_bx\d{1,6}_ex\d{1,6}_bt(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"_wt(?P<wave>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>\w*)"
@@ -161,10 +161,10 @@ _MIOPEN: Final = {
 }
 """Other kernels of MIOpen by how their names begin; the first that fits counts."""
 
-_MANGLED_RUN = late(r"(?:L[ij]\d{1,6}E){10,40}")
-_PLAIN_RUN = late(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
-_DIGITS = late(r"\d{1,6}")
-_CLASS = late(r"NS_(\d{1,3})")
+_MANGLED_RUN = lazy_pattern(r"(?:L[ij]\d{1,6}E){10,40}")
+_PLAIN_RUN = lazy_pattern(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
+_DIGITS = lazy_pattern(r"\d{1,6}")
+_CLASS = lazy_pattern(r"NS_(\d{1,3})")
 _CK_PASSES: Final = (
     ("conv_fwd", "fprop"),
     ("bwd_data", "dgrad"),

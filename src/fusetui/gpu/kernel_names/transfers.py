@@ -19,19 +19,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 from .record import KernelName, build, explain, spaced, tokens
 
-_NAME = late(
+_NAME = lazy_pattern(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
     r"(?:[(<]|$)"
 )
-_OLD_NAME = late(
+_OLD_NAME = lazy_pattern(
     r"(?:void )?nccl(?P<what>AllReduce|AllGather|ReduceScatter|Reduce|Broadcast)"
     r"(?P<algo>Ring|Tree|CollNet)(?P<proto>LL128|LL|)Kernel_(?P<redop>[a-z]+)_(?P<type>[a-z]\w*)"
 )
-_RCCL = late(
+_RCCL = lazy_pattern(
     r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)"
 )
 _COLLECTIVES: Final = {
@@ -90,10 +90,10 @@ _MEANINGS: Final = {
     "proto": "{}: one kernel stands for all protocols",
 }
 
-_COPY = late(
+_COPY = lazy_pattern(
     r"Memcpy (?P<direction>[A-Z]to[A-Z])(?: \((?P<source>\w{1,20}) -> (?P<target>\w{1,20})\))?"
 )
-_SET = late(r"Memset(?: \((?P<kind>\w{1,20})\))?")
+_SET = lazy_pattern(r"Memset(?: \((?P<kind>\w{1,20})\))?")
 _MEMORY: Final = {
     "Pageable": "ordinary host memory: the copy is slow and makes the host wait",
     "Pinned": "page-locked host memory: the copy can overlap other work",

@@ -27,7 +27,7 @@ import re
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import aten_ops
 
@@ -42,20 +42,20 @@ from .record import (
     op_by,
 )
 
-_TRITON = late(
+_TRITON = lazy_pattern(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
     r"(?:_(?P<signature>\d{1,9}d[\dcde]*))?"
 )
 _TEMPLATES: Final = (
-    (late(r"flex_(?:attention|decoding)\w*"), "attention"),
-    (late(r"\w*convolution\w*"), "conv"),
-    (late(r"(?:add|b|badd)?(?:add)?mm|\w*_(?:grouped_)?mm|mm_plus_mm"), "gemm"),
+    (lazy_pattern(r"flex_(?:attention|decoding)\w*"), "attention"),
+    (lazy_pattern(r"\w*convolution\w*"), "conv"),
+    (lazy_pattern(r"(?:add|b|badd)?(?:add)?mm|\w*_(?:grouped_)?mm|mm_plus_mm"), "gemm"),
 )
 """The operator that a template computes; whatever else is in its name is fused to
 it."""
 
-_UNNAMED = late(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
-_CPP = late(
+_UNNAMED = lazy_pattern(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
+_CPP = lazy_pattern(
     r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
 )
 
@@ -187,7 +187,7 @@ _MAX_CUSTOM_CHARACTERS: Final = 64
 _MAX_LIST_CHARACTERS: Final = 600
 """Of a list that contains custom operators; a longer one is not split."""
 
-_FIRST_WORD = late("_*[a-z0-9]+")
+_FIRST_WORD = lazy_pattern("_*[a-z0-9]+")
 
 
 def _by_first_word() -> dict[str, tuple[str, ...]]:
@@ -310,9 +310,9 @@ def _extend(op: str, rests: list[_Split]) -> _Split | None:
     return None
 
 
-_IDENTIFIER = late(r"[A-Za-z_]\w*")
+_IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w*")
 _OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"
-_OGS = late(
+_OGS = lazy_pattern(
     rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<dtype_out>{_OGS_TYPE})x(?P<dtype_a>{_OGS_TYPE})x"
     rf"(?P<dtype_b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
     r"x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
@@ -338,13 +338,13 @@ _OGS_MEANINGS: Final = {
     "epilogue": "{}: fused into the store",
 }
 _BLOCK_SIZES: Final = {
-    "tile_m": late(r"BLOCK_SIZE_M_(\d{1,5})(?=_|$)"),
-    "tile_n": late(r"BLOCK_SIZE_N_(\d{1,5})(?=_|$)"),
-    "tile_k": late(r"BLOCK_SIZE_K_(\d{1,5})(?=_|$)"),
+    "tile_m": lazy_pattern(r"BLOCK_SIZE_M_(\d{1,5})(?=_|$)"),
+    "tile_n": lazy_pattern(r"BLOCK_SIZE_N_(\d{1,5})(?=_|$)"),
+    "tile_k": lazy_pattern(r"BLOCK_SIZE_K_(\d{1,5})(?=_|$)"),
 }
 # Liger and others mark the direction; the rest are prefixes and suffixes of one library
 # each.
-_CONVENTIONS = late(
+_CONVENTIONS = lazy_pattern(
     r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*"
     r"|liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|sage_\w+|triton_\w+"
     r"|_attn_(?:fwd|bwd)\w*|attn_(?:fwd|bwd)\w*|kernel_unified_attention_\w+"

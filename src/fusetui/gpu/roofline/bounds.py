@@ -29,20 +29,20 @@ import msgspec
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.inputs import NS, Amount
 from fusetui.gpu.roofline.peaks import Peak
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 # Algorithms that need fewer products than the plain sum: their share of peak would
 # mislead.
-_FEWER_PRODUCTS: Final = late(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
+_FEWER_PRODUCTS: Final = lazy_pattern(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
 _PLAIN_CORES: Final = {
-    "fp32": late(
+    "fp32": lazy_pattern(
         r"sgemm|scudnn|_simt_|_ffma_|[dw]grad(?:_alg\d)?_engine|[dw]grad2d_alg\d|convolve_sgemm"
     ),
-    "fp64": late(r"dgemm"),
+    "fp64": lazy_pattern(r"dgemm"),
 }
 """What cuBLAS, cuDNN and CUTLASS call kernels of the plain cores."""
 
-_PLAIN_HALF: Final = late(r"(?:^|_)hgemm_|_simt_")
+_PLAIN_HALF: Final = lazy_pattern(r"(?:^|_)hgemm_|_simt_")
 _CACHED_AMOUNT: Final = 2
 """Times the size of the cache: of at most so many bytes, a part may come from it."""
 

@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 TERA: Final = 10**12
 GIGA: Final = 10**9
@@ -186,7 +186,7 @@ def peak_of(
 FIRST_WITH_TENSOR_CORES: Final = (7, 0)  # compute capability
 FIRST_WITH_TF32: Final = (8, 0)  # and bfloat16
 TURING: Final = (7, 5)
-TURING_WITHOUT_TENSOR_CORES: Final = late(
+TURING_WITHOUT_TENSOR_CORES: Final = lazy_pattern(
     r"\bGTX 16\d0|\bMX[45]\d0|\bT(?:400|500|550|600|1000|1200)\b|\bQuadro T\d+|\bTU11[67]"
 )
 """Devices with the chips TU116 and TU117: compute capability 7.5, but no tensor

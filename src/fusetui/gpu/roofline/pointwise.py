@@ -24,7 +24,7 @@ import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 # Ops by how many leading arguments may be tensors that are read. The first ones give a
 # float for whole numbers, too.
@@ -262,7 +262,7 @@ _ROWWISE_OPS: Final = {
     "aten::miopen_batch_norm": _RowwiseOp(read=1, kind="norm"),
     "aten::miopen_batch_norm_backward": _RowwiseOp(read=2, kind="norm"),
 }
-_WRITING_KERNELS: Final = late(
+_WRITING_KERNELS: Final = lazy_pattern(
     r"soft_?max|vectorized_layer_norm|LayerNormForward|layer_norm_grad_input|cuComputeGradInput"
     r"|batch_norm_(?:transform_input|backward_kernel|elementwise_backward)|cudnn\S*::bn_[bf]w"
     r"|BatchNorm(?:Fwd|Bwd)\w*Spatial(?:Norm|DX)?\Z",
@@ -270,18 +270,18 @@ _WRITING_KERNELS: Final = late(
 )
 """Kernels that read everything and write the result."""
 
-_TWICE_READING_KERNELS: Final = late(
+_TWICE_READING_KERNELS: Final = lazy_pattern(
     r"batch_norm_backward_kernel|bn_(?:fw_tr|bw)_1C11_kernel|BatchNorm(?:FwdTrain|Bwd)Spatial\Z"
 )
 """Those that read everything once more before they write."""
 
-_SUMMING_KERNELS: Final = late(
+_SUMMING_KERNELS: Final = lazy_pattern(
     r"batch_norm_(?:collect_statistics|backward_reduce)|RowwiseMoments|SpatialMeanVariance"
     r"|ComputeInternalGradients"
 )
 """Kernels that read everything, for the sums over it."""
 
-_WEIGHT_GRADIENT_KERNELS: Final = late(r"PartGradGammaBeta|GammaBetaBackward")
+_WEIGHT_GRADIENT_KERNELS: Final = lazy_pattern(r"PartGradGammaBeta|GammaBetaBackward")
 """Kernels that do so for the gradients of the weights of a layer norm; those of a group
 norm with such names read sums."""
 

@@ -21,7 +21,7 @@ from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, 
 from fusetui.gpu.roofline.pointwise import pointwise, rowwise
 from fusetui.gpu.roofline.products import attention, conv, matmul
 from fusetui.text.figures import count, percent, plural, quantity, significant
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -42,7 +42,7 @@ _OPS_OF_WORK: Final = {
 }
 """Which kernels, by the field `op` of their names, can do a kind of work."""
 
-_AROUND_ATTENTION: Final = late(
+_AROUND_ATTENTION: Final = lazy_pattern(
     r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess"
 )
 """Steps before and after the products of attention."""

@@ -20,7 +20,7 @@ from typing import IO
 import msgspec
 
 from fusetui.text.figures import amount
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.new_file import TEMPORARY_SUFFIX, replaced_file
 from fusetui.trace.read.document import read_at
 
@@ -48,8 +48,10 @@ BESIDE = (
     "transfers",
 )
 """What may be kept beside an entry: the last part of the names of such files."""
-_ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
-_UNFINISHED = late(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(TEMPORARY_SUFFIX)}")
+_ENTRY = lazy_pattern(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
+_UNFINISHED = lazy_pattern(
+    rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(TEMPORARY_SUFFIX)}"
+)
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

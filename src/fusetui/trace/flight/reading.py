@@ -11,7 +11,7 @@ import msgspec
 
 from fusetui.own_memory import without_collector
 from fusetui.own_process import calls
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, Unread
 from fusetui.trace.flight.entries import MAX_RANKS, DumpTables, is_dump, joined
 from fusetui.trace.flight.pickles import plain_value
@@ -22,9 +22,9 @@ from fusetui.trace.read.source import open_stored, reason, unpacked
 from fusetui.trace.read.workers import core_count
 from fusetui.trace.snapshot.tables import MalformedError
 
-RANK_IN_NAME = late(r"rank[_-]?([0-9]{1,7})(?![0-9])")
+RANK_IN_NAME = lazy_pattern(r"rank[_-]?([0-9]{1,7})(?![0-9])")
 """`rank_3`, `nccl_trace_rank_3`, `node1-rank3.pickle`: the last one counts."""
-LAST_NUMBER = late(r"([0-9]{1,7})\Z")
+LAST_NUMBER = lazy_pattern(r"([0-9]{1,7})\Z")
 """`PREFIX3`: torch appends the rank to the prefix of its environment variable."""
 FILES_PER_PART = 256  # that a process reads; fewer are read here
 ENDINGS = (".gz", ".zst", ".json", ".pickle", ".pkl", ".bin", ".dump")

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 
-CUDA = late(r"cuda|hip", re.IGNORECASE)
-XPU = late(r"xpu", re.IGNORECASE)
+CUDA = lazy_pattern(r"cuda|hip", re.IGNORECASE)
+XPU = lazy_pattern(r"xpu", re.IGNORECASE)
 """How the categories of these devices begin."""
 
 WORK = (Layer.STREAM, Layer.DEVICE)

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_numbers
 from fusetui.trace.layout.nesting import arrange
 from fusetui.trace.model.arrays import (
@@ -53,7 +53,7 @@ from fusetui.trace.model.intervals import (
 )
 from fusetui.trace.model.raw import Label, Raw, Thread
 
-THREAD_NAME = late(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
+THREAD_NAME = lazy_pattern(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 """What torch calls a thread: `thread 7 (pt_autograd_0)`."""
 GENERIC_NAMES = ("python", "python3", "pt_main_thread")
 """Names in brackets that say nothing about a thread."""

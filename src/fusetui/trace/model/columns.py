@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
@@ -220,7 +220,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         [names]. The test sees no more than the first LONGEST_NAME characters."""
         passes = np.zeros(len(self.names), dtype=np.bool_)
         for number in numbers.tolist():
-            passes[number] = bool(test(self.names[number][:LONGEST_NAME]))
+            passes[number] = bool(test(self.names[number][:MAX_SEARCHED_CHARS]))
         return passes
 
     def matching(

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 
 def words(text: str) -> frozenset[str]:
@@ -53,7 +53,7 @@ WHOLE: Final = words(
 )
 """Ops that compute something themselves and also call other ops that compute."""
 
-_AUTOGRAD = late(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
+_AUTOGRAD = lazy_pattern(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
 """Frames of the backward pass around the ops that compute."""
 
 

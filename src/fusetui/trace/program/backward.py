@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.links import last_before
 from fusetui.trace.model.arrays import (
     Flags,
@@ -38,8 +38,8 @@ from fusetui.trace.model.raw import Thread
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_flows
 
-BACKWARD = late(r"backward|bwd|autograd", re.IGNORECASE)
-NODE = late(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
+BACKWARD = lazy_pattern(r"backward|bwd|autograd", re.IGNORECASE)
+NODE = lazy_pattern(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
 """The engine's names for the ops it runs; before 2021 they are named after their node
 alone."""
 ENGINE = "autograd::engine::evaluate_function: "

@@ -19,7 +19,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int32s, Integers, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -191,23 +191,23 @@ PHASES = tuple(Phase)
 """The number of a phase in arrays is its index here."""
 NO_PHASE = -1
 
-VLLM_BATCH = late(r"context_(\d{1,9}).*?generation_(\d{1,9})")
+VLLM_BATCH = lazy_pattern(r"context_(\d{1,9}).*?generation_(\d{1,9})")
 """How many requests of a batch are in prefill, and how many in decode."""
-SGLANG_MODE = late(r"(?:step\[|capture_\d+_)([A-Z]+)")
+SGLANG_MODE = lazy_pattern(r"(?:step\[|capture_\d+_)([A-Z]+)")
 PHASE_OF_MODE = {
     "EXTEND": Phase.PREFILL,
     "PREFILL": Phase.PREFILL,
     "DECODE": Phase.DECODE,
     "MIXED": Phase.MIXED,
 }
-PLAIN_MODE = late(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
+PLAIN_MODE = lazy_pattern(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
 """Only the word alone: decoding images or latents is not a phase of a language
 model."""
 
 
 def _one_of(words: str) -> re.Pattern[str]:
     """One of these words (`a|b`), in any case, also as a part of `my_a` or `aOfB`."""
-    return late(rf"(?<![A-Za-z])(?:{words})(?![a-z])", re.IGNORECASE)
+    return lazy_pattern(rf"(?<![A-Za-z])(?:{words})(?![a-z])", re.IGNORECASE)
 
 
 TRAINING_WORDS = {

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.op_names import words
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.regions import Spans, label_of
 
-FRAME = late(r"(.+?)\((\d{1,9})\): (.+)\Z", re.DOTALL)
+FRAME = lazy_pattern(r"(.+?)\((\d{1,9})\): (.+)\Z", re.DOTALL)
 
 SCRIPTS = frozenset({"cmd", "code", "profile", "test", "timeit", "trace"})
 """Modules of the standard library whose names are more likely to be the user's."""
@@ -33,7 +33,7 @@ STANDARD = frozenset(sys.stdlib_module_names) - SCRIPTS
 LIBRARIES = words(Path(__file__).with_name("libraries.txt").read_text("utf-8"))
 """The top packages of basic libraries."""
 
-INSTALLED = late(
+INSTALLED = lazy_pattern(
     r"(?:\A|/)(?:site-packages|dist-packages|lib/python[0-9.]+|torchinductor_[^/]*)/",
     re.IGNORECASE,
 )

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -19,13 +19,13 @@ from fusetui.trace.model.intervals import EnclosingIndex
 from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "
-COLLECTIVE = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
+COLLECTIVE = lazy_pattern(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
 """Annotations of torch.distributed: they last as long as the collective, whatever their
 thread does meanwhile, so they are not parts of the program."""
 
-NUMBER_OF_MODULE = late(r"_[0-9]+\Z")
+NUMBER_OF_MODULE = lazy_pattern(r"_[0-9]+\Z")
 """torch's number at the end of the name of a module call."""
-INDEX = late(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
+INDEX = lazy_pattern(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
 """A number in an annotation that stands alone, as in `layers.12.mlp`."""
 
 

@@ -16,13 +16,13 @@ FORMS = (".json", ".pftrace", ".sqlite")
 ENDINGS = tuple(f"{form}{packed}" for form in FORMS for packed in ("", ".gz", ".zst"))
 SETTINGS = ("server_args.json",)  # SGLang writes them beside its traces
 CHECKPOINT = "data.pkl"  # torch.save writes one into its zip
-SHOWN = 4  # names in a message
-ENCRYPTED = 1  # a flag
-LARGE_PIECE = 1 << 16  # bytes that are read at once
-SMALL_PIECE = 1 << 12
+MAX_SHOWN_NAMES = 4  # in a message
+ENCRYPTED = 1  # a flag of an entry
+PIECE_BYTES = 1 << 16  # that are read at once
+UNLIMITED_PIECE_BYTES = 1 << 12
 """The same where zipfile does not limit what that unpacks to."""
 UNKNOWN_SIZE = 1 << 60  # bytes
-WRONG = (
+DAMAGE = (
     BadZipFile,
     EOFError,
     LookupError,
@@ -45,7 +45,7 @@ class Archive:
         self._file = file
         try:
             self._archive = ZipFile(file)
-        except (*WRONG, NotImplementedError):
+        except (*DAMAGE, NotImplementedError):
             end = file.seek(0, 2)
             raise CannotReadError(
                 f"{path} is a damaged zip file: the list of its files is not at its end, byte {end}. "
@@ -69,16 +69,18 @@ class Archive:
         Raises CannotReadError if nothing can be unpacked, or too much.
         """
         limit = limit_for(self._trace.compress_size)
-        said, checksum = self._trace.CRC, 0
-        # zipfile would compare both, and keep back the last piece where they differ
+        expected_checksum = self._trace.CRC
+        # zipfile would compare both with what it unpacks, and keep back the last piece
+        # where they differ.
         del self._trace.CRC
         self._trace.file_size = UNKNOWN_SIZE
+        checksum = 0
         wrong = None
         pieces = self._pieces()
         while True:
             try:
                 piece = next(pieces, b"")
-            except WRONG:
+            except DAMAGE:
                 wrong = f"the zip file is damaged before byte {self._file.tell()}"
                 break
             if not piece:
@@ -92,15 +94,15 @@ class Archive:
             raise CannotReadError(
                 f"{self._path} is a zip file that cannot be unpacked: {wrong}."
             )
-        if checksum != said:
+        if checksum != expected_checksum:
             return wrong or "the zip file is damaged (its checksum does not fit)"
         return None
 
     def _pieces(self) -> Iterator[bytes]:
-        """Raises one of WRONG, and CannotReadError if the compression is not known."""
+        """The trace. Raises one of DAMAGE, and CannotReadError if the compression is not known."""
         method = self._trace.compress_type
         is_limited = method in (ZIP_STORED, ZIP_DEFLATED)
-        size = LARGE_PIECE if is_limited else SMALL_PIECE
+        size = PIECE_BYTES if is_limited else UNLIMITED_PIECE_BYTES
         try:
             with self._archive.open(self._trace) as member:
                 while piece := member.read(size):
@@ -112,29 +114,32 @@ class Archive:
             ) from None
 
     def _only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
-        found = [one for one in entries if _is_trace(one.filename)]
-        if len(found) > 1:
-            beside = [
-                one for one in found if one.filename.rpartition("/")[2] not in SETTINGS
-            ]
-            found = beside or found
-        if len(found) == 1:
-            return found[0]
-        if found:
-            shown = ", ".join(one.filename for one in found[:SHOWN])
-            more = ", ..." if len(found) > SHOWN else ""
+        """Raises NotATraceError unless there is exactly one."""
+        traces = [entry for entry in entries if _is_trace(entry.filename)]
+        if len(traces) > 1:
+            others = [entry for entry in traces if _base_name(entry) not in SETTINGS]
+            traces = others or traces
+        if len(traces) == 1:
+            return traces[0]
+        if traces:
+            names = [entry.filename for entry in traces[:MAX_SHOWN_NAMES]]
+            more = ", ..." if len(traces) > MAX_SHOWN_NAMES else ""
             raise NotATraceError(
-                f"{self._path} is a zip file with {len(found)} traces ({shown}{more}): unpack it, "
-                "and open one or the folder."
+                f"{self._path} is a zip file with {len(traces)} traces "
+                f"({', '.join(names)}{more}): unpack it, and open one or the folder."
             )
-        if any(one.filename.rpartition("/")[2] == CHECKPOINT for one in entries):
+        if any(_base_name(entry) == CHECKPOINT for entry in entries):
             raise NotATraceError(
-                f"{self._path} is a file of torch.save: record a trace with torch.profiler and "
-                "prof.export_chrome_trace."
+                f"{self._path} is a file of torch.save: record a trace with "
+                "torch.profiler and prof.export_chrome_trace."
             )
         raise NotATraceError(
             f"{self._path} is a zip file without a trace ({', '.join(FORMS)})."
         )
+
+
+def _base_name(entry: ZipInfo) -> str:
+    return entry.filename.rpartition("/")[2]
 
 
 def _is_trace(name: str) -> bool:

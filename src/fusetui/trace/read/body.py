@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import NotATraceError
 from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document, Match
@@ -20,16 +20,16 @@ from fusetui.trace.read.repair import repaired
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split
 
-NOT_BLANK = late(rb"[^\s\xef\xbb\xbf]")
-EVENTS_KEY = late(rb'"traceEvents"\s*:\s*(\[|\S)')
-EXECUTION_TRACE_KEY = late(rb'"nodes"\s*:\s*\[')
-CLOSED = late(rb"\}\s*\Z")  # what a whole object ends with
+NOT_BLANK = lazy_pattern(rb"[^\s\xef\xbb\xbf]")
+EVENTS_KEY = lazy_pattern(rb'"traceEvents"\s*:\s*(\[|\S)')
+EXECUTION_TRACE_KEY = lazy_pattern(rb'"nodes"\s*:\s*\[')
+CLOSED = lazy_pattern(rb"\}\s*\Z")  # what a whole object ends with
 BLANKS = b" \t\r\n\xef\xbb\xbf"
-PHASE_KEY = late(rb'"ph"')  # in every event
-EVENT_START = late(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
+PHASE_KEY = lazy_pattern(rb'"ph"')  # in every event
+EVENT_START = lazy_pattern(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
 DOCUMENT_START = rb'[\[{]\s*(?:\{|"[^"]{0,200}"\s*:)'
-OTHER_DOCUMENT = late(DOCUMENT_START)
-BRACKET_AND_DOCUMENT = late(rb"[\]}]\s*(" + DOCUMENT_START + rb")")
+OTHER_DOCUMENT = lazy_pattern(DOCUMENT_START)
+BRACKET_AND_DOCUMENT = lazy_pattern(rb"[\]}]\s*(" + DOCUMENT_START + rb")")
 
 HINT_BYTES = 1 << 16  # that are searched for what a file is instead of a trace
 WINDOW_BYTES = 1 << 20  # that are looked at at once, or shown of damaged keys
@@ -41,7 +41,7 @@ SHOWN_BYTES = 12  # of a file that is no trace
 READ_ALONE = (b"deviceProperties", b"distributedInfo")
 """Keys of a damaged object that are read nevertheless."""
 
-FLAT_VALUE = late(rb"\[[^\]]*\]|\{[^}]*\}")
+FLAT_VALUE = lazy_pattern(rb"\[[^\]]*\]|\{[^}]*\}")
 """A list or an object without another one in it."""
 
 SECOND_LIST = "a second list of events begins here"

@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from fusetui.debug_log import debug
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
@@ -34,9 +34,9 @@ END_BYTES = 1 << 16  # of a document, in which its list almost always ends
 
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 """The keys that an event may begin with."""
-BOUNDARY = late(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
+BOUNDARY = lazy_pattern(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
 """From the end of an event to the begin of the next."""
-END = late(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
+END = lazy_pattern(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
 """From the end of an event to the bracket that closes the list."""
 SEPARATORS = b" \t\r\n,"
 

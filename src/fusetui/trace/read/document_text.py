@@ -19,18 +19,19 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.errors import CannotReadError, TraceError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Label
-from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.chunks import SEPARATORS, UNDECODABLE
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.source import Source, State, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
 
 T = TypeVar("T")
-SPACE = 1 << 22  # between the places of two stretches, whatever their texts are long
-KEPT = 4  # texts of stretches
+PLACES_PER_STRETCH = 1 << 22  # of Rendered, however long the texts are
+MAX_KEPT_TEXTS = 4  # of stretches
 MAX_KEPT_BYTES = 1 << 25  # of one of them
 MAX_SHARED_NAME = 1 << 15  # characters
 """A name in a table of names is stored once and stands in every event that has it, as
@@ -54,16 +55,17 @@ class Filed:
         return self._unpacked is not None or not self._is_packed
 
     def problem(self) -> str:
-        same = self._unpacked is not None or state_of(self._file.number) == self._state
-        return "" if same else f"{self._path} has changed since it was read"
+        if self._unpacked is not None or state_of(self._file.number) == self._state:
+            return ""
+        return f"{self._path} has changed since it was read"
 
     def part(self, start: int, end: int) -> Any:
         self._check()
         if self._is_packed:
             return self._unpack().part(start, end)
-        found = read_at(self._file.number, start, end - start)
+        text = read_at(self._file.number, start, end - start)
         self._check()
-        return found
+        return text
 
     def _check(self) -> None:
         if problem := self.problem():
@@ -118,19 +120,22 @@ class Rendered:
         count = end - start
         if count <= 0:
             return b""
-        found = self._kept.get((start, end))
-        if found is None:
-            elements = list(islice(self._write(start // SPACE), count))
-            missing = count - len(elements)
-            found = b",\n".join(elements + [b"{}"] * missing)
-            self._keep((start, end), found)
-        return found
+        kept = self._kept.get((start, end))
+        if kept is not None:
+            return kept
+        stretch = start // PLACES_PER_STRETCH
+        elements = list(islice(self._write(stretch), count))
+        missing = count - len(elements)
+        text = b",\n".join(elements + [b"{}"] * missing)
+        self._keep((start, end), text)
+        return text
 
     def _keep(self, place: tuple[int, int], text: bytes) -> None:
         if len(text) > MAX_KEPT_BYTES:
             return
-        if len(self._kept) >= KEPT:
-            self._kept.pop(next(iter(self._kept)), None)
+        if len(self._kept) >= MAX_KEPT_TEXTS:
+            oldest = next(iter(self._kept))
+            self._kept.pop(oldest, None)  # another thread may do so too
         self._kept[place] = text
 
 
@@ -150,72 +155,95 @@ class Joint(NamedTuple):
         return self.first.problem() or self.second.problem()
 
     def part(self, start: int, end: int) -> Any:
-        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
-        return text.part(start - by, end - by)
+        if start < self.shift:
+            return self.first.part(start, end)
+        return self.second.part(start - self.shift, end - self.shift)
 
 
 def text_of(source: Source) -> Text:
     """The text of a document that was just read; small ones, and parts, are held
     unpacked."""
-    return (
-        source.document
-        if source.file is None
-        else Filed(source.path, source.file, source.state)
-    )
+    if source.file is None:
+        return source.document
+    return Filed(source.path, source.file, source.state)
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:
     """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
-    found = bytearray(b"[")
-    found += text.part(stretch.start, stretch.end)
-    while found[-1] in b" \t\r\n,":
-        found.pop()
-    found += b"]"
-    return found
+    listed = bytearray(b"[")
+    listed += text.part(stretch.start, stretch.end)
+    while listed[-1] in SEPARATORS:
+        listed.pop()
+    listed += b"]"
+    return listed
 
 
 def decoded(
     text: Text,
     stretch: Stretch,
     decode: Callable[[bytearray], Iterable[T]],
-    one: Callable[[bytes], T | None],
+    decode_one: Callable[[bytes], T | None],
     word: bytes = b"",
 ) -> list[tuple[int, T]]:
     """What `decode` makes of a list of all elements of a stretch, numbered. Where it
-    fails, what `one` makes of each that can be read. Nothing unless the stretch holds
-    the `word`."""
+    fails, what `decode_one` makes of each that can be read. Nothing unless the stretch
+    holds the `word`."""
     try:
         listed = list_text(text, stretch)
         if word not in listed:
             return []
-        if stretch.places is None:
-            return list(enumerate(decode(listed)))
-        whole = text.part(stretch.start, stretch.end)
+        if stretch.places is not None:
+            whole = text.part(stretch.start, stretch.end)
     except (OSError, TraceError):
         return []
-    except UNDECODABLE:
-        try:
-            texts: Iterable[tuple[int, Any]] = enumerate(decode_raw(listed))
-        except UNDECODABLE:
-            return []
+    if stretch.places is not None:
+        texts = _texts_at(whole, stretch.start, stretch.places)
     else:
-        places = (stretch.places - np.array([0, stretch.start, stretch.start])).tolist()
-        texts = ((number, whole[begin:end]) for number, begin, end in places)
-    found = []
+        try:
+            return list(enumerate(decode(listed)))
+        except (OSError, TraceError):
+            return []
+        except UNDECODABLE:
+            texts = _texts_in(listed)
+    values = []
     for number, element in texts:
         with suppress(*UNDECODABLE):
-            if (made := one(bytes(element))) is not None:
-                found.append((number, made))
-    return found
+            value = decode_one(element)
+            if value is not None:
+                values.append((number, value))
+    return values
+
+
+def _texts_at(
+    stretch_text: bytes, start: int, places: Int64s
+) -> list[tuple[int, bytes]]:
+    """The numbers and texts of elements. `places` are as of Stretch, which begins at
+    byte `start`."""
+    in_text = places - np.array([0, start, start])
+    return [
+        (number, bytes(stretch_text[begin:end]))
+        for number, begin, end in in_text.tolist()
+    ]
+
+
+def _texts_in(listed: bytearray) -> list[tuple[int, bytes]]:
+    """The numbers and texts of the elements of a list; none if it is no JSON."""
+    try:
+        return [(number, bytes(raw)) for number, raw in enumerate(decode_raw(listed))]
+    except UNDECODABLE:
+        return []
 
 
 def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
     """Stretches of Rendered, with so many elements each, and so many of them that hold
     values."""
-    return tuple(
-        Stretch(number * SPACE, number * SPACE + count, count, values)
-        for number, (count, values) in enumerate(zip(events, samples, strict=True))
-    )
+    stretches = []
+    for number, (count, values) in enumerate(zip(events, samples, strict=True)):
+        start = number * PLACES_PER_STRETCH
+        stretches.append(
+            Stretch(start=start, end=start + count, events=count, samples=values)
+        )
+    return tuple(stretches)
 
 
 def shared_name(name: str, number: int) -> str:
@@ -251,5 +279,6 @@ def label_text(label: Label) -> bytes:
 
 def micros(ns: int) -> bytes:
     """As JSON has times, exactly."""
-    whole, rest = divmod(abs(ns), 1000)
-    return b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest)
+    whole_us, rest_ns = divmod(abs(ns), 1000)
+    sign = b"-" if ns < 0 else b""
+    return b"%s%d.%03d" % (sign, whole_us, rest_ns)

@@ -11,37 +11,39 @@ no documented signature: they are known by their name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.raw import Label
 
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
 ON_AMD = f"{RECORD}, which has the kernels of AMD GPUs too"
 CONVERT = "convert it with Perfetto's trace_processor (trace_processor convert json IN OUT.json)"
-COMPILE_LOG = late(
+COMPILE_LOG = lazy_pattern(
     rb"[VDIWEC][01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]+ "
 )
 """The first words of a line that TORCH_LOGS or TORCH_TRACE writes (torch/_logging)."""
 LOG_LEVELS = (b"V", b"D", b"I", b"W", b"E", b"C")  # the first letter of such a line
 BLANKS = b" \t\r\n\xef\xbb\xbf"
-STACK = late(rb"[^\0]*[^\s\0] [0-9]+\r?\Z")
+STACK = lazy_pattern(rb"[^\0]*[^\s\0] [0-9]+\r?\Z")
 """A line of Brendan Gregg's folded stacks, as export_stacks writes them: frames with
 semicolons between them, and a sum."""
 LINES_OF_STACKS = 8  # lines that are looked at
-UTF16_LE = late(rb"(?:[ \t\r\n]\0)*+[{\[]\0")
-UTF16_BE = late(rb"(?:\0[ \t\r\n])*+\0[{\[]")
+UTF16_LE = lazy_pattern(rb"(?:[ \t\r\n]\0)*+[{\[]\0")
+UTF16_BE = lazy_pattern(rb"(?:\0[ \t\r\n])*+\0[{\[]")
 """JSON in UTF-16 without a mark of the order of its bytes."""
-TIMELINE = late(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
+TIMELINE = lazy_pattern(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
 """Lists in a list, as export_memory_timeline writes them: no element is an event."""
 TAR_MARK = slice(257, 262)  # bytes (POSIX.1-1988, ustar)
-FIRST_PACKET = 128  # bytes: that of torch has fewer
+PACKET_TAG = 0x0A  # of protobuf: field 1, of known length
+MAX_FIRST_PACKET_BYTES = 127  # of torch
 SQLITE = b"SQLite format 3\0"
-PLANE = late(
+PLANE = lazy_pattern(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
     rb"\x12[\x01-\x7f](?:/host:|/device:|Task Environment)"
 )
-TABLE = late(
+TABLE = lazy_pattern(
     rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)'
 )
 ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without a file
@@ -56,8 +58,13 @@ JAX_REMARK = (
 )
 """Beside a trace that opens as any other JSON of events."""
 
-ForeignFormat = tuple[str, str, Callable[[bytes], bool]]
-"""Files that are no traces: what they are, what to do, and how they are recognized."""
+
+class ForeignFormat(NamedTuple):
+    """A kind of files that are no traces."""
+
+    what: str
+    instead: str  # what to do
+    is_of_format: Callable[[bytes], bool]  # by the first HEAD bytes
 
 
 def foreign(path: str, head: bytes) -> str | None:
@@ -66,13 +73,11 @@ def foreign(path: str, head: bytes) -> str | None:
     `head` is the first HEAD bytes of the document.
     """
     if path.endswith(NSIGHT_SYSTEMS) and not _is_json(head):
-        return f"{path} is {SYSTEMS[0]}: {SYSTEMS[1]}."
-    known = (
-        f"{path} is {what}: {instead}."
-        for what, instead, is_one in FORMATS
-        if is_one(head)
-    )
-    return next(known, None)
+        return f"{path} is {SYSTEMS.what}: {SYSTEMS.instead}."
+    for what, instead, is_of_format in FORMATS:
+        if is_of_format(head):
+            return f"{path} is {what}: {instead}."
+    return None
 
 
 def is_of_jax(keys: Mapping[str, object], labels: Iterable[Label]) -> bool:
@@ -101,13 +106,11 @@ def _database_with(*names: bytes) -> Callable[[bytes], bool]:
 
 
 is_export_of_nsys = _database_with(
-    *(
-        b"StringIds",
-        b"TARGET_INFO_",
-        b"META_DATA_EXPORT",
-        b"CUPTI_ACTIVITY",
-        b"NVTX_EVENTS",
-    )
+    b"StringIds",
+    b"TARGET_INFO_",
+    b"META_DATA_EXPORT",
+    b"CUPTI_ACTIVITY",
+    b"NVTX_EVENTS",
 )
 
 
@@ -130,49 +133,52 @@ def _is_perfetto(head: bytes) -> bool:
     bytes."""
     at = packets = 0
     while at < len(head) and packets < 3:
-        size, after = _varint(head, at + 1)
-        if head[at] != 0x0A or not size:
+        size, begin = _varint(head, at + 1)
+        if head[at] != PACKET_TAG or not size:
             return False
-        at, packets = after + size, packets + 1
-    return (
-        packets == 3
-        or (packets == 2 and at >= len(head))
-        or (packets == 1 and at == len(head))
-    )
+        at = begin + size
+        packets += 1
+    if packets == 3:
+        return True
+    # A short file, or a long second packet.
+    return (packets == 2 and at >= len(head)) or (packets == 1 and at == len(head))
 
 
 def is_pftrace_of_torch(head: bytes) -> bool:
     """torch's monitor of CUPTI: the first packet has the time, the number of its
     sequence, and a snapshot of two clocks that says the same time for both
     (torch/profiler/_cupti)."""
+    if head[:1] != bytes([PACKET_TAG]):
+        return False
     size, at = _varint(head, 1)
-    if (
-        not head.startswith(b"\x0a")
-        or head[at : at + 1] != b"\x40"
-        or not 0 < size < FIRST_PACKET
-    ):
+    if not 0 < size <= MAX_FIRST_PACKET_BYTES:
+        return False
+    if head[at : at + 1] != b"\x40":  # field 8, the time
         return False
     _, at = _varint(head, at + 1)
+    # Field 10, the sequence number 1; field 6, the clock snapshot.
     if head[at : at + 3] != b"\x50\x01\x32":
         return False
     _, at = _varint(head, at + 3)
-    clocks = []
-    for number in (6, 1):
+    times = []
+    for clock in (6, 1):
         length = head[at + 1] if at + 1 < len(head) else 0
-        part, at = head[at + 2 : at + 2 + length], at + 2 + length
-        if part[:3] != bytes([8, number, 16]):
+        begin = at + 2
+        at = begin + length
+        message = head[begin:at]
+        if message[:3] != bytes([8, clock, 16]):  # its number, and the tag of its time
             return False
-        clocks.append(part[3:])
-    return clocks[0] == clocks[1]
+        times.append(message[3:])
+    return times[0] == times[1]
 
 
 def _varint(head: bytes, at: int) -> tuple[int, int]:
     """A number of protobuf and the byte after it; (0, at) where there is none."""
-    found = 0
+    number = 0
     for place, byte in enumerate(head[at : at + 10]):
-        found |= (byte & 0x7F) << (7 * place)
+        number |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return found, at + place + 1
+            return number, at + place + 1
     return 0, at
 
 
@@ -217,126 +223,128 @@ def is_flight_dump(head: bytes) -> bool:
     return is_pickle(head) or is_json
 
 
-SYSTEMS: ForeignFormat = (
+SYSTEMS = ForeignFormat(
     "a report of Nsight Systems",
     "run nsys export --type sqlite on it, and open the .sqlite that this gives",
     _starts(b"QDSTRM"),
 )
 FORMATS: tuple[ForeignFormat, ...] = (
     SYSTEMS,
-    (
+    ForeignFormat(
         "a report of Nsight Compute",
         f"it holds metrics of single kernels and no timeline; {RECORD}",
         _starts(b"NVR\0"),
     ),
-    (
+    ForeignFormat(
         "a database of RPD (rocmProfileData)",
         ON_AMD,
         _database_with(b"rocpd_api"),
     ),
-    (
+    ForeignFormat(
         "a database of rocprofv3 (rocpd)",
         ON_AMD,
         _database_with(b"rocpd_"),
     ),
-    (
+    ForeignFormat(
         "an export of Nsight Systems",
         "fusetui convert IN OUT.json.gz makes JSON of it, which this takes",
         is_export_of_nsys,
     ),
-    ("a SQLite database", RECORD, _starts(SQLITE)),
-    ("a memory snapshot of PyTorch", "fusetui memory FILE reads it", is_snapshot),
-    (
+    ForeignFormat("a SQLite database", RECORD, _starts(SQLITE)),
+    ForeignFormat(
+        "a memory snapshot of PyTorch", "fusetui memory FILE reads it", is_snapshot
+    ),
+    ForeignFormat(
         "a dump of the flight recorder of torch.distributed",
         "fusetui hang FILE answers it",
         is_flight_dump,
     ),
-    ("a pickle file", RECORD, is_pickle),
-    (
+    ForeignFormat("a pickle file", RECORD, is_pickle),
+    ForeignFormat(
         "a TensorBoard event file",
         "the traces of torch.profiler are named .pt.trace.json; open one of those",
         # a record with the version of the format
         lambda head: b"brain.Event:" in head[:64],
     ),
-    (
+    ForeignFormat(
         "an XPlane file of JAX or TensorFlow",
         f"fusetui reads the GPU work of PyTorch; open this in XProf ({XPROF})",
         lambda head: PLANE.match(head) is not None,
     ),
-    (
+    ForeignFormat(
         "a Perfetto trace (protobuf)",
         CONVERT,
         lambda head: _is_perfetto(head) and not is_pftrace_of_torch(head),
     ),
-    (
+    ForeignFormat(
         "the JSON of rocprofv3",
         ON_AMD,
         lambda head: (
             head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256]
         ),
     ),
-    (
+    ForeignFormat(
         "a table of rocprof",
         ON_AMD,
         lambda head: TABLE.match(head) is not None,
     ),
-    (
+    ForeignFormat(
         "a pointer of Git LFS",
         "fetch the file itself with git lfs pull",
         _starts(b"version https://git-lfs"),
     ),
-    (
+    ForeignFormat(
         "a tar archive",
         "unpack it with tar -xf, and open the trace or the folder",
         lambda head: head[TAR_MARK] == b"ustar",
     ),
-    (
+    ForeignFormat(
         "compressed with bzip2",
         "unpack it with bunzip2; fusetui reads plain, .gz and .zst",
         lambda head: head[:3] == b"BZh" and head[4:10] == b"1AY&SY",
     ),
-    (
+    ForeignFormat(
         "compressed with xz",
         "unpack it with xz -d; fusetui reads plain, .gz and .zst",
         _starts(b"\xfd7zXZ\0"),
     ),
-    (
+    ForeignFormat(
         "a 7z archive",
         "unpack it, and open the trace or the folder",
         _starts(b"7z\xbc\xaf\x27\x1c"),
     ),
-    (
+    ForeignFormat(
         "text in UTF-16",
         "write it as UTF-8 (iconv -f UTF-16 -t UTF-8 IN > OUT.json)",
         _starts(b"\xff\xfe", b"\xfe\xff"),
     ),
-    (
+    ForeignFormat(
         "text in UTF-16",
         "write it as UTF-8 (iconv -f UTF-16LE -t UTF-8 IN > OUT.json)",
         lambda head: head[1:2] == b"\0" and UTF16_LE.match(head) is not None,
     ),
-    (
+    ForeignFormat(
         "text in UTF-16",
         "write it as UTF-8 (iconv -f UTF-16BE -t UTF-8 IN > OUT.json)",
         lambda head: head[:1] == b"\0" and UTF16_BE.match(head) is not None,
     ),
-    (
+    ForeignFormat(
         "a log of torch.compile",
         "tlparse makes pages of it; for a timeline " + RECORD,
         lambda head: head[:1] in LOG_LEVELS and COMPILE_LOG.match(head) is not None,
     ),
-    (
+    ForeignFormat(
         "a file of stacks (export_stacks)",
         f"it has sums without times, for a flame graph; {RECORD}",
         _is_file_of_stacks,
     ),
-    (
+    ForeignFormat(
         "a memory timeline of torch.profiler",
         "record a memory snapshot with torch.cuda.memory._dump_snapshot, which fusetui memory "
         "reads",
         lambda head: _is_memory_timeline(head) or _is_timeline_document(head),
     ),
-    (
+    ForeignFormat(
         "a web page",
         "the download gave a page, perhaps one to log in, not the file",
         _is_html,

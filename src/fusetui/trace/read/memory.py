@@ -14,20 +14,29 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
-# documents that would take more than this fraction of the memory are unpacked to disk
+# A document that would take more than one fourth of the memory is unpacked to disk.
 SHARE = 4
-UNKNOWN = 6 << 30  # bytes, if the system does not say
-AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
-GROUPS = (
-    ("", "max", "current", ""),
-    ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"),
+ASSUMED_BYTES = 6 << 30  # that are left, if the system does not say
+AVAILABLE = lazy_pattern(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+
+
+class ControlGroup(NamedTuple):
+    """Where a version of control groups has its figures."""
+
+    folder: str
+    limit_file: str
+    usage_file: str
+    prefix: str  # of the names in memory.stat
+
+
+CONTROL_GROUPS = (
+    ControlGroup("", "memory.max", "memory.current", ""),
+    ControlGroup("memory/", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
-"""Of control groups: the files of the limit and of what is used, and how stat names
-pages."""
 
 
 def file_in_memory() -> IO[bytes]:
@@ -45,19 +54,30 @@ def file_on_disk() -> IO[bytes]:
 
 def memory_left(root: Path = Path("/")) -> int:
     """Bytes that this process may still use, within the machine and its container."""
-    found = AVAILABLE.search(_text(root / "proc/meminfo"))
-    left = [int(found[1]) * 1024 if found else UNKNOWN]
-    for folder, *names, prefix in GROUPS:
-        files = (
-            root / f"sys/fs/cgroup/{folder}memory.{name}" for name in (*names, "stat")
-        )
-        most, now, of = (_text(file).strip() for file in files)
-        if most.isdigit() and now.isdigit():  # "max" if there is no limit
-            parts = dict(line.partition(" ")[::2] for line in of.splitlines())
-            kept = (parts.get(f"{prefix}{kind}active_file", "0") for kind in ("", "in"))
-            # dropped when needed
-            left.append(max(0, int(most) - int(now) + sum(map(int, kept))))
-    return min(left)
+    available = AVAILABLE.search(_text(root / "proc/meminfo"))
+    left = int(available[1]) * 1024 if available else ASSUMED_BYTES
+    for group in CONTROL_GROUPS:
+        in_group = _left_in(group, root)
+        if in_group is not None:
+            left = min(left, in_group)
+    return left
+
+
+def _left_in(group: ControlGroup, root: Path) -> int | None:
+    """Bytes that are left within the limit of the control group; None without one."""
+    folder = root / "sys/fs/cgroup" / group.folder
+    limit = _text(folder / group.limit_file).strip()
+    usage = _text(folder / group.usage_file).strip()
+    if not (limit.isdigit() and usage.isdigit()):  # the limit may be "max"
+        return None
+    stat = {}
+    for line in _text(folder / "memory.stat").strip().splitlines():
+        name, _, value = line.partition(" ")
+        stat[name] = value
+    # Pages of files are dropped when memory is needed.
+    active = int(stat.get(f"{group.prefix}active_file", "0"))
+    inactive = int(stat.get(f"{group.prefix}inactive_file", "0"))
+    return max(0, int(limit) - int(usage) + active + inactive)
 
 
 def _text(path: Path) -> str:

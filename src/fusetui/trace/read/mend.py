@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.batch import MOST_LISTED, Batch, ByteWindow, event_in
 from fusetui.trace.read.body import is_end
@@ -41,19 +41,19 @@ WINDOW_GROWTH = 4
 MAX_ELEMENT_BYTES = 64 << 20  # a longer element is unreadable
 
 PHASE_KEY = b'"ph"'  # part of every event
-NOT_SEPARATOR = late(rb"[^\s,}]")
-CLOSE = late(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
+NOT_SEPARATOR = lazy_pattern(rb"[^\s,}]")
+CLOSE = lazy_pattern(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
 """What looks like the bracket that closes the list of events."""
-CLOSE_BEFORE_KEY = late(
+CLOSE_BEFORE_KEY = lazy_pattern(
     rb'\]\s*(?=,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|'
     rb'deviceProperties|distributedInfo|otherData|metadata|systemTraceEvents)"\s*:)'
 )
 """The same before a key that writers put behind the events and that no event has."""
-AFTER_WRONG_CLOSE = late(rb"[^\s,\]}]")
+AFTER_WRONG_CLOSE = lazy_pattern(rb"[^\s,\]}]")
 """Where the list goes on behind a bracket that did not close it."""
 
-EVENT_START = late(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
-ANY_START = late(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
+EVENT_START = lazy_pattern(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = lazy_pattern(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 BYTES_BEFORE_START = 1 << 10  # that tell whether a start is that of an element
 NO_START = 1 << 62  # a byte behind every document
 

@@ -15,24 +15,27 @@ from contextlib import closing, suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import GIB, LIMIT
 
-PIECE = 4 << 20  # bytes that are asked for at once
-# how many times fewer are asked for after each failure, down to a single byte
-SHRINKING = 64
+PIECE_BYTES = 4 << 20  # that are asked for at once
+# How many times fewer are asked for after each failure, down to a single byte.
+SHRINK_FACTOR = 64
 PIECES_BEFORE_GROWTH = 100  # that arrive until as many times more are asked for again
-SPARE = 64 << 20  # bytes of memory that are left alone
-TRIES = 5  # in a row without a single byte
+SPARE_BYTES = 64 << 20  # of memory that are left alone
+MAX_FAILURES = 5  # in a row without a single byte
 PAUSE_S = 0.2  # after the first failure; longer after each
-# without a byte of an HTTP server; other drivers have bounds of their own
+# Without a byte of an HTTP server; other drivers have bounds of their own.
 STALL_S = 20.0
 PATIENCE_S = 60.0  # after the last byte until nothing more is tried
-ENDLESS = 4 * GIB  # bytes of a file whose server does not say how long it is
-NUMBER = late(r"^\[Errno -?[0-9]+\] ")
+# Of a file whose server does not say how long it is.
+MAX_UNKNOWN_BYTES = 4 * GIB
+MAX_ERROR_CHARS = 200  # of what a driver says
+MAX_TAG_BYTES = 1000
+ERROR_NUMBER = lazy_pattern(r"^\[Errno -?[0-9]+\] ")
 GONE = (404, 410)  # what an HTTP server answers where there is no such file
 STATE = (
     "ETag",
@@ -57,12 +60,12 @@ def matching(pattern: str) -> list[str]:
     system, path = _system(pattern)
     try:
         if any(letter in path for letter in "*?["):
-            found = sorted(system.glob(path))
+            paths = sorted(system.glob(path))
         elif not pattern.lower().startswith("http") and system.isdir(path):
-            found = sorted(one for one in system.ls(path, detail=False))
+            paths = sorted(system.ls(path, detail=False))
         else:
             return [pattern]
-        return [str(system.unstrip_protocol(one)) for one in found]
+        return [str(system.unstrip_protocol(each)) for each in paths]
     except Exception as error:
         raise _unreadable(pattern, error) from None
 
@@ -73,13 +76,15 @@ class Arriving(Document):
 
     def __init__(self, url: str, room: IO[bytes], size: int) -> None:
         super().__init__(room.fileno(), size)
-        self._url, self._room, self._pieces = url, room, _copied(url, room)
+        self._url = url
+        self._piece_sizes = _copied(url, room)
         self._here = 0  # bytes
         self.cut: str | None = None  # why no more than that arrive
 
     def __getitem__(self, place: slice) -> bytes:
         """Fetches what is missing. Raises CannotReadError and OSError."""
-        self.fetch(place.indices(len(self))[1])
+        _, end, _ = place.indices(len(self))
+        self.fetch(end)
         return super().__getitem__(place)
 
     def fetch(self, end: int) -> int:
@@ -87,30 +92,34 @@ class Arriving(Document):
         returns how many bytes are there. Raises CannotReadError."""
         try:
             while self._here < end and not self.cut:
-                self._here += self._next()
+                self._here += self._next_size()
         except BrokenDownloadError:
             self.cut = f"the connection broke after {self._here} of {len(self)} bytes"
         return self._here
 
-    def _next(self) -> int:
-        found = next(self._pieces, 0)
-        last = not found or self._here + found >= len(self)
-        if last and self._here + found + sum(self._pieces) != len(self):
-            raise CannotReadError(
-                f"{self._url} is not as long as its server says: try again."
-            )
-        return found
+    def _next_size(self) -> int:
+        """Fetches one more piece. Behind the last one, nothing may follow. Raises
+        CannotReadError, and BrokenDownloadError."""
+        size = next(self._piece_sizes, 0)
+        here = self._here + size
+        if size == 0 or here >= len(self):
+            beyond = sum(self._piece_sizes)
+            if here + beyond != len(self):
+                raise CannotReadError(
+                    f"{self._url} is not as long as its server says: try again."
+                )
+        return size
 
 
 def copied_to(url: str, room: IO[bytes]) -> str | None:
     """Appends the bytes of a file of unknown length to `room`, which is in memory;
     returns why there are not more. Raises CannotReadError."""
-    given = amount(os.environ.get(LIMIT, ""))
-    limit = ENDLESS if given is None else int(given * GIB)
+    gib = amount(os.environ.get(LIMIT, ""))
+    limit = MAX_UNKNOWN_BYTES if gib is None else int(gib * GIB)
     here = 0
     try:
-        for got in _copied(url, room):
-            here += got
+        for size in _copied(url, room):
+            here += size
             if here > limit:
                 raise CannotReadError(
                     f"{url} did not end within {limit / GIB:.3g} GiB, and its server does not say "
@@ -145,13 +154,13 @@ def state_of_url(url: str) -> tuple[int, bytes]:
     known = [f"{key}={info[key]}" for key in STATE if info.get(key)]
     if not known or not isinstance(info.get("size"), int):
         raise ValueError("the server does not say when it was changed")
-    return info["size"], " ".join(known).encode()[:1000]
+    return info["size"], " ".join(known).encode()[:MAX_TAG_BYTES]
 
 
 def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
     """The sizes of the pieces that were appended to `room`. Raises CannotReadError."""
     for piece in _pieces(url):
-        if memory_left() < SPARE:
+        if memory_left() < SPARE_BYTES:
             raise CannotReadError(f"{url} needs more memory than there is.")
         room.write(piece)
         room.flush()
@@ -159,43 +168,52 @@ def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
 
 
 def _pieces(url: str) -> Iterator[bytes]:
+    """The bytes of a file in pieces. Where the connection breaks, reading goes on.
+
+    Raises BrokenDownloadError if it could not go on behind the first byte, and
+    CannotReadError otherwise.
+    """
     system, path = _system(url)
-    done = failed = 0
-    size = PIECE  # bytes
-    in_parts = True
-    state: object = None
-    heard = time.monotonic()
+    done = 0  # bytes
+    failures = 0  # since the last byte
+    last_byte_at = time.monotonic()
+    size = PIECE_BYTES  # that are asked for at once
+    in_parts = True  # whether the server can begin in the middle
+    state: list[str] | None = None
     while True:
         try:
             system.invalidate_cache()
             info = system.info(path)
-            now = [str(info.get(key)) for key in ("size", *STATE)]
-            if state not in (None, now):
+            present_state = [str(info.get(key)) for key in ("size", *STATE)]
+            if state not in (None, present_state):
                 raise CannotReadError(f"{url} changed while it was read: try again.")
-            state = now
+            state = present_state
             with closing(_from(system, path, done, size, in_parts)) as arriving:
                 for number, piece in enumerate(arriving, 1):
                     yield piece
-                    done, failed, heard = done + len(piece), 0, time.monotonic()
-                    if size < PIECE and number == PIECES_BEFORE_GROWTH:
-                        size = min(size * SHRINKING, PIECE)
+                    done += len(piece)
+                    failures = 0
+                    last_byte_at = time.monotonic()
+                    if size < PIECE_BYTES and number == PIECES_BEFORE_GROWTH:
+                        size = min(size * SHRINK_FACTOR, PIECE_BYTES)
                         break
                 else:
                     return
         except CannotReadError:
             raise
         except Exception as error:
-            failed += 1
-            size = max(size // SHRINKING, 1)
-            # says the driver
-            in_parts = in_parts and not (done and isinstance(error, ValueError))
-            refused = _is_missing(error) or isinstance(error, PermissionError)
-            if refused or failed >= TRIES or time.monotonic() - heard > PATIENCE_S:
-                said = _unreadable(url, error, done)
-                raise (
-                    BrokenDownloadError(str(said)) if done and not refused else said
-                ) from None
-            time.sleep(PAUSE_S * failed)
+            failures += 1
+            size = max(size // SHRINK_FACTOR, 1)
+            if done and isinstance(error, ValueError):
+                in_parts = False  # as drivers say
+            is_refused = _is_missing(error) or isinstance(error, PermissionError)
+            is_silent = time.monotonic() - last_byte_at > PATIENCE_S
+            if is_refused or is_silent or failures >= MAX_FAILURES:
+                sentence = _unreadable(url, error, done)
+                if done and not is_refused:
+                    raise BrokenDownloadError(str(sentence)) from None
+                raise sentence from None
+            time.sleep(PAUSE_S * failures)
 
 
 def _from(
@@ -204,26 +222,26 @@ def _from(
     """The rest of a file, asked for in pieces of this many bytes: a driver gives
     nothing of a piece that breaks, so that smaller ones follow. A server that cannot
     begin in the middle sends all in one answer, and what was read again."""
-    # what is read ahead may break as well
-    ahead = "readahead" if size == PIECE else "none"
-    block = size if in_parts else 0
-    with system.open(path, "rb", block_size=block, cache_type=ahead) as file:
-        known = at  # bytes that the file gives once more
+    # What is read ahead may break as well.
+    cache_type = "readahead" if size == PIECE_BYTES else "none"
+    block_size = size if in_parts else 0
+    with system.open(path, "rb", block_size=block_size, cache_type=cache_type) as file:
+        repeated = at  # bytes that the file gives once more
         if in_parts and file.seekable():
             file.seek(at)
-            known = 0
+            repeated = 0
         else:
-            size = PIECE
-        got = at
+            size = PIECE_BYTES
+        here = at
         for piece in _arriving(file, size):
-            fresh = piece[known:]
-            known -= len(piece) - len(fresh)
-            if fresh:
-                yield fresh
-                got += len(fresh)
-        whole = getattr(file, "size", None)
-        if isinstance(whole, int) and got < whole:
-            raise ConnectionError(f"it ended after {got} of {whole} bytes")
+            new = piece[repeated:]
+            repeated -= len(piece) - len(new)
+            if new:
+                yield new
+                here += len(new)
+        total = getattr(file, "size", None)
+        if isinstance(total, int) and here < total:
+            raise ConnectionError(f"it ended after {here} of {total} bytes")
 
 
 def _arriving(file: Any, size: int) -> Iterator[bytes]:
@@ -233,8 +251,9 @@ def _arriving(file: Any, size: int) -> Iterator[bytes]:
         while piece := file.read(size):
             yield piece
     except Exception:
-        if left := _unread(file):
-            yield left
+        unread = _unread(file)
+        if unread:
+            yield unread
         raise
 
 
@@ -299,12 +318,15 @@ def _is_missing(error: Exception) -> bool:
 
 
 def _unreadable(url: str, error: Exception, done: int = 0) -> CannotReadError:
+    """A sentence for what a driver raised, after so many bytes."""
     if _is_missing(error):
         return CannotReadError(f"{url} cannot be opened: there is no such file.")
+    # The driver for https:// hides the cause behind a FileNotFoundError.
     hidden = error.__cause__ if isinstance(error, FileNotFoundError) else None
-    said = NUMBER.sub("", str(hidden or error))
-    text = " ".join(said.split())[:200] or type(error).__name__
-    if isinstance(hidden or error, TimeoutError):
+    cause = hidden or error
+    message = ERROR_NUMBER.sub("", str(cause))
+    text = " ".join(message.split())[:MAX_ERROR_CHARS] or type(error).__name__
+    if isinstance(cause, TimeoutError):
         text = f"nothing arrived for {STALL_S:g} s"
     after = f" after {done} bytes" if done else ""
     return CannotReadError(f"{url} cannot be read{after}: {text.rstrip('.')}.")

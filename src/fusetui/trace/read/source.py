@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 1 << 20  # of a pipe, at once
 MAX_PIPE_BYTES_BEFORE_EVENT = 64 << 20  # a pipe with no event in them is given up
-EVENT = late(rb'"ph"\s{0,64}:')
+EVENT = lazy_pattern(rb'"ph"\s{0,64}:')
 MAX_EVENT_BYTES = 128  # that EVENT matches
 EVENTS_KEY = b'"traceEvents"'
-URL = late(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
+URL = lazy_pattern(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 # bytes of an unpacked document from which on it is not kept, but unpacked again on demand
 LARGE = 64 << 20
 TYPICAL_RATIO = 15  # of compression, of traces

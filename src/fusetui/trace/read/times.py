@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Int64s
+from fusetui.text.patterns import lazy_pattern
+from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.read.structure import BLANKS
 
 EXACT_BELOW_US = float(2**42)
@@ -25,11 +27,12 @@ LIMIT_NS = 2**61
 """Times further from zero are unreadable: 73 years, which as Unix time ends in January
 2043. So twice the span of a trace fits into 64 bits."""
 
-PLAIN = late(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
+PLAIN_TIME = lazy_pattern(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
 
-TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that
-LONGEST_EXPONENT = 30  # digits: a longer exponent is beyond every limit, or gives zero
+PRODUCT_ERROR_NS = 1e-9  # a product of floats below 1000 is less inexact than that
+MAX_EXPONENT = 30  # a larger one is beyond every limit, a smaller one gives zero
+SHOWN_CHARS = 40  # of what is no time, in messages
 
 
 class InexactTimesError(Exception):
@@ -50,22 +53,26 @@ def nanoseconds(
     InexactTimesError. Raises OverflowError when a time is out of range.
     """
     numbers = np.asarray(values)
+    max_us = LIMIT_NS // 1000
     if numbers.dtype == np.int64:
-        if max(int(numbers.max()), -int(numbers.min())) > LIMIT_NS // 1000:
+        if max(int(numbers.max()), -int(numbers.min())) > max_us:
             raise OverflowError("a time is out of range")
         return numbers * 1000
     floats = numbers.astype(np.float64)
     sizes = np.abs(floats)
-    if not (sizes <= LIMIT_NS // 1000).all():
+    if not (sizes <= max_us).all():  # nor is a nan
         raise OverflowError("a time is out of range")
-    fraction, whole = np.modf(floats)
-    fraction *= 1000
-    nearest = np.rint(fraction)
-    error = np.spacing(sizes) * 500 + TINY
-    doubtful = (sizes >= EXACT_BELOW_US) | (np.abs(fraction - nearest) >= 0.5 - error)
-    exact: Int64s = whole.astype(np.int64) * 1000
-    exact += nearest.astype(np.int64)
-    return np.where(doubtful, digits(), exact) if doubtful.any() else exact
+    fraction_us, whole_us = np.modf(floats)
+    fraction_ns = fraction_us * 1000
+    nearest_ns = np.rint(fraction_ns)
+    # A float is at most half its spacing away from what was written.
+    error_ns = np.spacing(sizes) * 500 + PRODUCT_ERROR_NS
+    is_near_middle = np.abs(fraction_ns - nearest_ns) >= 0.5 - error_ns
+    is_doubtful = (sizes >= EXACT_BELOW_US) | is_near_middle
+    exact: Int64s = whole_us.astype(np.int64) * 1000 + nearest_ns.astype(np.int64)
+    if not is_doubtful.any():
+        return exact
+    return np.where(is_doubtful, digits(), exact)
 
 
 def exact_nanoseconds(text: bytes | str) -> int:
@@ -76,20 +83,22 @@ def exact_nanoseconds(text: bytes | str) -> int:
     anything that is not a finite number within LIMIT_NS.
     """
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
-    if found := PLAIN.fullmatch(plain):
-        return int(found[1]) * 1000 + int((found[2] or "0").ljust(3, "0"))
+    if match := PLAIN_TIME.fullmatch(plain):
+        decimals = (match[2] or "0").ljust(3, "0")
+        return int(match[1]) * 1000 + int(decimals)
     digits = plain.strip().strip('"')
+    is_json = digits.isascii() and "_" not in digits  # Decimal accepts more
     try:
-        number = Decimal(digits if digits.isascii() and "_" not in digits else "none")
+        number = Decimal(digits if is_json else "none")
     except InvalidOperation:
-        raise ValueError(f"not a number: {plain[:40]!r}") from None
-    if not number.is_finite() or number.adjusted() > LONGEST_EXPONENT:
-        raise ValueError(f"not a time: {plain[:40]!r}")
-    if number.adjusted() < -LONGEST_EXPONENT:
+        raise ValueError(f"not a number: {plain[:SHOWN_CHARS]!r}") from None
+    if not number.is_finite() or number.adjusted() > MAX_EXPONENT:
+        raise ValueError(f"not a time: {plain[:SHOWN_CHARS]!r}")
+    if number.adjusted() < -MAX_EXPONENT:
         return 0
     exact = int((number * 1000).to_integral_value())
     if abs(exact) > LIMIT_NS:
-        raise ValueError(f"a time out of range: {plain[:40]!r}")
+        raise ValueError(f"a time out of range: {plain[:SHOWN_CHARS]!r}")
     return exact
 
 
@@ -99,20 +108,36 @@ def exact_nanoseconds(text: bytes | str) -> int:
 # was decoded. If args hold the key too, the places of the events behind them are one
 # too late, and only an event without the key could make up for it: but that was decoded
 # as zero, so the number at its place is refused.
-NUMBER = late(rb"[-+.0-9eE]+")
-ESCAPED = b"\\u00"  # what a letter of a key may be written as
-WHOLE, DECIMALS = 16, 9  # the most digits before and behind the point of a usual number
-# bytes around the point, and one behind
-AROUND = np.arange(-WHOLE, DECIMALS + 2, dtype=np.int8)
-# upper and lower eight digits, decimals: floats, as BLAS
-HALVES = np.zeros((len(AROUND), 3))
-for _place in range(WHOLE):  # multiplies them, and no sum reaches 2**53
-    HALVES[_place, _place // 8] = 10.0 ** (7 - _place % 8)
-HALVES[WHOLE + 1 : -1, 2] = 10.0 ** np.arange(DECIMALS - 1, -1, -1)
-# the least numbers of 1, 2... digits
-TENS = 10.0 ** np.arange(WHOLE) * (np.arange(WHOLE) > 0)
-UNITS = 10**DECIMALS
-ENDS = np.isin(np.arange(256), list(b",}] \t\r\n"))
+
+NUMBER = lazy_pattern(rb"[-+.0-9eE]+")
+ESCAPED_LETTER = b"\\u00"  # what a letter of a key may be written as
+MAX_WHOLE_DIGITS = 16  # before the point of a usual number
+MAX_DECIMALS = 9  # behind it
+WINDOW = np.arange(-MAX_WHOLE_DIGITS, MAX_DECIMALS + 2, dtype=np.int8)
+"""The bytes that are looked at of a number, counted from its point: its digits, and one
+byte behind them."""
+POINT = MAX_WHOLE_DIGITS  # the index of the point in a window
+WEIGHTS = np.zeros((len(WINDOW), 3))
+"""What a digit counts in each of three sums: the upper eight digits before the point,
+the lower eight, and the decimals. They are floats, as BLAS multiplies these, and no sum
+reaches 2**53."""
+for _digit in range(MAX_WHOLE_DIGITS):
+    WEIGHTS[_digit, _digit // 8] = 10.0 ** (7 - _digit % 8)
+WEIGHTS[POINT + 1 : -1, 2] = 10.0 ** np.arange(MAX_DECIMALS - 1, -1, -1)
+LEAST_OF_DIGITS = np.array([0.0, *(10.0 ** np.arange(1, MAX_WHOLE_DIGITS))])
+"""The least numbers that have 1, 2, ... digits before the point."""
+DECIMAL_UNITS = 10**MAX_DECIMALS  # of decimals in a microsecond
+UNITS_PER_NS = DECIMAL_UNITS // 1000
+ENDS_NUMBER = np.isin(np.arange(256), list(b",}] \t\r\n"))  # by byte
+
+
+class UsualNumbers(NamedTuple):
+    """Numbers of at most so many digits, without a sign and an exponent. Arrays of shape
+    [numbers]."""
+
+    is_usual: Flags  # the others are 0 in both columns
+    whole: Int64s  # before the point
+    decimals: Int64s  # behind it, in DECIMAL_UNITS
 
 
 def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
@@ -120,66 +145,95 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     nanoseconds, half to even. `values` are those that were decoded for this key, in
     order, 0 where there is none.
 
-    Raises InexactTimesError if the places of the numbers are uncertain, or one is out
-    of range."""
+    Raises InexactTimesError if the places of the numbers are uncertain, or one is out of
+    range.
+    """
     floats = np.asarray(values, dtype=np.float64)
-    at = _behind(text, key)
-    if len(at) != len(floats) or (ESCAPED[:1] in text and ESCAPED in text):
+    begins = _behind(text, key)
+    # The first of both searches is faster, and mostly finds nothing.
+    has_escapes = ESCAPED_LETTER[:1] in text and ESCAPED_LETTER in text
+    if len(begins) != len(floats) or has_escapes:
         raise InexactTimesError
-    data = np.frombuffer(
-        b"".join((bytes(WHOLE), text, bytes(len(AROUND)))), dtype=np.uint8
-    )
-    at += data[at + WHOLE] == ord(" ")
-    # before the point
-    length = np.searchsorted(TENS, floats, side="right").astype(np.int8)
-    window = np.lib.stride_tricks.sliding_window_view(data, len(AROUND))[at + length]
-    digits = window - np.uint8(ord("0"))
-    has_point = window[:, WHOLE] == ord(".")
-    decimals = np.where(has_point, np.argmin(digits[:, WHOLE + 1 :] < 10, axis=1), -1)
-    usual = ENDS[window[np.arange(len(at)), WHOLE + 1 + decimals]] & (decimals != 0)
-    last = decimals.astype(np.int8)[:, None]
-    digits[(-length[:, None] > AROUND) | (last < AROUND)] = 0
-    digits[:, WHOLE] = 0
-    if digits.max(initial=0) > 9:  # an exponent
-        usual &= digits.max(axis=1) < 10
-    digits[~usual] = 0
-    parts = digits.astype(np.float64) @ HALVES
-    whole, fraction = (
-        (parts[:, :2] @ (1e8, 1)).astype(np.int64),
-        parts[:, 2].astype(np.int64),
-    )
-    usual &= whole < LIMIT_NS // 1000
-    ns, rest = np.divmod(fraction, UNITS // 1000)
-    half = UNITS // 2000
-    ns += (rest > half) | ((rest == half) & (ns & 1 == 1))
-    found: Int64s = np.where(usual, whole * 1000 + ns, 0)
-    differs = np.abs(whole + fraction / UNITS - floats) > 4 * np.spacing(np.abs(floats))
-    for row in np.flatnonzero(~usual).tolist():
-        number = NUMBER.match(text, at[row])
+    before, after = bytes(MAX_WHOLE_DIGITS), bytes(len(WINDOW))
+    padded = np.frombuffer(b"".join((before, text, after)), dtype=np.uint8)
+    begins += padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
+    is_usual, whole, decimals = _usual_numbers(padded, begins, floats)
+    is_usual &= whole < LIMIT_NS // 1000
+    ns = np.where(is_usual, whole * 1000 + _rounded_ns(decimals), 0)
+    difference = np.abs(whole + decimals / DECIMAL_UNITS - floats)
+    differs = difference > 4 * np.spacing(np.abs(floats))
+    for row in np.flatnonzero(~is_usual).tolist():
+        number = NUMBER.match(text, begins[row])
+        if number is None:
+            raise InexactTimesError
         try:
-            differs[row] = number is None or float(number[0]) != floats[row]
-            found[row] = exact_nanoseconds(number[0]) if number else 0
+            differs[row] = float(number[0]) != floats[row]
+            ns[row] = exact_nanoseconds(number[0])
         except ValueError:
             raise InexactTimesError from None
     if differs.any():
         raise InexactTimesError
-    return found
+    return ns
+
+
+def _usual_numbers(
+    padded: NDArray[np.uint8], begins: Int64s, floats: Floats
+) -> UsualNumbers:
+    """The numbers at these bytes of a text, which has MAX_WHOLE_DIGITS bytes of padding
+    before it, and some after it. `floats` are what they were decoded to."""
+    whole_digits = LEAST_OF_DIGITS.searchsorted(floats, side="right").astype(np.int8)
+    all_windows = np.lib.stride_tricks.sliding_window_view(padded, len(WINDOW))
+    windows = all_windows[begins + whole_digits]
+    digits = windows - np.uint8(ord("0"))  # more than 9 for other bytes
+    has_point = windows[:, POINT] == ord(".")
+    # How many digits follow the point; 0 if there are too many, -1 without a point.
+    first_no_digit = np.argmin(digits[:, POINT + 1 :] < 10, axis=1)
+    decimal_count = np.where(has_point, first_no_digit, -1)
+    byte_behind = windows[np.arange(len(begins)), POINT + 1 + decimal_count]
+    is_usual = ENDS_NUMBER[byte_behind] & (decimal_count != 0)
+
+    is_before = -whole_digits[:, None] > WINDOW
+    is_behind = decimal_count.astype(np.int8)[:, None] < WINDOW
+    digits[is_before | is_behind] = 0
+    digits[:, POINT] = 0
+    if digits.max(initial=0) > 9:  # an exponent
+        is_usual &= digits.max(axis=1) < 10
+    digits[~is_usual] = 0
+    sums = digits.astype(np.float64) @ WEIGHTS
+    whole = (sums[:, :2] @ (1e8, 1)).astype(np.int64)
+    return UsualNumbers(
+        is_usual=is_usual, whole=whole, decimals=sums[:, 2].astype(np.int64)
+    )
+
+
+def _rounded_ns(decimals: Int64s) -> Int64s:
+    """Decimals of microseconds as nanoseconds, half to even."""
+    ns, rest = np.divmod(decimals, UNITS_PER_NS)
+    half = UNITS_PER_NS // 2
+    is_odd = ns & 1 == 1
+    rounded: Int64s = ns + ((rest > half) | ((rest == half) & is_odd))
+    return rounded
 
 
 def _behind(text: bytes, key: bytes) -> Int64s:
     """Where a key of four letters or more ends. Raises InexactTimesError if it has
-    another form too."""
+    another form too.
+
+    Its first four bytes are compared as one number: once for each of the four ways to
+    divide the text into such numbers.
+    """
     data = np.frombuffer(text, dtype=np.uint8)
     word = np.frombuffer(key[:4], dtype=np.uint32)
-    parts = [data[n : n + (len(data) - n) // 4 * 4].view(np.uint32) for n in range(4)]
-    at = np.sort(
-        np.concatenate([np.flatnonzero(p == word) * 4 + n for n, p in enumerate(parts)])
-    )
+    begins = []
+    for shift in range(4):
+        words = data[shift : shift + (len(data) - shift) // 4 * 4].view(np.uint32)
+        begins.append(np.flatnonzero(words == word) * 4 + shift)
+    at = np.sort(np.concatenate(begins))
     at = at[at < len(data) - len(key)]
     for place in range(4, len(key) - 1):
         at = at[data[at + place] == key[place]]
-    follows = data[at + len(key) - 1]
-    if np.frombuffer(BLANKS, dtype=np.uint8)[follows].any():
+    last_byte = data[at + len(key) - 1]
+    if np.frombuffer(BLANKS, dtype=np.uint8)[last_byte].any():
         raise InexactTimesError
-    found: Int64s = at[follows == key[-1]] + len(key)
-    return found
+    ends: Int64s = at[last_byte == key[-1]] + len(key)
+    return ends

@@ -26,19 +26,22 @@ else:
     from backports import zstd
 
 GZIP = b"\x1f\x8b"
+GZIP_CHECKSUM, GZIP_EXTRA, GZIP_NAME, GZIP_COMMENT = 2, 4, 8, 16  # flags of a header
 ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_SKIPPABLE = tuple(bytes([byte]) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60))
-PIECE = 1 << 18  # bytes that go in at once; fewer at first, for streams of tiny members
-FIRST = 1 << 12
-MOST = 1 << 20  # bytes that come out at once, at most
-LONGEST_HEADER = 1 << 18  # bytes
-FINE = 64  # bytes that go in at once near damage
+# Bytes that go into a stream at once: few at first, for files of tiny members.
+FIRST_INPUT_BYTES = 1 << 12
+MAX_INPUT_BYTES = 1 << 18
+NEAR_DAMAGE_BYTES = 64
+MAX_OUTPUT_BYTES = 1 << 20  # that come out at once
+MAX_HEADER_BYTES = 1 << 18
 
 LIMIT = "FUSETUI_UNPACK_LIMIT"
 """The environment variable with the size of the largest document to unpack, in GiB."""
 GIB = 1 << 30
-RATIO = 100  # traces compress 7 to 29 times
-LARGEST = 64  # GiB
+MAX_RATIO = 100  # traces compress 7 to 29 times
+MIN_LIMIT_BYTES = GIB
+MAX_LIMIT_BYTES = 64 * GIB
 # its stubs call the class an instance
 IsalError = cast(type[Exception], igzip_lib.IsalError)
 DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
@@ -86,19 +89,21 @@ def too_large(path: str, limit: int) -> CannotReadError:
 
 def gzip_header(stored: Any, at: int) -> int:
     """The bytes of a header (RFC 1952, 2.3): ISA-L forgets what it still has to skip of
-    a header that goes in by pieces. At most LONGEST_HEADER."""
-    for most in (FIRST, LONGEST_HEADER):
-        head = stored[at : at + most]
-        flags, end = head[3] if len(head) > 3 else 0, 10
-        if flags & 4:
+    a header that goes in by pieces. At most MAX_HEADER_BYTES."""
+    for size in (FIRST_INPUT_BYTES, MAX_HEADER_BYTES):
+        head = stored[at : at + size]
+        flags = head[3] if len(head) > 3 else 0
+        end = 10
+        if flags & GZIP_EXTRA:
             end += 2 + int.from_bytes(head[10:12], "little")
-        for flag in (8, 16):  # a name, a comment: each ends with a zero
+        for flag in (GZIP_NAME, GZIP_COMMENT):  # each ends with a zero
             if flags & flag:
                 end = head.find(b"\0", end) + 1 or len(head)
-        end += flags & 2  # a checksum
+        if flags & GZIP_CHECKSUM:
+            end += 2
         if end < len(head):
             break
-    return min(end, LONGEST_HEADER)
+    return min(end, MAX_HEADER_BYTES)
 
 
 _gzip = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
@@ -111,7 +116,10 @@ PACKINGS = (
 
 def packing_of(start: bytes) -> Packing | None:
     """The format by the first bytes of a file; None if it is not compressed."""
-    return next((p for p in PACKINGS if start.startswith(p.marks)), None)
+    for packing in PACKINGS:
+        if start.startswith(packing.marks):
+            return packing
+    return None
 
 
 def limit_for(stored: int) -> int:
@@ -120,12 +128,10 @@ def limit_for(stored: int) -> int:
     A hundred times its size, but at least 1 GiB and at most 64 GiB; or the value of
     FUSETUI_UNPACK_LIMIT, in GiB.
     """
-    given = amount(os.environ.get(LIMIT, ""))
-    return (
-        min(max(RATIO * stored, GIB), LARGEST * GIB)
-        if given is None
-        else int(given * GIB)
-    )
+    gib = amount(os.environ.get(LIMIT, ""))
+    if gib is not None:
+        return int(gib * GIB)
+    return min(max(MAX_RATIO * stored, MIN_LIMIT_BYTES), MAX_LIMIT_BYTES)
 
 
 def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, int]]:
@@ -146,7 +152,8 @@ def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[
     """The first bytes of a document in pieces, `most` or a few more: as far as it
     unpacks."""
     if packing is None:
-        yield from (document[at : min(at + MOST, most)] for at in range(0, most, MOST))
+        for at in range(0, most, MAX_OUTPUT_BYTES):
+            yield document[at : min(at + MAX_OUTPUT_BYTES, most)]
         return
     size = 0
     with suppress(DamagedError, TooLargeError):
@@ -163,10 +170,11 @@ def member(
     """As `unpack`, of the member that begins at `at`; returns its end and the rest of
     the limit."""
     stream = packing.stream()
-    used, written = at, 0
+    used = at  # the byte up to which the stored file went in
+    written = 0  # bytes of the document
     try:
-        first = max(FIRST, packing.header(stored, at))
-        for piece, reached in _pieces(stream, stored, at, first, PIECE):
+        first = max(FIRST_INPUT_BYTES, packing.header(stored, at))
+        for piece, reached in _pieces(stream, stored, at, first, MAX_INPUT_BYTES):
             used = reached
             written += len(piece)
             yield piece, used
@@ -180,23 +188,27 @@ def member(
 
 
 def _behind_zeros(stored: Any, at: int) -> int:
-    while (piece := stored[at : at + PIECE]) and not piece.strip(b"\0"):
+    """The first byte from `at` on that is not zero, or the end of the file."""
+    while (piece := stored[at : at + MAX_INPUT_BYTES]) and not piece.strip(b"\0"):
         at += len(piece)
-    return at + len(piece) - len(piece.lstrip(b"\0"))
+    zeros = len(piece) - len(piece.lstrip(b"\0"))
+    return at + zeros
 
 
 def _pieces(
     stream: Stream, stored: Any, at: int, size: int, largest: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Growing pieces of the member that begins at `at`, each with how far the file was
-    read."""
+    """Pieces of what a stream unpacks of the bytes from `at` on, each with how far they
+    went in. First `size` bytes go in at once, then more, up to `largest`."""
     while not stream.eof:
-        fresh = stored[at : at + size] if stream.needs_input else b""
-        if stream.needs_input and not fresh:
-            return
-        at += len(fresh)
+        more = b""
+        if stream.needs_input:
+            more = stored[at : at + size]
+            if not more:
+                return
+        at += len(more)
         size = min(size * 2, largest)
-        yield stream.decompress(fresh, MOST), at
+        yield stream.decompress(more, MAX_OUTPUT_BYTES), at
 
 
 def _before_damage(
@@ -204,22 +216,22 @@ def _before_damage(
 ) -> Iterator[tuple[bytes, int]]:
     """The rest of a member that can be unpacked after the `known` bytes; then raises
     DamagedError."""
-    wrong, first = at, max(FINE, packing.header(stored, at))
-    try:
-        for _, reached in _pieces(packing.stream(), stored, at, first, FINE):
-            wrong = reached
-    except DAMAGE:
-        pass
-    stream = packing.stream()
-    try:
-        for begin, end in pairwise(
-            chain((at,), range(at + first, len(stored) + FINE, FINE))
+    first = max(NEAR_DAMAGE_BYTES, packing.header(stored, at))
+    # First to find the damage: its place, to some bytes.
+    wrong = at
+    with suppress(*DAMAGE):
+        for _, reached in _pieces(
+            packing.stream(), stored, at, first, NEAR_DAMAGE_BYTES
         ):
+            wrong = reached
+    # Then up to it, from there on byte by byte.
+    later = range(at + first, len(stored) + NEAR_DAMAGE_BYTES, NEAR_DAMAGE_BYTES)
+    stream = packing.stream()
+    with suppress(*DAMAGE):
+        for begin, end in pairwise(chain((at,), later)):
             size = end - begin if begin < wrong else 1
             for piece, _ in _pieces(stream, stored[begin:end], 0, size, size):
                 if len(piece) > known:
                     yield piece[known:], begin
                 known = max(known - len(piece), 0)
-    except DAMAGE:
-        pass
     raise DamagedError(f"the {packing.name} data is damaged near byte {wrong}")

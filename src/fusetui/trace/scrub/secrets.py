@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from itertools import count, pairwise
 from pathlib import Path
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 
 
 def listed(words: str) -> frozenset[str]:
@@ -38,8 +38,8 @@ def rows_of(name: str) -> list[list[str]]:
     return [line.split(" : ", 2) for line in text.splitlines()]
 
 
-WORD = late(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
-NAME = late(r"[\w .:/()\[\]-]{1,100}")
+WORD = lazy_pattern(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
+NAME = lazy_pattern(r"[\w .:/()\[\]-]{1,100}")
 """The form of a name; any other text does not say what its value is."""
 
 
@@ -66,10 +66,10 @@ WORDS_OF_LOCKS = {
 MIN_SECRET_CHARS = 4
 MIN_TELLING_CHARS = 16  # of a secret, if the name alone is not conclusive
 MIN_NO_WORD_CHARS, MAX_NO_WORD_CHARS = 14, 400
-ONE_RUN = late(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
-UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-SEPARATORS = late(r"[_.~+/=:%-]")
-RUN_OF_A_KIND = late(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
+ONE_RUN = lazy_pattern(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
+UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+SEPARATORS = lazy_pattern(r"[_.~+/=:%-]")
+RUN_OF_A_KIND = lazy_pattern(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 MIN_RUNS_A_CHAR = 0.3
 """How often the kind of character changes, for each character, in what is drawn at
 random."""
@@ -79,7 +79,7 @@ TRIVIAL = (
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
     r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
 )
-MASK = late(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
+MASK = lazy_pattern(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
 MAX_CHARS_BESIDE_MASK = 8  # of a value that is masked
 
 
@@ -221,8 +221,8 @@ REMOVED = "scrubbed"  # for text that need not be distinguished from anything
 FOLDER = "dir"
 KINDS = ("user", "host", "mail", "secret", "command")
 FORM = r"(?:dir[1-9][0-9]{0,8}|<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>)"
-WHOLE = late(FORM)
-INSIDE = late(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
+WHOLE = lazy_pattern(FORM)
+INSIDE = lazy_pattern(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 
 def is_placeholder(text: str) -> bool:

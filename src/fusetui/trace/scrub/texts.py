@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from urllib.parse import unquote
 
-from fusetui.text.patterns import compiled, late
+from fusetui.text.patterns import compiled, lazy_pattern
 from fusetui.trace.scrub.detect import (
     SETTING,
     end_of,
@@ -118,27 +118,27 @@ def _plain(key: str) -> str:
 
 
 VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
-DUMP = late(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
+DUMP = lazy_pattern(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
 MIN_DUMP_LINES = 3  # NAME=value, of a text that is an environment
 
-PROGRAM = late(
+PROGRAM = lazy_pattern(
     r"(?<![\w-])(?P<program>python[\d.]{0,6}|ipython|pypy\d?|torchrun|accelerate|deepspeed|srun|sbatch"
     r"|salloc|mpirun|mpiexec|bash|zsh|sudo|ssh|scp|rsync|docker|podman|kubectl|jupyter(?:-\w{1,20})?"
     r"|nsys|ncu|curl|wget|[\w.-]{1,100}\.(?:py|sh))(?P<blank>[ \t]{1,4}+)(?P<rest>[^\n]++)"
 )
-ARGUMENTS = late(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
-OF_NCCL = late(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
-OF_ID = late(r"\buid=\d++\(([^()\s]{1,64}+)\)")
-HOME = late(
+ARGUMENTS = lazy_pattern(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
+OF_NCCL = lazy_pattern(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
+OF_ID = lazy_pattern(r"\buid=\d++\(([^()\s]{1,64}+)\)")
+HOME = lazy_pattern(
     r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
     r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
     re.IGNORECASE,
 )
-ACCOUNT = late(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
+ACCOUNT = lazy_pattern(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
 MAX_ROUNDS = 8  # more than three were never needed
 
 
-ENCODED = late(
+ENCODED = lazy_pattern(
     r"(?<![^\s\"'`<>])[^\s\"'`<>%]{0,2000}+%[0-9A-Fa-f]{2}[^\s\"'`<>]{0,8000}+"
 )
 """A run of characters with an escape of a URL in it."""

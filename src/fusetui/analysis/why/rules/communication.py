@@ -27,7 +27,7 @@ from fusetui.analysis.why.transfers import (
     transfers_of,
 )
 from fusetui.text.figures import count, duration, percent, size
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
@@ -367,7 +367,7 @@ def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int
 LEAST_SHARE: Final = 0.1
 """Of the recording, where there is no GPU."""
 MAX_NAMES: Final = 3
-TRANSFER: Final = late(r":(?:send|recv)\w*\Z")
+TRANSFER: Final = lazy_pattern(r":(?:send|recv)\w*\Z")
 LASTS_UNTIL_ALL: Final = "It lasts until all ranks of its group have arrived."
 LASTS_UNTIL_PEER: Final = (
     "It lasts until the other rank takes part and the data has moved."

@@ -26,7 +26,7 @@ from fusetui.analysis.why.rules.waiting import (
 )
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.figures import count, duration, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Flags, Rows
@@ -104,7 +104,7 @@ def _mostly(facts: Facts, cover: Cover) -> str:
     return ""
 
 
-READS: Final = late(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
+READS: Final = lazy_pattern(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
 """Ops that read one value of a tensor: `.item()`, `float(tensor)`, `if tensor:`."""
 
 
@@ -163,7 +163,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     )
 
 
-COMPILES: Final = late(
+COMPILES: Final = lazy_pattern(
     r"_compile\.compile_inner \(dynamo_timed\)\Z|torch/_dynamo/convert_frame\.py\(\d+\): _compile\Z"
 )
 """One for each compilation of a region by Dynamo: an op, and with stacks also a
@@ -346,7 +346,7 @@ CONCATENATES: Final = (
     "Write into slices of one buffer instead of torch.cat: where a cache grows by a concatenation "
     "(of keys and values, of results), each call copies all of it once more."
 )
-CAT: Final = late(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
+CAT: Final = lazy_pattern(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
 LONG_CALL_NS: Final = 100_000
 """On average; what longer ones cost is no matter of how often they are called."""
 MIN_CALLS: Final = 10
@@ -356,7 +356,7 @@ WAIT_REMEDY: Final = (
 )
 
 
-OF_PROFILER: Final = late(
+OF_PROFILER: Final = lazy_pattern(
     r"\b_record_function_(?:enter|exit)|torch/autograd/profiler(?:_util)?\.py\(|torch/profiler/"
     r"|\b_(?:enable|disable|prepare)_profiler\b|\b_ProfilerResult\b"
 )

@@ -24,7 +24,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, distinct
@@ -35,7 +35,7 @@ SHORTEST_NS: Final = 10_000
 _KINDS: Final = frozenset({"matmul", "conv", "attention", "softmax", "norm"})
 TILE_MULTIPLE: Final = 64
 """What tiles of products divide into."""
-_NHWC: Final = late(r"nhwc", re.IGNORECASE)
+_NHWC: Final = lazy_pattern(r"nhwc", re.IGNORECASE)
 LIBRARIES: Final = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
     '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
@@ -146,7 +146,7 @@ def _has_other_layouts(facts: Facts, which: Flags) -> bool:
 _OLD: Final = " built for an earlier generation of GPUs"
 FAR_TIMES: Final = 2
 """Times the bound."""
-_SM: Final = late(r"sm(\d{1,3})\d\Z")
+_SM: Final = lazy_pattern(r"sm(\d{1,3})\d\Z")
 _NATIVE: Final = {12: 8}
 """Compute capabilities that have the matrix instructions of an earlier one."""
 

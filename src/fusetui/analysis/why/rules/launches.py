@@ -32,7 +32,7 @@ from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
@@ -294,7 +294,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
 
 
 NO_LAUNCHES: Final = "Graphs do not help: nothing is launched meanwhile."
-PLAIN_NAME: Final = late(r"[A-Za-z0-9_:.]{1,100}")
+PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 
 
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:

@@ -30,7 +30,7 @@ from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows, distinct
@@ -122,8 +122,10 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     )
 
 
-TO_HOST: Final = late(r"DtoH|DeviceToHost|Device -> Pageable|Device -> ThreadActivity")
-DEVICE_TO_DEVICE: Final = late(r"DtoD|DeviceToDevice|Device -> Device")
+TO_HOST: Final = lazy_pattern(
+    r"DtoH|DeviceToHost|Device -> Pageable|Device -> ThreadActivity"
+)
+DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 
 LEAST_PART: Final = 0.1
 """Of the time of all of them."""
@@ -314,7 +316,7 @@ def _staying(waits: int) -> str:
     )
 
 
-UNFOLDS: Final = late(r"im2col|flip_filter")
+UNFOLDS: Final = lazy_pattern(r"im2col|flip_filter")
 """Steps of a convolution by matrix products or transforms: no memory format avoids
 them."""
 

@@ -16,7 +16,7 @@ from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.categories import Role
@@ -25,7 +25,9 @@ from fusetui.trace.model.intervals import FOREVER, union
 
 LONG_GAP_NS: Final = 1_000_000
 """Of a gap between the nodes of a graph."""
-LAUNCHES: Final = late(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
+LAUNCHES: Final = lazy_pattern(
+    r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch"
+)
 """cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel,
 urEnqueueKernelLaunch, hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do
 nothing where their length is 0."""

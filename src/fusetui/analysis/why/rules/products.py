@@ -25,7 +25,7 @@ from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak, tensor_core_types
 from fusetui.text.figures import count, duration, plural
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Int64s
 
@@ -165,7 +165,7 @@ def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
     return spared_ns
 
 
-FLOAT32_ATTENTION: Final = late(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
+FLOAT32_ATTENTION: Final = lazy_pattern(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
 """Memory-efficient attention of PyTorch; FlashAttention and cuDNN have no float32."""
 SPLIT_FROM_ARCH: Final = 80
 """From this architecture on, these kernels multiply on tensor cores, each float32

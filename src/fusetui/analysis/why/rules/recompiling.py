@@ -12,15 +12,15 @@ from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
 from fusetui.text.figures import count
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 
-REGION: Final = late(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
+REGION: Final = lazy_pattern(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
 """A compiled function: the first number counts functions, the second one the times that
 it was compiled anew, for other inputs."""
-RESUMES: Final = late(r"torch_dynamo_resume_in_")
+RESUMES: Final = lazy_pattern(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
 SEVERAL_REGIONS: Final = 3
 """Compiled regions of a step; two may be two functions, such as a model and its

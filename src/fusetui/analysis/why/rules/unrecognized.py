@@ -16,18 +16,19 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import resident_blocks
 from fusetui.gpu.roofline.many import launch_of
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags
 
-DOMINATES = 0.5
+MIN_SHARE = 0.5
 """Of the effective time of all kernels. From half of it on, no other kernel matters
 more, and all others together matter no more; below it, kernels that are known limit the
 time."""
-LEAST_NS = 1_000_000  # of such a kernel in all; less is no work to look at by itself
+MIN_NS = 1_000_000
+"""Of such a kernel in all; less is no work to look at by itself."""
 
-OF_LIBRARY = late(
+OF_LIBRARY = lazy_pattern(
     r"at::|c10::|cub::|thrust::|cutlass|cute::|cudnn|cublas|cufft|curand|cusparse|nccl|flash"
     r"|gemm|conv\d?d|fprop|dgrad|wgrad|miopen|rocblas|hipblas|Cijk_|\bck_|ck::|aiter|vllm|sgl|triton"
     r"|(?:volta|turing|ampere|hopper|blackwell|sm\d{2})_|oneapi|dnnl|\bMem(?:cpy|set)\b",
@@ -35,8 +36,9 @@ OF_LIBRARY = late(
 )
 """Words of libraries and compilers, whose kernels have names beyond those that are
 decoded."""
-IDENTIFIER = late(r"[A-Za-z_]\w{0,99}")
-FEWEST_THREADS = 64
+IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w{0,99}")
+MAX_NAME_CHARACTERS = 100
+MIN_THREADS_OF_BLOCK = 64
 """In a block. With smaller blocks, a limit on blocks that no trace has decides the
 occupancy."""
 
@@ -45,33 +47,33 @@ occupancy."""
     needs=("launch configurations", "input shapes"),
     remedy="Compare its time with that of the library's operation for the same work; "
     "ncu --set full --kernel-name NAME shows what limits it.",
-    thresholds={"dominates": DOMINATES, "least_ns": LEAST_NS},
+    thresholds={"dominates": MIN_SHARE, "least_ns": MIN_NS},
     of_kernels=True,
 )
 def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
+    """About the kernel that takes most of the time, if it is none of a library."""
     kernels = facts.kernels
-    own = kernels.computes
-    if not own.any():
+    computes = kernels.computes
+    if not computes.any():
         return
-    names = facts.trace.name[kernels.rows]
-    name = int(np.bincount(names[own], kernels.effective_ns[own]).argmax())
-    text = facts.trace.names[name]
-    if role_of_kernel(text[:LONGEST_NAME]).decoded is not None or OF_LIBRARY.search(
-        text
-    ):
+    name_of_row = facts.trace.name[kernels.rows]
+    ns_of_name = np.bincount(name_of_row[computes], kernels.effective_ns[computes])
+    longest_name = int(ns_of_name.argmax())
+    text = facts.trace.names[longest_name]
+    if _is_of_library(text):
         return
-    longest = own & (names == name)
+    longest = computes & (name_of_row == longest_name)
     taken_ns = kernels.ns(longest)
     all_ns = kernels.ns(kernels.is_kernel)
-    if taken_ns < max(LEAST_NS, DOMINATES * all_ns):
+    if taken_ns < max(MIN_NS, MIN_SHARE * all_ns):
         return
     launches = int(longest.sum())
-    is_bounded = bool((kernels.bounded.bound_ns[longest] >= 0).any())
-    work = (
-        "Its arithmetic and bytes follow from its op and shapes: see the ceiling."
-        if is_bounded
-        else "Its name does not say what it computes, so how fast it could be is unknown."
-    )
+    if (kernels.bounded.bound_ns[longest] >= 0).any():
+        work = (
+            "Its arithmetic and bytes follow from its op and shapes: see the ceiling."
+        )
+    else:
+        work = "Its name does not say what it computes, so how fast it could be is unknown."
     yield Claim(
         text=f"{_called(text)} takes {percent(taken_ns, all_ns)} of the kernels' time, "
         f"{of_work(facts, taken_ns)} in {count(launches)} launch{'' if launches == 1 else 'es'}, "
@@ -83,14 +85,20 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _is_of_library(name: str) -> bool:
+    decoded = role_of_kernel(name[:MAX_SEARCHED_CHARS]).decoded
+    return decoded is not None or OF_LIBRARY.search(name) is not None
+
+
 def _called(name: str) -> str:
-    found = IDENTIFIER.match(name)
-    return found[0] if found else printable(name[:100])
+    """The identifier that the name begins with, else the beginning of the name."""
+    identifier = IDENTIFIER.match(name)
+    return identifier[0] if identifier else printable(name[:MAX_NAME_CHARACTERS])
 
 
 def _remedy(name: str) -> str:
-    found = IDENTIFIER.match(name)
-    which = f" --kernel-name {found[0]}" if found else ""
+    identifier = IDENTIFIER.match(name)
+    which = f" --kernel-name {identifier[0]}" if identifier else ""
     ncu = f"nvidia:; ncu --set full{which} --launch-count 1 shows what limits it"
     return (
         "Compare its time with that of the library's operation for the same work, such as "
@@ -111,8 +119,9 @@ def _launched(facts: Facts, which: Flags) -> str:
     if not blocks or not threads:
         return ""
     text = f" The longest launch has {plural(blocks, 'block')} of {plural(threads, 'thread')}"
-    if sms := int(kernels.sms[place]):
-        text += f" for {count(sms)} multiprocessors"
+    multiprocessors = int(kernels.sms[place])
+    if multiprocessors:
+        text += f" for {count(multiprocessors)} multiprocessors"
     device = facts.trace.tracks[int(facts.trace.track[row])].pid
     occupancy = occupancy_of(launch, device_properties(facts.trace).get(device, {}))
     if occupancy is not None:
@@ -123,9 +132,9 @@ def _launched(facts: Facts, which: Flags) -> str:
 def threads_of(launch: Mapping[str, Any]) -> int:
     """In a block; 0 if that is not known."""
     block = launch.get("block")
-    if not isinstance(block, list) or not all(
-        type(side) is int and side > 0 for side in block
-    ):
+    if not isinstance(block, list):
+        return 0
+    if not all(type(side) is int and side > 0 for side in block):
         return 0
     return math.prod(block)
 
@@ -138,6 +147,6 @@ def occupancy_of(launch: dict[str, Any], properties: dict[str, Any]) -> float | 
     most_threads = properties.get("maxThreadsPerMultiprocessor")
     if resident is None or type(most_threads) is not int or most_threads <= 0:
         return None
-    if threads_of(launch) < FEWEST_THREADS:
+    if threads_of(launch) < MIN_THREADS_OF_BLOCK:
         return None
     return min(1.0, resident * threads_of(launch) / most_threads)

@@ -22,12 +22,12 @@ from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
 from fusetui.text.figures import count, duration
-from fusetui.text.patterns import late
+from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.intervals import common, union
 
-ITSELF: Final = late(
+ITSELF: Final = lazy_pattern(
     rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py"
 )
 """Frames and ops of the loader itself: naming them would not help."""
@@ -147,8 +147,8 @@ MAY_STILL_GROW: Final = (
     "Without steps, the pool of the allocator may only not be filled yet."
 )
 
-FREES: Final = late(r"Free")
-GIVES_BACK: Final = late(r"Free|Release|Unmap|Unregister")
+FREES: Final = lazy_pattern(r"Free")
+GIVES_BACK: Final = lazy_pattern(r"Free|Release|Unmap|Unregister")
 OFTEN_STEPS: Final = 0.5
 """Of the steps after the first one: calls of a name in fewer of them do not recur."""
 MIN_STEPS: Final = 2
