@@ -62,7 +62,7 @@ def test_a_kernel_beside_another_is_not_compared(found: Ask) -> None:
         "name": ADD,
         "pid": 0,
         "tid": 9,
-        "ts": 1_045,
+        "ts": 1_065,
         "dur": 9,
     }
     assert found("unsteady", [*steps(20, 20, 40, 20, 20), other], **A100) == []
