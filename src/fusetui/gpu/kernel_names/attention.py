@@ -79,7 +79,8 @@ _MAX_HEAD_DIM = lazy_pattern(r"k(\d{1,6})")
 
 
 def _word_meaning(word: str) -> str | None:
-    """What a word behind the tile of memory-efficient attention means."""
+    """What a word behind the tile of memory-efficient attention means; None if that is
+    not known."""
     head_dim = _MAX_HEAD_DIM.fullmatch(word)
     if head_dim:
         return f"for head dimensions up to {head_dim[1]}"

@@ -91,7 +91,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int | None:
-        """Of its distinct elements; None for an unknown type."""
+        """The bytes of its distinct elements; None for an unknown type."""
         return None if self.dtype is None else self.elements * ELEMENT_BYTES[self.dtype]
 
 

@@ -176,7 +176,8 @@ def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
 
 
 def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Which kernels have names that say the size of a product's tile, shape [rows]."""
+    """Which kernels are matrix products whose name has the size of a tile; shape
+    [rows]."""
     of_name = np.zeros(len(trace.names), dtype=np.bool_)
     for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         kernel = decode(trace.names[name])
@@ -277,8 +278,8 @@ def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int
 
 
 def launch_of(jobs: Jobs, row: int) -> dict[str, Any]:
-    """The launch configuration of a kernel by its keys, see LAUNCH; empty if it is not
-    known."""
+    """The launch configuration of the kernel in a row, as LAUNCH names its args; {} if
+    it is not known or the row is no kernel."""
     place = int(np.searchsorted(jobs.rows, row))
     if place == len(jobs.rows) or jobs.rows[place] != row:
         return {}

@@ -75,12 +75,12 @@ class Peak(msgspec.Struct, frozen=True):
 
     @property
     def bytes_per_s(self) -> float | None:
-        """None if only rates of arithmetic were given."""
+        """The bandwidth of its memory; None if only rates of arithmetic were given."""
         return self.gigabytes_per_s * GIGA or None
 
     @property
     def cache_bytes(self) -> float:
-        """Of the last-level cache."""
+        """The size of its last-level cache."""
         return self.cache_mb * MEGA
 
     def flop_per_s(self, kind: str | None) -> float | None:

@@ -137,8 +137,8 @@ def _product_bytes(
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """What is read beside A and B: a bias unless beta is 0, the scales of scaled
-    products."""
+    """The bytes that a product reads beside A and B: a bias unless its factor beta is
+    0, and the scales of scaled products; 0 for none, None if they are not known."""
     place = _OPERANDS[inputs.op].added
     if place is None:
         return 0

@@ -44,6 +44,9 @@ CAPPED_SHARE: Final = 0.2
     without_gpu=True,  # silent without counters, and so without GPU events
 )
 def clock_drop(facts: Facts) -> Iterator[Claim]:
+    """One claim, about the runs of kernels that took longer at a lower clock than
+    others of the same work (see slower_runs); at stake is what the clock explains of
+    that, added up. None where no run did."""
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
     slower = slower_runs(kernels, clock)
@@ -75,6 +78,11 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     without_gpu=True,  # silent without counters, and so without GPU events
 )
 def power_capped(facts: Facts) -> Iterator[Claim]:
+    """A claim for each device that is at its highest power while the clock is lower
+    than it can be. A kernel is capped if it ran at AT_THE_TOP of the highest power, and
+    CLOCK_DROP or more below the highest clock. At stake is what the lower clock costs
+    at most. None where capped kernels take less than CAPPED_SHARE of the measured time,
+    or where the power is always at its highest, so that it says nothing."""
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
     power = over_kernels(kernels, POWER)
@@ -108,7 +116,8 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
 
 
 def over_kernels(kernels: Kernels, kind: str) -> Floats:
-    """The mean of a counter over each kernel; nan where it was not recorded."""
+    """The mean of a counter (`kind`: CLOCK or POWER) over the time of each kernel,
+    shape [kernels]; nan where it was not recorded."""
     trace = kernels.trace
     means = np.full(len(kernels.rows), np.nan)
     pid = np.array([track.pid for track in trace.tracks] or [None], dtype=object)
@@ -136,9 +145,11 @@ class SlowerRuns(msgspec.Struct, frozen=True, eq=False):
 
 
 def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
-    """Of each kernel with the same name, shapes and blocks that ran often enough at
-    clocks that differ: the runs that took longer; none unless the durations follow the
-    clock by rank."""
+    """The runs that took longer because of a lower clock, of all kernels that run
+    alone. Runs of the same name, shapes and blocks are compared; none of them counts
+    unless they are many, their clocks differ, and their durations follow the clock (see
+    _lost_ns). `clock` is the mean clock over each kernel in MHz, nan where it was not
+    recorded."""
     places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
     lost_ns = np.zeros(len(places), dtype=np.int64)
     highest_mhz = np.zeros(len(places))
@@ -163,7 +174,8 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
 
 
 def _same_launches(kernels: Kernels, places: Rows) -> Rows:
-    """A number for the name, shapes, blocks and device of each of some kernels."""
+    """A number for each of some kernels (places in Kernels), shape [places]: equal for
+    those with the same name, shapes, blocks and device."""
     if not len(places):
         return places
     columns = (
@@ -176,7 +188,11 @@ def _same_launches(kernels: Kernels, places: Rows) -> Rows:
 
 
 def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
-    """By how much each run of one kernel took longer because of the clock (ns)."""
+    """By how much each run of one kernel took longer because of the clock (ns, shape
+    [runs]): than the median of the runs near the highest clock, but no more than the
+    clock explains. All 0 if there are fewer than MIN_RUNS runs, or a quarter of that
+    near the highest clock, if the clocks hardly differ, or if the durations do not
+    follow them."""
     highest_mhz = clock.max()
     is_fast: Flags = clock >= (1 - NEAR_HIGHEST) * highest_mhz
     differs = clock.min() <= (1 - CLOCK_DROP) * highest_mhz

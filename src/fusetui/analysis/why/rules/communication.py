@@ -73,6 +73,10 @@ MAY_MOVE_MORE: Final = (
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
+    """One claim: the time in which communication runs and no compute, which is at
+    stake, by kinds of transfers. The remedy depends on what takes most of that time:
+    one very long transfer, waiting for other ranks, or exchanges. None where nothing is
+    exposed."""
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
@@ -111,8 +115,8 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
 
 
 def _exposed_of_each(facts: Facts) -> Int64s:
-    """For how long each kernel that communicates runs without compute beside it; ns, of
-    shape [slices], 0 for others."""
+    """For how long each kernel that communicates runs without compute beside it (ns), 0
+    for all other events; shape [events of the trace]."""
     kernels = facts.kernels
     alone_ns = kernels.end - kernels.start - kernels.during(kernels.computes)
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
@@ -122,7 +126,8 @@ def _exposed_of_each(facts: Facts) -> Int64s:
 
 
 def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
-    """The kinds of transfers with exposed time, those with the most first."""
+    """The kinds of transfers that have exposed time, those with the most first;
+    `exposed_ns` is that of each event of the trace."""
 
     def order(kind: Transfers) -> tuple[int, str, str]:
         return -int(exposed_ns[kind.rows].sum()), kind.name, kind.group
@@ -132,8 +137,9 @@ def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
 
 
 def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
-    """The kinds with the most exposed time, their bytes and bandwidth, and what these
-    figures mean."""
+    """The kinds with the most exposed time, as text: each with that time, its bytes and
+    bandwidth; then sentences about what these figures mean. `kinds`: the longest
+    first."""
     with_group = told_apart(kinds)
     shown = kinds[:MAX_KINDS_NAMED]
     parts = []
@@ -176,8 +182,8 @@ def _waiting(facts: Facts) -> str:
 def _exposed_waits_ns(
     facts: Facts, kinds: Sequence[Transfers], exposed_ns: Int64s
 ) -> int:
-    """How much of the exposed time is waiting at least: as if compute hid waiting
-    first."""
+    """How much of the exposed time is waiting for other ranks at least (ns): what is
+    left of it if all the time in which a transfer moves data is exposed."""
     all_ns = 0
     for kind in kinds:
         moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
@@ -186,7 +192,8 @@ def _exposed_waits_ns(
 
 
 def _exchanged_ns(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
-    """How much of the exposed time is EXCHANGES."""
+    """How much of the exposed time is that of transfers of the kinds in EXCHANGES
+    (ns)."""
     return sum(
         int(exposed_ns[kind.rows].sum()) for kind in kinds if kind.name in EXCHANGES
     )
@@ -239,6 +246,7 @@ class ExposedTime(NamedTuple):
 
 
 def _apart(kernels: Kernels, which: Flags) -> ExposedTime:
+    """For how long these kernels run without compute beside them, and with it."""
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
@@ -270,6 +278,9 @@ NO_SIZES: Final = "Their sizes were not recorded: that they are small is inferre
     of_kernels=True,
 )
 def small_collectives(facts: Facts) -> Iterator[Claim]:
+    """One claim about the kinds of transfers of which there are many small and short
+    ones (see _is_small); at stake is the time in which they run without compute beside
+    them."""
     small = [kind for kind in transfers_of(facts) if _is_small(kind)]
     if not small:
         return
@@ -291,8 +302,9 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
 
 
 def _is_small(kind: Transfers) -> bool:
-    """Also where the size is not known, which the kernels of some libraries do not
-    record."""
+    """Whether a kind of transfers is MIN_COLLECTIVES or more, short ones by their
+    median, and small ones on average. A size that is not known does not count against
+    that: the kernels of some libraries do not record it."""
     number = len(kind.rows)
     is_small = kind.bytes is None or kind.bytes <= SMALL_BYTES * number
     return number >= MIN_COLLECTIVES and kind.median_ns <= SHORT_NS and is_small
@@ -323,6 +335,9 @@ MIN_RUNS: Final = 5
     of_kernels=True,
 )
 def overlap_tax(facts: Facts) -> Iterator[Claim]:
+    """One claim: how much longer kernels take beside communication than the same jobs
+    usually take alone, added up over all of them (some may take less). None where no
+    job has enough kernels of both sorts, or they take no longer."""
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
@@ -348,19 +363,22 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
 
 def _usual_ns(job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s) -> Int64s:
-    """The median time alone of each job with enough kernels of both sorts, else 0; a
-    last one for no job."""
+    """The upper median of the time that each job takes alone (ns), 0 for a job with
+    fewer than MIN_RUNS kernels alone or beside communication; shape [jobs + 1], of which
+    the last one, 0 too, is that of job -1. `job` (-1 for none), the flags and `ns` are
+    those of each kernel."""
     jobs = int(job.max(initial=-1)) + 1
     alone = np.flatnonzero(is_alone & (job >= 0))
     beside = np.flatnonzero(is_beside & (job >= 0))
     runs_alone = np.bincount(job[alone], minlength=jobs)
     runs_beside = np.bincount(job[beside], minlength=jobs)
+    # the runs alone of one job lie side by side, the shortest first
     by_job = alone[np.lexsort((ns[alone], job[alone]))]
-    first = np.searchsorted(job[by_job], np.arange(jobs))
+    first_of_job = np.searchsorted(job[by_job], np.arange(jobs))
+    middle_of_job = first_of_job + runs_alone // 2
     is_enough = (runs_alone >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
-    enough = np.flatnonzero(is_enough)
     usual_ns = np.zeros(jobs + 1, dtype=np.int64)
-    usual_ns[enough] = ns[by_job[first[enough] + runs_alone[enough] // 2]]
+    usual_ns[:-1][is_enough] = ns[by_job[middle_of_job[is_enough]]]
     return usual_ns
 
 
@@ -382,6 +400,9 @@ LASTS_UNTIL_PEER: Final = (
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
+    """One claim about collectives that run on the CPU. With GPUs, at stake is how long
+    they wait for a launch meanwhile; without, it is a note, if a collective runs for
+    LEAST_SHARE of the recording."""
     trace = facts.trace
     rows = facts.inside(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
     rows = rows[trace.end[rows] > trace.start[rows]]

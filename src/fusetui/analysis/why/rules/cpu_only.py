@@ -45,13 +45,13 @@ LEAST_OWN_SHARE: Final = 0.10
 
 
 def _profiled(facts: Facts) -> str | None:
-    """Why times of the CPU are only likely; None where no Python stacks were
-    recorded."""
+    """Why times of the CPU are only likely, in words: the profiler recorded Python
+    stacks, which takes time of its own. None where no stacks were recorded."""
     return STACKS if facts.has_stacks else None
 
 
 def _cover(facts: Facts, rows: Rows) -> Cover:
-    """When any of these rows runs, within the window (ns of the file)."""
+    """The time in which any of these rows runs, within the window (ns of the file)."""
     return common(union(facts.trace.start[rows], facts.trace.end[rows]), facts.whole)
 
 
@@ -73,6 +73,8 @@ def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
     "batches ahead in other processes; make each sample cheaper, or prepare it once beforehand.",
 )
 def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
+    """One claim: for how long the data loader runs, in a trace without GPU events. The
+    remedy depends on whether its batches come from workers, and were ready."""
     rows = loader_rows(facts.trace)
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
@@ -115,6 +117,8 @@ READS: Final = lazy_pattern(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z"
     "tensors, or read many values at once with .tolist().",
 )
 def cpu_scalars(facts: Facts) -> Iterator[Claim]:
+    """One claim: the time of calls that read one value of a tensor, in a trace without
+    GPU events. Such a call inside of another one counts as part of that."""
     trace = facts.trace
     rows = facts.inside(trace.rows_named(READS.search, Role.OP))
     cover = _cover(facts, rows)
@@ -150,6 +154,8 @@ def _names(facts: Facts, rows: Rows) -> str:
     "whether it works meanwhile; keep .item(), copies to the CPU and synchronize() out of the loop.",
 )
 def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
+    """One note: for how long calls wait for a GPU of which no events were recorded.
+    None where that is too little."""
     trace = facts.trace
     rows = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC))
     cover = _cover(facts, rows)
@@ -178,6 +184,8 @@ frame."""
     once=True,
 )
 def cpu_compilation(facts: Facts) -> Iterator[Claim]:
+    """A claim about the time in which something is compiled, in a trace without GPU
+    events, and a note about graph breaks; each only where there are some."""
     if facts.devices:
         return
     rows = facts.inside(facts.compiler_rows)
@@ -211,7 +219,8 @@ def _compilations(facts: Facts) -> str:
 
 
 def _explained(facts: Facts) -> Cover:
-    """What the other rules of this file claim."""
+    """The time in which a data loader, a compiler or a read of one value runs: what the
+    other rules of this module claim (ns of the file)."""
     causes = (
         loader_rows(facts.trace),
         facts.compiler_rows,
@@ -228,8 +237,9 @@ def _explained(facts: Facts) -> Cover:
     thresholds={"least_own": LEAST_OWN_SHARE, "main": MAIN_THREAD_SHARE},
 )
 def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
-    """Of the thread that runs nearly all ops: others, such as workers, wait for
-    work."""
+    """One claim: for how long nothing was recorded of the thread that runs nearly all
+    ops, between its ops. Other threads, such as workers, wait for work. It is little
+    below LEAST_OWN_SHARE of the recording."""
     if facts.devices:
         return
     thread = _main_thread(facts)
@@ -365,10 +375,11 @@ cost of recording, which the program does not pay without the profiler."""
 
 
 def of_profiler(trace: Trace, rows: Rows) -> Flags:
-    """Which of some Python frames belong to the profiler itself."""
+    """Whether each of some rows is a Python frame of the profiler itself; shape
+    [rows]."""
     is_frame = trace.role[rows] == Role.PYTHON
-    found: Flags = is_frame & trace.matching(rows, OF_PROFILER.search)
-    return found
+    is_of_profiler: Flags = is_frame & trace.matching(rows, OF_PROFILER.search)
+    return is_of_profiler
 
 
 @Rule(
@@ -384,8 +395,8 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
     },
 )
 def cpu_hot(facts: Facts) -> Iterator[Claim]:
-    """The op, the function and the wait with the longest own time, except what other
-    findings are about."""
+    """Up to three claims, about the op, the function and the wait with the longest own
+    time. Time that other findings of this module are about does not count."""
     if facts.devices:
         return
     trace = facts.trace
@@ -418,7 +429,8 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
 
 
 def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
-    """Ops and calls; without calls where counters are measured inside of them."""
+    """The ops and calls of the program, from all of them: without calls where counters
+    are measured inside of the calls that launch, which makes these long."""
     trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     if has_counters and len(trace.rows_named(LAUNCHES.search, Role.CALL)):
@@ -445,7 +457,8 @@ def _slow_first_call(named: NamedTime) -> str:
 
 
 def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
-    """What helps with an op or a call; None if that is to call it less often."""
+    """What helps with an op or a call; None for that of the rule, which is to call it
+    less often."""
     trace = facts.trace
     row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
@@ -461,7 +474,8 @@ def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
 
 
 def _has_many_short_calls(named: NamedTime) -> bool:
-    """Whether it matters how often something is called."""
+    """Whether something is called MIN_CALLS times or more, and takes less than
+    LONG_CALL_NS on average: then it matters how often it is called."""
     calls = named.share.count
     return calls >= MIN_CALLS and named.share.ns < LONG_CALL_NS * calls
 
@@ -469,8 +483,9 @@ def _has_many_short_calls(named: NamedTime) -> bool:
 def _hot(
     facts: Facts, named: NamedTime, *, verb: str, apart: str, remedy: str | None
 ) -> Claim:
-    """Of several threads at once, with no more than the time in which any of them runs
-    it."""
+    """The claim about one op, function or wait. At stake is its own time, but no more
+    than the time in which any thread runs it: it may run on several at once. `apart` is
+    said behind the number of calls."""
     ns = min(named.share.ns, _cover(facts, named.own.rows).ns)
     return Claim(
         text=f"{named.share.name} {verb} {of_recording(facts, ns)} in "

@@ -44,6 +44,10 @@ MAX_NAME_CHARACTERS: Final = 200
     by_launches=True,
 )
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
+    """One claim: what it costs that the CPU waits for the GPU and then launches too
+    late. At stake is how much less the GPU would wait for launches if the CPU did not
+    wait; see saved_by_lead. It is a part of the rule (cpu-work or host-bound) that
+    claims most of the time that the GPU waits after such waits."""
     gaps = _drained_gaps(facts)
     lost_ns = _lost_ns(facts, gaps)
     waits = _waits_before(facts, gaps.runs_dry)
@@ -83,6 +87,9 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
 
 
 def _drained_gaps(facts: Facts) -> DrainedGaps:
+    """The gaps of all devices that follow a wait of the CPU after which it had no lead:
+    each run of them from the gap in which the queue ran dry until the CPU is ahead
+    again, or waits without the queue running dry."""
     trace = facts.trace
     idle = facts.idle
     waiting_in = waiting_calls_at(
@@ -96,24 +103,26 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
     is_behind = _since_last(call >= 0, ends_run, idle.device)
     # Another wait, while the queue is empty: what follows is lost after that one.
     within = _without_preparation(facts, np.where(waits_within, last_wait, -1))
-    call = np.where(is_behind & (call < 0), within, call)
-    return DrainedGaps(call=call, is_behind=is_behind)
+    call_or_within = np.where(is_behind & (call < 0), within, call)
+    return DrainedGaps(call=call_or_within, is_behind=is_behind)
 
 
 def _since_last(begins: Flags, ends: Flags, device: Int32s) -> Flags:
-    """For each gap whether the last of its device, up to itself, that begins or ends a
-    run begins one. `device`: in order."""
-    decides = begins | ends
-    places = np.where(decides, np.arange(len(decides)), -1)
-    last = np.maximum.accumulate(places)
-    is_of_device = last >= device.searchsorted(device)
-    found: Flags = is_of_device & begins[last]
-    return found
+    """Whether each gap lies in a run of gaps; shape [gaps]. A run of gaps of one device
+    begins with a gap of `begins`, which belongs to it even if it is one of `ends` too,
+    and ends before the next one of `ends`. `device`: that of each gap, ascending."""
+    is_edge = begins | ends
+    edges = np.where(is_edge, np.arange(len(is_edge)), -1)
+    last_edge = np.maximum.accumulate(edges)  # at each gap or before it, -1 for none
+    first_of_device = device.searchsorted(device)
+    is_in_run: Flags = (last_edge >= first_of_device) & begins[last_edge]
+    return is_in_run
 
 
 def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
-    """For each time that a queue ran dry, how long the GPU waited for launches until
-    the CPU was ahead again, or until the next such time (ns)."""
+    """For each time that a queue ran dry, for how long the GPU then waited for launches
+    (ns, shape [times]): in its gaps until the CPU was ahead again, or until the next
+    such time."""
     behind = np.flatnonzero(gaps.is_behind)
     runs_dry = gaps.runs_dry
     time_of_gap = np.searchsorted(runs_dry, behind, side="right") - 1
@@ -188,8 +197,8 @@ def _most_costly_calls(
 
 
 def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
-    """`cudaStreamSynchronize (aten::item)`: the name with most of some time, and the op
-    around most of that."""
+    """`cudaStreamSynchronize (aten::item)`: of some calls, the name that has most of a
+    time (`ns`, of each call), and the op around most of that, if there is one."""
     trace = facts.trace
     names = trace.name[calls]
     name = int(np.bincount(names, ns, len(trace.names)).argmax())
@@ -201,19 +210,20 @@ def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
 
 
 def _without_preparation(facts: Facts, calls: Rows) -> Rows:
-    """The call in which the queue ran dry at each gap, -1 for none; without those of
-    the search for algorithms, of a cold first step, and before the first kernel."""
+    """These calls, one of each gap (-1 for none), with -1 in place of those that
+    prepare the program: in the warm-up (such as the search for algorithms), and before
+    the first kernel."""
     is_call = calls >= 0
     start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
     is_warm_up = is_call & (facts.warming.place_of(start_ns) >= 0)
-    left: Rows = np.where(is_warm_up | facts.set_up, -1, calls)
-    return left
+    without_warm_up: Rows = np.where(is_warm_up | facts.set_up, -1, calls)
+    return without_warm_up
 
 
 def _last_waits(facts: Facts) -> Rows:
-    """For each gap that ends with a launch, the last call that waits for the device
-    which its thread, or the other one of a pair, began since the launch that ended the
-    gap before it, -1 for none."""
+    """The last call in which the CPU waited for the device before each gap's launch, -1
+    for none; shape [gaps]. It was begun by the launching thread, or the other one of
+    its pair, after the launch that ended the gap before."""
     idle = facts.idle
     is_first = np.diff(idle.device, prepend=-1) > 0
     since_ns = np.where(is_first, facts.begin_ns, np.roll(idle.called, 1))
@@ -229,11 +239,11 @@ def _last_waits(facts: Facts) -> Rows:
 
 
 def _waits_before(facts: Facts, gaps: Rows) -> Waits:
-    """For some gaps in order, the waits of the launching thread between its previous
-    launch (including that: a copy may block) and the launch that ends the gap, or the
-    gap's begin if it was launched before that; without what counts for an earlier one
-    of these gaps. A thread of autograd's engine and the one that waits for it count as
-    one thread."""
+    """How the CPU waited before each of these gaps (in order): for how long the
+    launching thread waited between its previous launch and the launch that ends the
+    gap, or the begin of the gap if that launch came earlier. The previous launch is
+    included, because a copy may block. No wait counts for two gaps. A thread of
+    autograd's engine and the one that waits for it count as one thread."""
     trace = facts.trace
     idle = facts.idle
     tracks = trace.track[idle.launch[gaps]]
@@ -315,8 +325,9 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
 
 
 def _ahead_before(facts: Facts) -> Flags:
-    """For each gap, whether any event since the previous gap started with enough others
-    in the queue."""
+    """Whether the CPU was ahead again before each gap: some event that started since
+    the gap before it had LAUNCHES_AHEAD or more others behind it in the queue; shape
+    [gaps]."""
     idle = facts.idle
     is_first = np.diff(idle.device, prepend=-1) > 0
     previous_end_ns = np.concatenate(([facts.begin_ns], idle.end))[:-1]
@@ -347,6 +358,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, trace: Trace, devices: Devices) -> _Starts:
+        """The starts of all launched events on the line of time of these devices."""
         rows = devices.events[trace.launch[devices.events] >= 0]
         start = devices.bounds_on(rows)[0]
         launched = np.sort(
@@ -358,7 +370,9 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         return cls(time=start, ahead=ahead)
 
     def ahead_between(self, since: Int64s, until: Int64s) -> Flags:
+        """Whether any event that starts in [since, until] had enough others behind it
+        in the queue; shape of `since`, which are times on the line."""
         last = np.searchsorted(self.time, until, side="right")
         first = np.searchsorted(self.time, since)
-        found: Flags = self.ahead[last] > self.ahead[first]
-        return found
+        was_ahead: Flags = self.ahead[last] > self.ahead[first]
+        return was_ahead

@@ -52,6 +52,9 @@ CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
     of_kernels=True,
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
+    """One claim about the kernels that take much longer than what is attainable for
+    their work, and for which no other rule names the cause. At stake is the difference,
+    added up."""
     kernels = facts.kernels
     far = _far(kernels)
     if far.any():
@@ -75,7 +78,8 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
 
 
 def _far(kernels: Kernels) -> Flags:
-    """Which take much longer than their bound, alone on the device."""
+    """Which kernels do work of _KINDS alone on the device and take much longer than
+    their bound; shape [kernels]."""
     bound_ns = kernels.bounded.bound_ns
     far: Flags = (bound_ns >= 0) & (NEAR_BOUND * kernels.effective_ns > bound_ns)
     far &= ~kernels.tried & kernels.alone
@@ -84,13 +88,14 @@ def _far(kernels: Kernels) -> Flags:
 
 
 def _of_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
-    """Which do work of these kinds, by their jobs."""
+    """Which kernels do work of these kinds, by their jobs; shape [kernels]."""
     is_kind: Flags = kernels.of_jobs(lambda job: float(job.amount.kind in kinds)) == 1
     return is_kind
 
 
 def _longest_name(facts: Facts, which: Flags) -> str:
-    """`, most of all 12 x NAME, 3 ms at 40 %`: those with the most at stake."""
+    """`, most of all 12 x NAME, 3 ms at 40 %`: the kernels of the name with the most at
+    stake, their time and what they reach. Of a single kernel only `: NAME`."""
     kernels = facts.kernels
     name, own = kernels.mainly(which, kernels.bounded.at_stake_ns)
     if int(which.sum()) == 1:
@@ -104,8 +109,8 @@ def _longest_name(facts: Facts, which: Flags) -> str:
 
 
 def _remedy(facts: Facts, far: Flags) -> str:
-    """What there is for the kinds of work of the claim: no sizes and layouts that it
-    has."""
+    """What can help with the kernels of the claim: only what there is for their kinds
+    of work, and no sizes or layouts that they have already."""
     kernels = facts.kernels
     numbers = distinct(kernels.job_numbers[far]).tolist()
     amounts = [kernels.jobs.distinct[number].amount for number in numbers]
@@ -159,6 +164,10 @@ _NATIVE: Final = {12: 8}
     of_kernels=True,
 )
 def old_architecture(facts: Facts) -> Iterator[Claim]:
+    """One claim about slow kernels that were built for an earlier generation of GPUs
+    than the device, while others of the same element type were built for this one. At
+    stake is how much longer they take than is attainable. None where the devices are of
+    several generations, or not of NVIDIA."""
     kernels = facts.kernels
     majors = {_native(known) for known in device_properties(facts.trace).values()}
     major = majors.pop() if len(majors) == 1 else None
@@ -188,8 +197,9 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
 
 
 def _slow_by_arithmetic(kernels: Kernels) -> Flags:
-    """Which are alone on the device, bound by arithmetic and far from that bound; but
-    not where the alignment forbids other kernels."""
+    """Which kernels run alone on the device, are bound by arithmetic and take FAR_TIMES
+    their bound or more; without those whose tensors are not aligned, for which there
+    are no others. Shape [kernels]."""
     bound_ns = kernels.bounded.bound_ns
     slow: Flags = _are_bound_by_compute(kernels) & (bound_ns >= 0)
     slow &= kernels.effective_ns >= FAR_TIMES * bound_ns
@@ -220,8 +230,8 @@ def _native(properties: dict[str, Any]) -> int | None:
 
 
 def _built_for(kernel: KernelName) -> int:
-    """Likewise what a kernel was built for; a large number if its name does not
-    tell."""
+    """The major compute capability whose instructions a kernel uses, by its name;
+    1,000, more than any, if its name does not tell."""
     match = _SM.match(kernel.arch or "")
     if match is None:
         return 1_000
@@ -230,7 +240,8 @@ def _built_for(kernel: KernelName) -> int:
 
 
 def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A number per element type that a kernel multiplies, by its name."""
+    """A number for each kernel, shape [kernels]: equal for those that multiply the same
+    element type by their names."""
     trace = kernels.trace
     numbers: dict[str | None, int] = {}
     number_of_name = np.zeros(len(trace.names), dtype=np.int64)
@@ -254,6 +265,9 @@ MAX_WAVES: Final = 4
     of_kernels=True,
 )
 def tail_wave(facts: Facts) -> Iterator[Claim]:
+    """One claim about the products whose last wave of tiles is mostly empty. At stake
+    is the time of the empty places, but no more than what the product takes longer than
+    is attainable."""
     kernels = facts.kernels
     waves = kernels.of_jobs(_waves_with_empty_last)
     has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0)

@@ -36,6 +36,10 @@ __all__ = ["fusable_run", "inside_of", "runs_of"]
     of_kernels=True,
 )
 def fusable_run(facts: Facts) -> Iterator[Claim]:
+    """One claim about runs of pointwise kernels whose work one kernel could do. At
+    stake is the traffic between them where shapes and bandwidth are known; else it is a
+    note, if the runs take long enough. Raises CannotTellError without modules and
+    annotations."""
     kernels = facts.kernels
     if not kernels.flags(is_pointwise).any():
         return
@@ -87,7 +91,7 @@ def _described(facts: Facts, runs: Runs) -> str:
 
 
 def _what_is_missing(kernels: Kernels, runs: Runs) -> str:
-    """Why it is not known what one kernel for each run would save."""
+    """What it takes to know what one kernel for each run would save, in a sentence."""
     if runs.are_chains:
         lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
         return f"One kernel could do each run; without {lacking}, what that would save is unknown."

@@ -108,8 +108,9 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
 
 def _remedy(facts: Facts) -> str | None:
-    """None for that of the rule. After a start that took most of the time, what is left
-    may be part of it."""
+    """What to do about late launches, where that is not the remedy of the rule (None).
+    Where most of the span is warm-up, it says to record later steps first: what is left
+    may be part of the start."""
     remedy = REPLAYED if facts.is_replayed else _obstacle_first(facts)
     if is_mostly_warm_up(facts):
         return f"{LATER_FIRST} {remedy or host_bound.remedy}"
@@ -157,8 +158,9 @@ def _time_that_counts(facts: Facts) -> Cover:
 
 
 def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
-    """`60 us in ops, mostly aten::add (3 x, 40 us), 15 us with nothing recorded`, and
-    modules."""
+    """What the CPU did in some gaps, as text: `60 us in ops, mostly aten::add (3 x, 40
+    us), 15 us with nothing recorded`, and the modules with most of it. `ns_of_kind`:
+    the time of each ThreadActivity in these gaps; the longest ones are told."""
     trace = facts.trace
     has_ops = bool((trace.role == Role.OP).any())
     words = WORDS if has_ops else {**WORDS, ThreadActivity.ANNOTATION: "in annotations"}
@@ -196,7 +198,8 @@ def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
 
 
 def unseen_remedy(facts: Facts, ns_of_kind: Int64s) -> str | None:
-    """What to record where most of the time is unknown; None where it is known."""
+    """How to record what the CPU does in the gaps, if more than half of their time is
+    of the kinds UNSEEN; None if it is less. `ns_of_kind`: shape [ThreadActivity]."""
     if 2 * int(ns_of_kind[[*UNSEEN]].sum()) <= int(ns_of_kind.sum()):
         return None
     trace = facts.trace
@@ -225,8 +228,9 @@ def _has_cpu_activity(trace: Trace) -> bool:
 
 
 def not_counted(facts: Facts) -> str:
-    """What host-bound and cpu-work do not count: `, the data loader and the warm-up not
-    counted`; blank for nothing."""
+    """What the figures of host-bound and cpu-work leave out: `, the data loader and the
+    warm-up not counted`; blank where each cause takes less than MIN_SHARE_TOLD of the
+    span."""
     cover_of_cause = {
         "the data loader": facts.loading,
         "compilation": facts.compiling,
@@ -247,13 +251,15 @@ def not_counted(facts: Facts) -> str:
 
 
 def _busy(facts: Facts) -> Cover:
-    """The host parts of the gaps in which the CPU does other work."""
+    """The time from the beginning of each gap of cpu-work until the call begins that
+    launches the next work (ns of the file)."""
     idle = facts.idle
     return union(idle.begin[facts.busy_cpu], idle.called[facts.busy_cpu])
 
 
 def _allocating(facts: Facts) -> Cover:
-    """When a thread that launches allocates or frees memory."""
+    """The time in which a thread that launches allocates or frees memory (ns of the
+    file)."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
     return facts.while_launching(calls)
 
@@ -271,6 +277,10 @@ def _allocating(facts: Facts) -> Cover:
     by_launches=True,
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
+    """One claim: how long the GPU waits while the CPU does other work than to launch
+    (Facts.busy_cpu). At stake is the time from the beginning of each of these gaps
+    until the call begins that launches the next work, without what Facts.late leaves
+    out."""
     gaps = facts.busy_cpu
     ns_of_kind = facts.late[:, gaps].sum(axis=1)
     at_stake_ns = int(ns_of_kind.sum())
@@ -298,8 +308,8 @@ PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 
 
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
-    """Where COMPUTES_SHARE of the time is computing on the CPU: what to do about the op
-    with the most."""
+    """What to do about the op with the most time, where COMPUTES_SHARE of the time at
+    stake is computing on the CPU; None where it is less."""
     if int(facts.computing_ns[facts.busy_cpu].sum()) < COMPUTES_SHARE * at_stake_ns:
         return None
     rows, ns = held(facts, facts.busy_cpu, facts.explained, LAYERS)
@@ -312,7 +322,8 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
 
 
 def instead_of_computing(op: str) -> str:
-    """What to do about an op that computes on the CPU, in a program that uses a GPU."""
+    """What to do about an op that computes on the CPU, in a sentence: create its tensor
+    on the device, or keep its inputs there. For a program that uses a GPU."""
     called = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
@@ -332,6 +343,8 @@ SLOW_NS: Final = LONG_NS
     by_launches=True,
 )
 def slow_launches(facts: Facts) -> Iterator[Claim]:
+    """One claim: how long the GPU waits inside launch calls of more than SLOW_NS, which
+    is at stake. The warm-up and launches of graphs do not count."""
     trace = facts.trace
     idle = facts.idle
     warm_up_ns = facts.warming.within(idle.called, idle.returned)
@@ -360,7 +373,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
 
 
 def _ends_with_slow_launch(facts: Facts) -> Flags:
-    """Which gaps end with a launch call of more than SLOW_NS."""
+    """Whether each gap ends with a launch call of more than SLOW_NS; shape [gaps]."""
     launch = facts.idle.launch
     is_slow: Flags = (launch >= 0) & (facts.trace.dur[launch] > SLOW_NS)
     return is_slow
@@ -392,18 +405,19 @@ REPLAYED_ALREADY: Final = (
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
+    """One note, if LEAST_COUNT of the kernels are shorter than SHORT_KERNEL_NS, and
+    these take LEAST_TIME of the span together with the gaps between two of them. Gaps
+    that end with a slow launch are slow-launches' own."""
     trace = facts.trace
     idle = facts.idle
     kernels = facts.kernels.rows[facts.kernels.is_kernel]
-    is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for no event
-    is_short[kernels] = trace.dur[kernels] < SHORT_KERNEL_NS
-    short = np.flatnonzero(is_short)
+    short = kernels[trace.dur[kernels] < SHORT_KERNEL_NS]
     if len(kernels) < MIN_KERNELS or len(short) < LEAST_COUNT * len(kernels):
         return
-    is_between = is_short[idle.event] & is_short[idle.before]
+    is_between = np.isin(idle.event, short) & np.isin(idle.before, short)
     is_between &= ~_ends_with_slow_launch(facts)
-    gaps_ns = (idle.end - idle.begin)[is_between].sum()
-    together_ns = int(trace.dur[short].sum() + gaps_ns)
+    gap_ns = idle.end - idle.begin
+    together_ns = int(trace.dur[short].sum() + gap_ns[is_between].sum())
     if together_ns >= LEAST_TIME * facts.span_ns:
         yield Claim(
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
@@ -426,6 +440,8 @@ LONGEST_SWITCH_NS: Final = 10_000
     of_kernels=True,
 )
 def kernel_switches(facts: Facts) -> Iterator[Claim]:
+    """One claim: how long the GPU is idle in short gaps before work that was launched
+    before the gap began, which is at stake."""
     idle = facts.idle
     waited_ns = idle.ns("queued", "graph")
     is_switch = idle.end - idle.begin <= LONGEST_SWITCH_NS
@@ -464,19 +480,23 @@ LEAST_SHARE: Final = 0.02
     of_kernels=True,
 )
 def optimizer_launches(facts: Facts) -> Iterator[Claim]:
+    """One note about optimizers that launch kernels for one parameter after another: at
+    least MIN_OPTIMIZER_KERNELS in a call, most of all kernels of optimizers, short
+    ones, and LEAST_SHARE of the span together with the gaps before them."""
     kernels = facts.kernels
     of_optimizer = kernels.is_kernel & kernels.in_optimizer
     of_one_parameter = of_optimizer & ~kernels.flags(_takes_many_parameters)
+    # one region of the program (an annotation or module) is one call of an optimizer
     calls = len(distinct(kernels.module[of_one_parameter]))
     number = int(of_one_parameter.sum())
     if number < MIN_OPTIMIZER_KERNELS * max(1, calls):
         return
     if 2 * number < np.count_nonzero(of_optimizer):
         return
-    gap_before_ns = np.zeros(len(facts.trace), dtype=np.int64)
-    gap_before_ns[facts.idle.event] = facts.idle.end - facts.idle.begin
+    idle = facts.idle
     taken_ns = kernels.ns(of_one_parameter)
-    idle_ns = int(gap_before_ns[kernels.rows[of_one_parameter]].sum())
+    ends_with_one = np.isin(idle.event, kernels.rows[of_one_parameter])
+    idle_ns = int((idle.end - idle.begin)[ends_with_one].sum())
     together_ns = taken_ns + idle_ns
     are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * number
     if are_short and together_ns >= LEAST_SHARE * facts.span_ns:
@@ -490,5 +510,5 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
 
 
 def _takes_many_parameters(kernel: KernelName) -> bool:
-    """A fused or foreach optimizer, by the name of its kernel."""
+    """Whether a kernel is of a fused or foreach optimizer, by its name."""
     return kernel.op in ("foreach", "optimizer") or "multi_tensor" in kernel.name

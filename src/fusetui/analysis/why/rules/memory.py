@@ -50,6 +50,9 @@ it."""
     of_kernels=True,
 )
 def recompute(facts: Facts) -> Iterator[Claim]:
+    """One claim: the time of kernels that repeat the forward pass in the backward pass.
+    Without modules there is none; CannotTellError is raised if an op shows that
+    something is checkpointed."""
     kernels = facts.kernels
     if not len(kernels.origins.modules):
         if len(facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)):
@@ -81,6 +84,9 @@ UNUSED: Final = 0.2
     reads=True,
 )
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
+    """A note for each GPU of which torch reserves nearly all memory and never allocates
+    much of that. Only of a whole trace. Raises CannotTellError without memory events of
+    a GPU whose size is known."""
     if facts.window:
         return
     memory = memory_peaks(facts.trace)
@@ -109,9 +115,9 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
 
 
 def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak]:
-    """Whose memory each peak is. Memory events count the GPUs that a process sees; ROCm
-    numbers those that run kernels differently: there one GPU and one peak have to be
-    the same."""
+    """The peak of each GPU, by its id. Memory events count the GPUs that a process
+    sees; ROCm numbers those that run kernels in another way, so there it must be one
+    GPU and one peak. Raises CannotTellError if it is not known whose a peak is."""
     every = device_ids(facts.trace)
     if not is_rocm(facts.trace) and {peak.device for peak in peaks} <= set(every):
         return {peak.device: peak for peak in peaks}
@@ -142,6 +148,8 @@ JOINS: Final = "Write into slices of one buffer instead of torch.cat"
     of_kernels=True,
 )
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
+    """A claim about the copies and casts of torch on the GPU, whose time is at stake,
+    and one about copies from and to pageable memory; each only where there are some."""
     kernels = facts.kernels
     copies = kernels.flags(_is_copy_of_torch)
     within_device = _memcpy(kernels, DEVICE_TO_DEVICE)
@@ -174,7 +182,8 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
 
 
 def _is_copy_of_torch(kernel: KernelName) -> bool:
-    """Conversions inside a library are part of its op."""
+    """Whether a kernel is a copy or cast that torch itself makes: conversions inside a
+    library are part of its op."""
     return kernel.op == "copy" and kernel.family.startswith("aten")
 
 
@@ -201,12 +210,14 @@ def _counted(kinds: NDArray[np.int8]) -> str:
             parts.append(
                 f"{count(number)} {name if number == 1 else _KIND_PLURALS[kind]}"
             )
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    if len(parts) == 1:
+        return parts[0]
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
-    """What helps against those that take a tenth of the time. What is unclear gets the
-    advice for both."""
+    """What helps against the kinds of copies that take LEAST_PART of the time or more,
+    in a sentence. For a kernel that may be a copy or a cast, both are told."""
     least_ns = LEAST_PART * kernels.ns(copies)
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),
@@ -221,12 +232,15 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
+    """Which GPU events are copies whose name matches a pattern; shape [kernels]."""
     copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
     return copies & kernels.trace.matching(kernels.rows, kind.search)
 
 
 def _asked_by(facts: Facts, copies: Flags) -> str:
-    """The op and the module with most of the time."""
+    """`, most of it in aten::clone, and in Attention`: the op that launched more than
+    half of the time of some copies, and the kind of module with more than half of it;
+    blank without both."""
     kernels = facts.kernels
     trace = facts.trace
     has_op = copies & (trace.op[kernels.rows] >= 0)
@@ -242,8 +256,8 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
 
 
 def _sets_up(facts: Facts, copies: Flags) -> bool:
-    """Where there are no steps, copies that all come before the first kernel set the
-    program up: weights, inputs."""
+    """Whether some copies only set the program up (weights, inputs): there are no
+    steps, and all of them start before the first kernel."""
     kernels = facts.kernels
     first_kernel_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
     are_before = bool((kernels.start[copies] < first_kernel_ns).all())
@@ -251,7 +265,9 @@ def _sets_up(facts: Facts, copies: Flags) -> bool:
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
-    """Copies between the GPU and memory that is not pinned, while no kernel runs."""
+    """A claim about copies between the GPU and memory that is not pinned; at stake is
+    for how long they run while no kernel does. None where they only set the program
+    up."""
     kernels = facts.kernels
     trace = facts.trace
     copies = _memcpy(kernels, PAGEABLE)
@@ -280,27 +296,27 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
 
 def _waits_behind(facts: Facts, copying: Rows) -> Rows:
-    """For each call that copies, -1 for none, the call that waits for the device which
-    its thread makes next, before it launches anything; -1 for none."""
+    """The wait behind each call that copies, shape [calls]: the next call of its thread
+    that waits for the device or launches, if that waits; -1 for none, and for call -1."""
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     calls = distinct(np.concatenate((launches[launches >= 0], waits)))
     thread = trace.thread_of_track[trace.track[calls]]
-    order = np.lexsort((trace.start[calls], thread))
-    calls, thread = calls[order], thread[order]
-    place = np.full(len(trace) + 1, -1, dtype=np.intp)  # the last one for -1
-    place[calls] = np.arange(len(calls))
-    following = np.append(calls[1:], -1)
-    is_same = np.append(thread[1:] == thread[:-1], False)
-    is_wait = (following >= 0) & ~np.isin(following, launches)
-    next_wait = np.where(is_same & is_wait, following, -1)
-    found: Rows = np.append(next_wait, -1)[place[copying]]
-    return found
+    by_thread = np.lexsort((trace.start[calls], thread))
+    calls = calls[by_thread]
+    thread = thread[by_thread]
+    following = calls[1:]
+    is_wait = (thread[1:] == thread[:-1]) & ~np.isin(following, launches)
+    # by the row of the call; -1 for the last call, for other rows and for row -1
+    wait_behind = np.full(len(trace) + 1, -1, dtype=np.intp)
+    wait_behind[calls[:-1][is_wait]] = following[is_wait]
+    return wait_behind[copying]
 
 
 def _staying(waits: int) -> str:
-    """What is said of copies to the host that a wait follows."""
+    """What is said of the calls that wait for the GPU behind so many copies to the
+    host; blank for 0."""
     if not waits:
         return ""
     if waits == 1:
@@ -326,6 +342,8 @@ them."""
     of_kernels=True,
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
+    """A claim for each library whose kernels change the layout of tensors for
+    convolutions; at stake is the time that these kernels take."""
     kernels = facts.kernels
     for library, changes_layout in _LAYOUT_KERNELS.items():
         changes = kernels.flags(changes_layout) & ~kernels.tried
@@ -343,6 +361,8 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
 
 
 def _changes_layout_in_cudnn(kernel: KernelName) -> bool:
+    """Whether a kernel of cuDNN changes the layout of a tensor, which another memory
+    format would avoid."""
     is_copy = kernel.op == "copy" and kernel.family == "cudnn"
     return is_copy and not UNFOLDS.search(kernel.name)
 

@@ -41,6 +41,9 @@ nothing where their length is 0."""
     by_launches=True,
 )
 def holes(facts: Facts) -> Iterator[Claim]:
+    """A claim about long gaps between the nodes of a graph, in which other nodes
+    probably ran, and one about launch calls without an event; each only where there are
+    some."""
     waited_ns = facts.idle.ns("graph")
     is_long = waited_ns > LONG_GAP_NS
     at_stake_ns = int(waited_ns[is_long].sum())
@@ -59,7 +62,9 @@ def holes(facts: Facts) -> Iterator[Claim]:
 
 
 def _without_events(facts: Facts) -> Iterator[Claim]:
-    """Launch calls whose work is missing between work that was recorded."""
+    """A claim about launch calls without a GPU event, between others of their threads
+    that have one; at stake is the idle time in which their work may have run. None if
+    as many events have no call: these may be theirs."""
     trace = facts.trace
     launches = launch_calls(facts)
     missing = _missing(trace, launches)
@@ -194,6 +199,9 @@ OUTSIDE: Final = UnrecordedWait(
     by_launches=True,
 )
 def waits_outside(facts: Facts) -> Iterator[Claim]:
+    """Up to two claims about gaps before which the next work was already launched: one
+    for those that probably wait for work from before the recording, one for those whose
+    reason is not recorded. At stake is for how long that work was queued."""
     idle = facts.idle
     queued_ns = idle.ns("queued")
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
@@ -213,8 +221,8 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
 
 
 def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
-    """Which of some gaps end with the first work of a stream while a thread waits for
-    the GPU: for work from before the recording."""
+    """Those of some gaps that end with the first work of a stream while a thread waits
+    for the GPU: it waits for work from before the recording."""
     trace = facts.trace
     idle = facts.idle
     first_start_ns = np.full(len(trace.tracks), FOREVER)

@@ -44,6 +44,9 @@ time only: their names say align1 however the tensors are aligned."""
     of_kernels=True,
 )
 def alignment(facts: Facts) -> Iterator[Claim]:
+    """One claim about matrix products whose kernels read few elements at a time because
+    the tensors are not aligned. At stake is what they take longer than is attainable; a
+    note where no work is known, if they take long enough."""
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned) & ~kernels.tried
     taken_ns = kernels.ns(unaligned)
@@ -74,8 +77,8 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
 
 def is_unaligned(kernel: KernelName) -> bool:
-    """Its name says how few elements it loads at a time, and kernels of its kind can
-    load more."""
+    """Whether the name of a product says that it loads UNALIGNED elements at a time or
+    fewer, and kernels of its kind can load more."""
     if kernel.op != "gemm" or kernel.align is None or kernel.align > UNALIGNED:
         return False
     return kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
@@ -114,6 +117,9 @@ BFLOAT16: Final = "autocast to bfloat16: inputs are rounded to 7 bits of mantiss
     of_kernels=True,
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
+    """A claim about products in float32 on plain cores where tensor cores are faster,
+    and likewise about attention. At stake is the difference to the faster rate. A
+    device that is not listed has at most a note, see _by_compute_capability."""
     kernels = facts.kernels
     plain = _products_on_plain_cores(kernels)
     if kernels.peak is None:
@@ -139,7 +145,9 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
 
 def _products_on_plain_cores(kernels: Kernels) -> Flags:
-    """GEMMs and convolutions in float32 without tensor cores."""
+    """Which kernels are GEMMs or convolutions in float32 without tensor cores, shape
+    [kernels]; without convolutions if others of the trace use TF32: there cuDNN may use
+    it too, and has chosen these kernels."""
     plain: Flags = kernels.flags(on_plain_cores) & ~kernels.tried
     convolutions = kernels.flags(_is_convolution)
     if (convolutions & kernels.flags(_names_tf32)).any():
@@ -156,8 +164,9 @@ def _names_tf32(kernel: KernelName) -> bool:
 
 
 def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
-    """What each of some kernels takes longer than the same work at a faster rate, of
-    which the rate that it has is `ratio`; but no faster than its bytes can be moved."""
+    """How much less time each of some kernels would take at a faster rate (ns, shape
+    [selected kernels]). `ratio` is the present rate as a share of the faster one. No
+    kernel becomes faster than its bytes can be moved."""
     taken_ns = kernels.effective_ns[which]
     memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[which])
     least_ns = np.ceil(np.maximum(taken_ns * ratio, memory_ns)).astype(np.int64)
@@ -208,6 +217,9 @@ def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
 
 
 def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
+    """A function that tells whether a kernel is attention in float32 for which tensor
+    cores do (`is_split`) or do not multiply."""
+
     def matches(kernel: KernelName) -> bool:
         found = FLOAT32_ATTENTION.search(kernel.name)
         if found is None:
@@ -295,6 +307,10 @@ FOR_BATCH_NORMS: Final = (
     of_kernels=True,
 )
 def few_blocks(facts: Facts) -> Iterator[Claim]:
+    """One claim about long kernels that leave a quarter of the multiprocessors or more
+    without a block. At stake is the share of their time that is as large as the share
+    without blocks, but no more than what the device needs less for the work. Raises
+    CannotTellError where the number of multiprocessors is not recorded."""
     kernels = facts.kernels
     if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
@@ -337,7 +353,8 @@ def _widest(kernels: Kernels, few: Flags) -> str:
 
 
 def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:
-    """For the kind of work that takes most of the time."""
+    """What helps where few blocks run: for products or batch norms if they take more
+    than half of the time, else for anything."""
     all_ns = kernels.ns(few)
     if 2 * kernels.ns(few & kernels.flags(_is_product)) > all_ns:
         return FOR_PRODUCTS
@@ -355,8 +372,9 @@ def _is_batch_norm(kernel: KernelName) -> bool:
 
 
 def _candidates(kernels: Kernels) -> Flags:
-    """Long kernels with few blocks that run alone; without those that memory keeps
-    busy: they move their bytes at half of its bandwidth."""
+    """Which kernels are long, run alone and have few blocks; without those that keep
+    the memory busy, because they move their bytes at BUSY_MEMORY of its bandwidth.
+    Shape [kernels]."""
     memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
     is_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
     keeps_memory_busy = is_memory & (BUSY_MEMORY * kernels.effective_ns <= memory_ns)

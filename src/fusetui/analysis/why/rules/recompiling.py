@@ -37,6 +37,8 @@ MAX_FRAME_CHARACTERS: Final = 100
     once=True,
 )
 def recompilation(facts: Facts) -> Iterator[Claim]:
+    """A claim: how long the GPU waits while torch.compile or Triton compiles, and a
+    note about graph breaks; each only where there are some."""
     compiling = facts.compiler_rows
     waited_ns = facts.idle_during(compiling)
     if waited_ns:

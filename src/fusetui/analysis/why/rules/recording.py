@@ -54,6 +54,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     },
 )
 def recording(facts: Facts) -> Iterator[Claim]:
+    """One note with a sentence or two for each thing that makes the recording
+    misleading; none where nothing does."""
     about_steps = list(_captures(facts)) or list(_few_steps(facts))
     notes = [
         *_nothing_but_launches(facts),
@@ -93,7 +95,8 @@ WITHOUT_COUNTERS: Final = (
 
 
 def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
-    """Of a whole file: else the GPU events may be in what is missing of it."""
+    """A note where launch calls were recorded and no GPU event at all. Only of a file
+    that is complete: else the events may be in what is missing."""
     trace = facts.trace
     launches = launch_calls(facts)
     if len(trace.gpu_rows) or not len(launches) or not trace.report.complete:
@@ -122,6 +125,7 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
 
 
 def _stacks(facts: Facts) -> Iterator[Note]:
+    """A note where Python stacks were recorded and the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
             text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
@@ -132,6 +136,8 @@ def _stacks(facts: Facts) -> Iterator[Note]:
 
 
 def _graphs(facts: Facts) -> Iterator[Note]:
+    """A note where the GPU waits REPLAYS of the span or more inside the calls that
+    launch graphs."""
     trace = facts.trace
     launch = facts.idle.launch
     waited_ns = facts.idle.ns("launch_call")
@@ -169,7 +175,8 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 
 
 def _first_step(facts: Facts) -> Iterator[Note]:
-    """Of a first step that takes long; with all that do, if it is not the only one."""
+    """A note where the first step takes SLOW_FIRST times the median of the others or
+    more. It names all steps that take as long, if the first one is not the longest."""
     times = facts.step_intervals
     first_ns, usual_ns = first_step(facts.spans, times) or (0, 0)
     if times is None or not usual_ns or first_ns < SLOW_FIRST * usual_ns:
@@ -190,7 +197,8 @@ def _first_step(facts: Facts) -> Iterator[Note]:
 
 
 def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
-    """What is said of later steps that take long too, the longest first."""
+    """What is added about later steps that take long as well: their number, and the
+    longest one. `later` are their places, the longest first; blank for none."""
     if not len(later):
         return ""
     takes = "takes" if len(later) == 1 else "take"
@@ -204,8 +212,8 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
 def _slow_steps(
     facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
-    """About a first step that takes long, and later ones of which one takes longer; the
-    longest first."""
+    """The note about several slow steps, of which the first one is not the longest.
+    `slow` are their places, the longest first; `lengths` are the ns of all steps."""
     spans = facts.spans
     named = []
     for place in slow[:MAX_STEPS_NAMED].tolist():
@@ -223,6 +231,8 @@ def _slow_steps(
 
 
 def _captures(facts: Facts) -> Iterator[Note]:
+    """A note where graphs are captured for CAPTURED of the time of the steps or
+    more."""
     steps = facts.spans
     captured = captures(facts.trace)
     capturing = union(captured.start, captured.end)
@@ -239,8 +249,9 @@ def _captures(facts: Facts) -> Iterator[Note]:
 
 
 def _few_steps(facts: Facts) -> Iterator[Note]:
-    """Of a whole trace: one step that was asked for is no recording of its own. Servers
-    have no schedule of the profiler."""
+    """A note where fewer than FEWEST steps were recorded. Only of a whole trace: a step
+    that was asked for is no recording of its own. Steps that are neither the profiler's
+    nor iterations, such as those of a server, are as many as there were."""
     steps = facts.spans
     has_schedule = steps.by == PROFILED
     if facts.window is not None or not 0 < len(steps) < FEWEST:

@@ -39,6 +39,8 @@ MAX_KERNELS_TO_PRODUCT: Final = 6
     of_kernels=True,
 )
 def unfused_attention(facts: Facts) -> Iterator[Claim]:
+    """One claim about attention that runs as separate kernels; at stake is the time of
+    the kernels between the two products."""
     kernels = facts.kernels
     attention = separate_attention(kernels)
     if attention is None:
@@ -67,6 +69,7 @@ class SeparateAttention(msgspec.Struct, frozen=True, eq=False):
 
 
 def _is_forward_softmax(kernel: KernelName) -> bool:
+    """Whether a kernel is a softmax of the forward pass, by its name."""
     is_backward = kernel.pass_ == "bwd" or "ackward" in kernel.name
     return kernel.op == "softmax" and not is_backward
 
@@ -113,8 +116,9 @@ def separate_attention(kernels: Kernels) -> SeparateAttention | None:
 def _next_product(
     place: int, step: int, is_product: Flags, may_lie_between: Flags
 ) -> int:
-    """The product before (step -1) or after (step 1) a softmax, with only simple
-    kernels in between; -1 for none."""
+    """The place of the product before (`step` -1) or after (1) a softmax, if there are
+    no more than MAX_KERNELS_TO_PRODUCT kernels between them, and only simple ones; else
+    -1."""
     for distance in range(1, MAX_KERNELS_TO_PRODUCT + 2):
         other = place + step * distance
         if not 0 <= other < len(is_product):

@@ -97,6 +97,8 @@ def _called(name: str) -> str:
 
 
 def _remedy(name: str) -> str:
+    """What to do about a kernel of this name, with the options of the profilers that
+    show what limits it."""
     identifier = IDENTIFIER.match(name)
     which = f" --kernel-name {identifier[0]}" if identifier else ""
     ncu = f"nvidia:; ncu --set full{which} --launch-count 1 shows what limits it"
@@ -130,7 +132,8 @@ def _launched(facts: Facts, which: Flags) -> str:
 
 
 def threads_of(launch: Mapping[str, Any]) -> int:
-    """In a block; 0 if that is not known."""
+    """The threads of a block, by the launch configuration of a kernel; 0 if they are
+    not known."""
     block = launch.get("block")
     if not isinstance(block, list):
         return 0

@@ -34,6 +34,9 @@ tensors."""
     of_kernels=True,
 )
 def unsteady(facts: Facts) -> Iterator[Claim]:
+    """One claim about the kernels that vary by VARIES or more from step to step, for
+    the same work at the same place of each step. At stake is what they took longer than
+    their median, added up over the steps."""
     if len(facts.spans) < MIN_STEPS:
         return
     kernels = facts.kernels

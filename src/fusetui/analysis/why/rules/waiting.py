@@ -58,6 +58,9 @@ MOST_OF_IT: Final = 0.5
     "batches ahead; move heavy transforms to the GPU.",
 )
 def data_loading(facts: Facts) -> Iterator[Claim]:
+    """One claim: how long the GPU is idle while a thread that launches waits for the
+    data loader. The remedy depends on whether its batches come from workers, and were
+    ready."""
     rows = loader_rows(facts.trace)
     waited_ns = facts.idle_during(rows)
     if not waited_ns:
@@ -100,8 +103,9 @@ def batches_were_ready(facts: Facts) -> bool:
 
 
 def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
-    """What the loader does for most of that time: a frame, else an op, if one stands
-    out."""
+    """`, 3 ms of it in FRAME`: the frame, else the op, that the loader runs for
+    MOST_OF_IT of the time that the GPU waited (`waited_ns`); blank if none does, or
+    only frames of the loader itself."""
     names = facts.trace.names
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _idle_by_name(facts, loading, kind)
@@ -114,8 +118,9 @@ def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
 
 
 def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
-    """For how long a device was idle while slices of this kind were the innermost of
-    theirs on a thread that loads a batch; ns, of shape [names]."""
+    """For how long a device was idle while a thread loaded a batch, by the name of its
+    innermost slice of this kind (ns, shape [names]). `loading`: the slices in which a
+    batch is loaded."""
     trace = facts.trace
     idle = facts.idle
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
@@ -163,6 +168,8 @@ MIN_STEPS: Final = 2
     by_launches=True,
 )
 def allocation(facts: Facts) -> Iterator[Claim]:
+    """One claim: how long the GPU waits while memory is allocated or freed again and
+    again, which is at stake. Allocations at the start of the program do not count."""
     trace = facts.trace
     calls = _recurring_allocations(facts)
     while_allocating = facts.while_launching(calls)
@@ -187,7 +194,8 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 
 
 def _recurring_allocations(facts: Facts) -> Rows:
-    """The calls that allocate and free, and are no part of the start of the program."""
+    """The calls that allocate or free memory again and again, in the window; without
+    those that are part of the start of the program."""
     calls = facts.inside(np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC))
     calls = calls[recurring(facts.trace, facts.spans, calls)]
     return _in_many_steps(facts, calls)
@@ -211,7 +219,8 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
 
 
 def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | None:
-    """None for that of the rule."""
+    """What to do about recurring allocation, where that is not the remedy of the rule
+    (None). `gives_back`: whether any of the calls gives memory back."""
     if not gives_back:
         return GROWING
     frees = int(np.count_nonzero(facts.trace.matching(calls, FREES.search)))

@@ -50,6 +50,8 @@ LEAST_SHARE_NAMED: Final = 0.05
     once=True,
 )
 def warm_up(facts: Facts) -> Iterator[Claim]:
+    """One claim: how long the GPU waits for what happens only once, such as loading of
+    kernels; its largest parts are named."""
     if not facts.has_launches:
         return
     waited_ns = [facts.late_under(part.cover) for part in facts.warm_up]
@@ -81,8 +83,9 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
 
 
 def _why_likely(facts: Facts) -> str | None:
-    """None where the recording begins with the first step, or nothing numbers the
-    steps."""
+    """Why it is not certain that this happens only once: earlier steps were not
+    recorded. None where the recording begins with the first step, or nothing numbers
+    the steps."""
     if not earlier_steps_are_missing(facts.spans):
         return None
     first = printable(facts.spans.names[0])
@@ -90,8 +93,10 @@ def _why_likely(facts: Facts) -> str | None:
 
 
 def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
-    """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost
-    most. Of ops, that of the innermost one, and the first call that it is in."""
+    """A part of the warm-up as text, such as `first launches of kernels (mostly 19 x
+    cudaLaunchKernel)`, with the name that the GPU waited for longest. Of ops, that is
+    the innermost one, and the first call around it is named too. `number`: its place in
+    Facts.warm_up; `is_alone`: no other part is told."""
     once = facts.warm_up[number].slices
     if not len(once.rows):
         return "the first step" if is_alone else "the rest of the first step"
@@ -116,7 +121,7 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
 
 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
-    """Some ops, and the ops that they call."""
+    """Some ops and all ops that they call, directly or not."""
     ops = trace.rows_of(Role.OP)
     change = np.zeros(len(trace) + 1, dtype=np.int64)
     np.add.at(change, rows, 1)
