@@ -115,7 +115,7 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         if fits_at_most == fits_at_least:
             would_fit = fits_at_most
 
-    reserved = int(history.reserved[event + 1])
+    reserved = history.reserved_after(event)
     stack = int(events.stack[event])
     pinned, pinned_count = _pinned(history, evidence, placement)
     return OutOfMemory(
@@ -124,7 +124,7 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         place=evidence.code(stack) if stack >= 0 else None,
         asked_bytes=asked_bytes,
         device_free_bytes=free if free >= 0 else None,
-        allocated_bytes=int(history.allocated[event + 1]),
+        allocated_bytes=history.allocated_after(event),
         reserved_bytes=reserved,
         inactive_bytes=inactive,
         largest_bytes=largest,
