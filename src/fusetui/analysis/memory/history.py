@@ -160,6 +160,10 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Bytes that are allocated after an event; BEFORE: before the first."""
         return int(self.allocated[event + 1])
 
+    def active_after(self, event: int) -> int:
+        """Bytes that are not free after an event; BEFORE: before the first."""
+        return int(self.active[event + 1])
+
     def reserved_after(self, event: int) -> int:
         """Bytes that the device has given after an event; BEFORE: before the first."""
         return int(self.reserved[event + 1])
