@@ -12,7 +12,7 @@ import numpy as np
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.evidence import NO_STACK
 from fusetui.analysis.memory.history import BEFORE
-from fusetui.analysis.memory.layout import COMMON
+from fusetui.analysis.memory.layout import COMMON_POOL
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, plural, size
@@ -212,7 +212,7 @@ def about_segment(
     one, lives = found.segments[segment], moments.history.occupied
     rows, kinds = found.inside(segment)
     sizes = found.placement.size[found.placement.segment == segment]
-    pool = "" if one.pool == COMMON else ", in a pool of its own"
+    pool = "" if one.pool == COMMON_POOL else ", in a pool of its own"
     kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
     holes = (
         f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"

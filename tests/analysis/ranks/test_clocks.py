@@ -20,8 +20,8 @@ def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
     30: o1 - o0 <= 530 - 0 and o1 - o0 >= 510 - 30, so 480 to 530."""
     a, b = rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)
     clocks = clocks_of(match([a, b]))
-    assert clocks.used.tolist() == [0, 505 * US]
-    assert clocks.half.tolist() == [0, 25 * US]
+    assert clocks.offset.tolist() == [0, 505 * US]
+    assert clocks.uncertainty.tolist() == [0, 25 * US]
     assert not clocks.refused
 
 
@@ -29,8 +29,8 @@ def test_more_collectives_narrow_it() -> None:
     """The second one allows 495 to 520, the first 480 to 530."""
     a, b = rank(0, [(0, 30), (100, 120)]), rank(1, [(10, 30), (115, 120)], clock=500)
     clocks = clocks_of(match([a, b]))
-    assert clocks.used[1] == pytest.approx(507.5 * US)
-    assert clocks.half[1] == pytest.approx(12.5 * US)
+    assert clocks.offset[1] == pytest.approx(507.5 * US)
+    assert clocks.uncertainty[1] == pytest.approx(12.5 * US)
 
 
 def test_a_bound_passes_through_groups() -> None:
@@ -46,15 +46,15 @@ def test_a_bound_passes_through_groups() -> None:
     )
     clocks = clocks_of(match([a, b, c]))
     assert clocks.reference == 1
-    assert clocks.used.tolist() == [-700 * US, 0, -1000 * US]
-    assert clocks.half.tolist() == [20 * US, 0, 20 * US]
+    assert clocks.offset.tolist() == [-700 * US, 0, -1000 * US]
+    assert clocks.uncertainty.tolist() == [20 * US, 0, 20 * US]
 
 
 def test_only_synchronous_collectives_count() -> None:
     """A broadcast may end on its root before it starts elsewhere."""
     ranks = [rank(n, [(10 * n, 10 * n + 5)], "broadcast") for n in range(2)]
     clocks = clocks_of(match(ranks))
-    assert clocks.half.tolist()[1] == float("inf")
+    assert clocks.uncertainty.tolist()[1] == float("inf")
 
 
 def test_a_drift_is_found_from_both_ends() -> None:
@@ -66,7 +66,7 @@ def test_a_drift_is_found_from_both_ends() -> None:
     assert clocks.drift[1] == pytest.approx(100 * US, rel=0.05)
     assert not clocks.refused
     on_common = clocks.common(match([a, b]).rank, match([a, b]).start).reshape(-1, 2)
-    assert abs(on_common[:, 1] - on_common[:, 0]).max() <= clocks.half[1]
+    assert abs(on_common[:, 1] - on_common[:, 0]).max() <= clocks.uncertainty[1]
 
 
 def test_what_no_offset_explains_is_said() -> None:
@@ -82,7 +82,7 @@ def test_ranks_of_one_host_share_a_clock() -> None:
     a, b = rank(0, [(0, 900)], host="node1"), rank(1, [(400, 901)], host="node1")
     clocks = clocks_of(match([a, b]))
     assert clocks.shared == "all ranks ran on one host"
-    assert clocks.used.tolist() == [0, 0]
+    assert clocks.offset.tolist() == [0, 0]
     assert clocks.resolution == 2 * US  # although the ends are 1 us apart
 
 
@@ -170,9 +170,9 @@ def test_ends_tell_the_offset_of_a_host(clock: float) -> None:
     us."""
     clocks = clocks_of(match(two_hosts(clock)))
     assert clocks.by == ("reference", "ends")
-    assert clocks.used[2] == clocks.used[3] == pytest.approx((clock + 5) * US)
-    assert clocks.half.tolist()[:2] == [0, 0]
-    assert clocks.half[2] == pytest.approx(1.4826 * 5 * US)
+    assert clocks.offset[2] == clocks.offset[3] == pytest.approx((clock + 5) * US)
+    assert clocks.uncertainty.tolist()[:2] == [0, 0]
+    assert clocks.uncertainty[2] == pytest.approx(1.4826 * 5 * US)
 
 
 def test_with_two_hosts_the_straggler_has_a_name() -> None:
@@ -216,7 +216,7 @@ def test_no_clock_drifts_where_a_constant_offset_satisfies_every_bound() -> None
     answer = answer_of(ranks)
     clocks = clocks_of(match(ranks))
     assert not clocks.drift.any()
-    assert abs(clocks.used[2]) <= clocks.half[2]  # the true offset is 0
+    assert abs(clocks.offset[2]) <= clocks.uncertainty[2]  # the true offset is 0
     assert "drift" not in clocks_text(answer)
 
 

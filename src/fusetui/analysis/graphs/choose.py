@@ -14,6 +14,7 @@ left open is not joined.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -27,6 +28,7 @@ from fusetui.analysis.graphs.captures import Capture, CaptureSize, Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -108,7 +110,7 @@ _TRANSFERS: Final = {
     "Memcpy": _Transfer(Role.MEMCPY, ("copy", "memcpy")),
     "Memset": _Transfer(Role.MEMSET, ("fill", "memset")),
 }
-"""By a word in the name of the call."""
+"""By a word that the name of the call contains; see `_transfer_of`."""
 
 _NODES_PER_CONFIRMATION: Final = 10
 """Without names of kernels, at least one node in this many must be confirmed by its
@@ -137,35 +139,51 @@ class _Agreement(NamedTuple):
 
 
 def kernels_alone(
-    trace: Trace, nodes: Nodes, capture: Capture, there: Trace
+    trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> tuple[Nodes, Capture]:
-    """Without copies and sets: a graph may do them in other ways, or not at all.
-    `there` is the trace of the capture."""
-    rows = nodes.rows[trace.role[nodes.rows] == Role.KERNEL]
-    calls = []
-    kernels = []
-    for call, kernel in zip(capture.calls.tolist(), capture.kernels, strict=True):
-        name = there.name_of(call)
-        if not any(word in name for word in _TRANSFERS):
-            calls.append(call)
-            kernels.append(kernel)
-    launches = replace(
-        capture,
-        calls=np.array(calls, dtype=capture.calls.dtype),
-        kernels=tuple(kernels),
+    """`nodes` and `capture` without copies and sets: of the nodes only kernels are
+    left, of the captured calls only those that launch one. A graph may copy and set in
+    other ways than its capture did, or not at all. `trace` has the rows of the nodes,
+    `capture_trace` those of the calls."""
+    is_kernel = trace.role[nodes.rows] == Role.KERNEL
+    launches_kernel = np.array(
+        [_transfer_of(name) is None for name in _names(capture_trace, capture.calls)],
+        dtype=np.bool_,
     )
-    return replace(nodes, rows=rows), launches
+    kernel_names = tuple(itertools.compress(capture.kernels, launches_kernel))
+    return (
+        replace(nodes, rows=nodes.rows[is_kernel]),
+        replace(capture, calls=capture.calls[launches_kernel], kernels=kernel_names),
+    )
 
 
-def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> CaptureMatch:
-    """Compares each node with its call, or if there are more of one than of the other,
-    each kernel with its launch. `there` is the trace of the capture."""
+def _names(trace: Trace, rows: Rows) -> list[str]:
+    """The name of the slice at each row of a trace."""
+    return [trace.name_of(row) for row in rows.tolist()]
+
+
+def _transfer_of(call_name: str) -> _Transfer | None:
+    """What a call of this name copies or sets; None if it launches a kernel."""
+    for word, transfer in _TRANSFERS.items():
+        if word in call_name:
+            return transfer
+    return None
+
+
+def fit(
+    trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
+) -> CaptureMatch:
+    """How the nodes of a replay agree with the calls of a capture, one by one in their
+    order. Where there are more nodes than calls, or fewer, kernels alone are compared
+    with the calls that launch one (`kernels_only`); if there are more of these too, or
+    fewer, the two do not agree, and `problem` says the counts."""
     if len(nodes) == len(capture):
-        return _compared(trace, nodes, capture, there)
-    kernels, launches = kernels_alone(trace, nodes, capture, there)
+        return _compared(trace, nodes, capture, capture_trace)
+    kernels, launches = kernels_alone(trace, nodes, capture, capture_trace)
     if len(kernels) and len(kernels) == len(launches):
-        without_transfers = _compared(trace, kernels, launches, there)
-        # without names the counts must be equal
+        without_transfers = _compared(trace, kernels, launches, capture_trace)
+        # Kinds of kernels alone prove too little where copies and sets differ: then
+        # every kernel must agree by its name.
         if without_transfers.problem or without_transfers.by_name:
             return replace(without_transfers, kernels_only=True)
     return CaptureMatch(
@@ -175,9 +193,12 @@ def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> CaptureMa
 
 
 def _compared(
-    trace: Trace, nodes: Nodes, capture: Capture, there: Trace
+    trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> CaptureMatch:
-    """How as many nodes as calls agree, one by one."""
+    """How as many nodes as calls agree, the n-th node with the n-th call. `problem` is
+    set at the first node that is not what was captured; where names of kernels are
+    missing, also if fewer than one node in _NODES_PER_CONFIRMATION is confirmed by its
+    kind, or if the order of several streams is not known."""
     is_by_name = True
     confirmed = 0
     rows = nodes.rows.tolist()
@@ -185,12 +206,13 @@ def _compared(
     for at, (row, call, kernel) in enumerate(
         zip(rows, calls, capture.kernels, strict=True)
     ):
-        agreement = _agreement(trace, row, there, call, kernel)
+        agreement = _agreement(trace, row, capture_trace, call, kernel)
         if agreement.agrees is False:
             problem = _difference(trace, nodes, at, agreement.captured)
             return CaptureMatch(problem=problem, at=at)
         is_by_name &= agreement.by_name
-        confirmed += agreement.agrees is True
+        if agreement.agrees:
+            confirmed += 1
     if not is_by_name and confirmed * _NODES_PER_CONFIRMATION < len(rows):
         problem = (
             "the capture does not name its kernels, and too few are of a known kind"
@@ -204,7 +226,8 @@ def _compared(
 
 
 def _difference(trace: Trace, nodes: Nodes, at: int, captured: str) -> str:
-    """A sentence part about the node `at`, which is not what was captured."""
+    """The problem that the node `at` (an index) is not what was captured, as the end of
+    a sentence; `captured` is the name of that."""
     node_name = trace.name_of(int(nodes.rows[at]))
     text = (
         f"node {at + 1} is {clip(node_name, _MAX_NAME_CHARACTERS, '...')}, and the capture has"
@@ -217,31 +240,35 @@ def _difference(trace: Trace, nodes: Nodes, at: int, captured: str) -> str:
 
 
 def _agreement(
-    trace: Trace, row: int, there: Trace, call: int, kernel: str
+    trace: Trace, row: int, capture_trace: Trace, call: int, kernel: str
 ) -> _Agreement:
-    """Whether a node is what a captured call launches, as far as names tell. `kernel`:
-    the name of its kernel, "" if it is not recorded."""
+    """Whether a node is what a captured call launches, as far as names tell. `row` is
+    the node, a row of `trace`; `call` is a row of `capture_trace`; `kernel` is the name
+    of the kernel that the call launches, "" if it is not recorded."""
     name = trace.name_of(row)
     role = Role(int(trace.role[row]))
     if kernel:
+        # .kd is the suffix of the descriptor of a kernel on AMD devices
         is_same = kernel.removesuffix(".kd") == name.removesuffix(".kd")
         return _Agreement(agrees=is_same, by_name=True, captured=kernel)
-    call_name = there.name_of(call)
-    op = int(there.op[call])
-    for word, transfer in _TRANSFERS.items():
-        if word in call_name:
-            is_same = role == transfer.role or _kind(name) in transfer.kinds
-            return _Agreement(agrees=is_same, by_name=True, captured=call_name)
+    call_name = capture_trace.name_of(call)
+    transfer = _transfer_of(call_name)
+    if transfer is not None:
+        is_same = role == transfer.role or _kind(name) in transfer.kinds
+        return _Agreement(agrees=is_same, by_name=True, captured=call_name)
     if role != Role.KERNEL:
         return _Agreement(agrees=False, by_name=False, captured=call_name)
-    if op < 0:
+    op = int(capture_trace.op[call])
+    if op < 0:  # the call has no op around it, so its kind of kernel is not known
         return _Agreement(agrees=None, by_name=False, captured=call_name)
-    return _agreement_with_op(there.name_of(op), name)
+    return _agreement_with_op(capture_trace.name_of(op), name)
 
 
 @lru_cache(maxsize=4096)
 def _agreement_with_op(op: str, name: str) -> _Agreement:
-    """Whether a kernel may be the work of an op."""
+    """Whether a kernel of this name may be the work of an op of this name. A Triton
+    kernel must have the name of its op; else the kind of work must be one that the op
+    launches; nothing tells (None) where that is not known of either of the two."""
     if op.startswith("triton_"):
         if name.startswith("triton_"):
             return _Agreement(agrees=op == name, by_name=True, captured=op)
@@ -299,26 +326,30 @@ class _ChosenSize(NamedTuple):
 
 def choose(
     trace: Trace,
-    there: Trace,
+    capture_trace: Trace,
     replays: Sequence[Nodes],
     captures: Sequence[Capture],
     sizes: Sequence[CaptureSize],
     steps: Sequence[tuple[int, CaptureSize]],
 ) -> list[Chosen]:
-    """For each replay its capture. `sizes`: of each capture; `steps`: of each replay
-    the number of its step (-1: none), and what was asked of it."""
+    """For each replay its capture, an index in `captures`, or why it has none. `trace`
+    has the rows of the replays, `capture_trace` those of the captures. `sizes`: of each
+    capture; `steps`: of each replay the number of its step (-1: none), and what was
+    asked of it."""
     chosen = [Chosen()] * len(replays)
+    # Replays with equal names of nodes, in order, fit the same captures.
     names = [trace.name[nodes.rows].tobytes() for nodes in replays]
     for same_names in by_key(range(len(replays)), names.__getitem__).values():
         nodes = replays[same_names[0]]
-        fits = [fit(trace, nodes, capture, there) for capture in captures]
-        matching = {n: fit_ for n, fit_ in enumerate(fits) if not fit_.problem}
+        matches = [fit(trace, nodes, capture, capture_trace) for capture in captures]
+        matching = {n: match for n, match in enumerate(matches) if not match.problem}
         if not matching:
-            problem = _refusal(trace, there, nodes, fits, captures)
+            problem = _refusal(trace, capture_trace, nodes, matches, captures)
             for replay in same_names:
                 chosen[replay] = Chosen(problem=problem)
             continue
-        for (_, asked), of_step in by_key(same_names, steps.__getitem__).items():
+        replays_of_steps = by_key(same_names, steps.__getitem__)
+        for (_, asked), of_step in replays_of_steps.items():
             choices = _choose_in_step(len(of_step), matching, sizes, asked)
             for replay, choice in zip(of_step, choices, strict=True):
                 chosen[replay] = choice
@@ -331,11 +362,15 @@ def _choose_in_step(
     sizes: Sequence[CaptureSize],
     asked: CaptureSize,
 ) -> list[Chosen]:
-    """For so many replays of one step with equal kernels, in order: of the captures
-    that match by their kernels, those of the size that the step replays."""
+    """The captures of `count` replays of one step whose kernels are equal, one for each
+    in their order. `matching`: by their index, the captures whose kernels agree. Of
+    these, the ones of the size that the step replays are chosen: one for all replays,
+    or several in turn if there are as many as replays; else all get the same problem.
+    `sizes`: of all captures; `asked`: what was asked of the step."""
     comparable = _comparable_sizes(matching, sizes, asked)
     size, problem = _size_of_step(matching, comparable)
     fitting = [n for n in matching if comparable.captures[n] == size]
+    # as the pieces of a graph that was captured in parts
     are_several = len(fitting) > 1
     if are_several and count != len(fitting) and not problem:
         graphs = plural(len(fitting), "graph")
@@ -368,8 +403,10 @@ def _comparable_sizes(
     sizes: Sequence[CaptureSize],
     asked: CaptureSize,
 ) -> _ComparableSizes:
-    """The sizes and the batch in tokens, if they are known of all that match, else in
-    requests. Of captures that cannot be compared with the batch the size in either."""
+    """The sizes of all captures and the batch of the step in one unit: in tokens, if
+    the batch and the sizes of all that match are known so, else in requests. Where
+    neither is possible, the batch is None, and each size is in tokens, or where these
+    are not known in requests: then sizes can only be told apart."""
     tokens = [size.tokens for size in sizes]
     requests = [size.requests for size in sizes]
     for captures, batch in ((tokens, asked.tokens), (requests, asked.requests)):
@@ -382,7 +419,9 @@ def _comparable_sizes(
 def _size_of_step(
     matching: Mapping[int, CaptureMatch], comparable: _ComparableSizes
 ) -> _ChosenSize:
-    """The size of the captures that a step of this batch replays, or why none fits."""
+    """The size of the captures that a step of this batch replays: the smallest that is
+    not below the batch. Without a batch, or where the size of a matching capture is not
+    known, it is the only size there is (which may be None). Else why none fits."""
     sizes = {comparable.captures[n] for n in matching}
     known_sizes = [size for size in sizes if size is not None]
     batch = comparable.batch
@@ -397,7 +436,8 @@ def _size_of_step(
         problem = f"captures of {len(sizes)} sizes fit equally: {reason}"
         return _ChosenSize(problem=problem)
     large_enough = [size for size in known_sizes if size >= batch]
-    size = min(large_enough, default=max(known_sizes))
+    largest = max(known_sizes)
+    size = min(large_enough, default=largest)
     padded = PADDED.format(size=size, batch=batch)
     if size < batch:
         return _ChosenSize(problem=padded)
@@ -414,23 +454,25 @@ _MAX_LENGTHS_SHOWN: Final = 4
 
 def _refusal(
     trace: Trace,
-    there: Trace,
+    capture_trace: Trace,
     nodes: Nodes,
-    fits: Sequence[CaptureMatch],
+    matches: Sequence[CaptureMatch],
     captures: Sequence[Capture],
 ) -> str:
-    """Where the capture that agrees longest differs first."""
-    if not fits:
+    """Why none of the captures fits, as the end of a sentence: there is none; or where
+    the one of the same length that agrees longest differs first; or that the nodes are
+    only the first or the last ones of a capture; else the lengths. `matches`: how the
+    nodes agree with each capture."""
+    if not matches:
         return "the other trace captures no graph"
-    same_length = [
-        fit_
-        for fit_, capture in zip(fits, captures, strict=True)
-        if len(capture) == len(nodes)
-    ]
-    if same_length:
-        return max(same_length, key=lambda fit_: fit_.at).problem
+    of_same_length: list[CaptureMatch] = []
+    for match, capture in zip(matches, captures, strict=True):
+        if len(capture) == len(nodes):
+            of_same_length.append(match)
+    if of_same_length:
+        return max(of_same_length, key=lambda match: match.at).problem
     for capture in captures:
-        which = _which_part(trace, nodes, capture, there)
+        which = _which_part(trace, nodes, capture, capture_trace)
         if which:
             return (
                 f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
@@ -443,18 +485,20 @@ def _refusal(
     return f"the replay has {len(nodes)} nodes, and the capture {', '.join(shown)}"
 
 
-def _which_part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
-    """Whether the nodes are the `first` or the `last` calls of a capture; "" for
+def _which_part(
+    trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
+) -> str:
+    """`first` or `last` if the nodes are these calls of a longer capture; "" for
     neither."""
     count = len(nodes)
     if count >= len(capture):
         return ""
     parts = {"first": slice(count), "last": slice(len(capture) - count, None)}
     for which, part in parts.items():
-        calls = replace(
+        part_of_capture = replace(
             capture, calls=capture.calls[part], kernels=capture.kernels[part]
         )
-        if not fit(trace, nodes, calls, there).problem:
+        if not fit(trace, nodes, part_of_capture, capture_trace).problem:
             return which
     return ""
 

@@ -34,9 +34,9 @@ class NoMomentError(Exception):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Of one device. Bytes are those asked for, those of `reserved` what the device
-    gave. The figures after `at_index` are of the moment after that event (-1: before
-    the first)."""
+    """The totals of one device. Bytes are those asked for, those of `reserved` what the
+    device gave. The figures from `at_index` on are of the moment after that event (-1:
+    before the first)."""
 
     device: int
     events: int
@@ -73,7 +73,8 @@ class DeviceMemory(Totals, frozen=True):
 
 
 class MemoryAnswer(msgspec.Struct, frozen=True):
-    """`at`: the moment asked for: peak, end, oom, or a Unix time in us."""
+    """Every device of a snapshot at one moment. `at`: the moment asked for: peak, end,
+    oom, or a Unix time in us."""
 
     file: str
     at: str
@@ -98,7 +99,8 @@ def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
-    """`at`: one of AT, or a Unix time in us. Raises NoMomentError."""
+    """What each device of a snapshot holds at a moment. `at`: one of AT, or a Unix time
+    in us. Raises NoMomentError if the snapshot does not have that moment."""
     facts = memory_facts(snapshot)
     events = events_at([device.history for device in facts], at)
     devices = [
@@ -108,8 +110,8 @@ def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
 
 
 def events_at(histories: Sequence[History], at: str | int) -> list[int]:
-    """The event of each device after which the state is meant; `at` as of `memory`.
-    Raises NoMomentError."""
+    """For each device the event after which is the moment `at` (as of `memory`); BEFORE
+    where no event had happened. Raises NoMomentError."""
     if at == "peak":
         return [history.peak_index for history in histories]
     if at == "end":
@@ -147,7 +149,7 @@ def _events_of_failure(histories: Sequence[History]) -> list[int]:
 
 
 def _last_event(history: History) -> int:
-    """BEFORE if there is none."""
+    """The number of the last event; BEFORE if there is none."""
     return len(history.events) - 1
 
 
@@ -157,7 +159,8 @@ def _last_event_until(history: History, time_us: int) -> int:
 
 
 def totals(history: History, event: int) -> dict[str, Any]:
-    """The fields of Totals that follow from a history, at the moment after `event`."""
+    """The fields of Totals that follow from a history, by their names: all but `place`
+    and `annotation`. The moment (`at_...`) is that after `event`, or BEFORE."""
     allocated = history.allocated
     reserved = history.reserved
     return {
@@ -174,21 +177,23 @@ def totals(history: History, event: int) -> dict[str, Any]:
         "difference_end_bytes": history.difference_end_bytes,
         "at_index": event,
         "at_time_us": history.time_us(event),
-        "at_allocated_bytes": int(allocated[event + 1]),
-        "at_reserved_bytes": int(reserved[event + 1]),
+        "at_allocated_bytes": history.allocated_after(event),
+        "at_reserved_bytes": history.reserved_after(event),
     }
 
 
 def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
+    """All that is reported about a device at the moment after `event`, or BEFORE."""
     history = facts.history
     evidence_of_stacks = facts.evidence
     ooms = out_of_memory(history, evidence_of_stacks)
-    stack = -1 if event == BEFORE else int(history.events.stack[event])
+    no_stack = -1
+    stack = no_stack if event == BEFORE else int(history.events.stack[event])
     return DeviceMemory(
         **totals(history, event),
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
-        place=evidence_of_stacks.code(stack) if stack >= 0 else None,
+        place=None if stack == no_stack else evidence_of_stacks.code(stack),
         annotation=_annotation(history, event),
         categories=shares(history, facts.kinds, event),
         by_code=held_at(history, event, evidence_of_stacks.code),
@@ -201,7 +206,8 @@ def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
 
 
 def _annotation(history: History, event: int) -> str | None:
-    """The innermost range that is open at an event."""
+    """The name of the annotation that is open at an event and began last; None if there
+    is none, or for BEFORE, or if events have no times."""
     time_us = history.time_us(event)
     if time_us is None or event == BEFORE:
         return None
@@ -209,7 +215,8 @@ def _annotation(history: History, event: int) -> str | None:
     is_before = annotations.time_us <= time_us
     names = annotations.name[is_before].tolist()
     starts = annotations.is_start[is_before].tolist()
-    open_starts: dict[int, list[int]] = {}  # by name
+    # by the number of the name, the places of starts whose end was not seen yet
+    open_starts: dict[int, list[int]] = {}
     for place, (name, is_start) in enumerate(zip(names, starts, strict=True)):
         of_name = open_starts.setdefault(name, [])
         if is_start:
@@ -277,7 +284,8 @@ class MemoryRank(msgspec.Struct, frozen=True):
 def held_by(
     device: Totals, by: By | Literal["op"]
 ) -> dict[str, CategoryShare | Holder]:
-    """What each holder holds, by its name."""
+    """The rows of the device for one grouping (`categories`, `by_code`, ...), by the
+    name of the holder. `op`: of a device of a trace alone."""
     held = getattr(device, "categories" if by == "category" else f"by_{by}")
     if by == "category":
         return {share.category: share for share in held}
@@ -300,6 +308,8 @@ def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
 def _device_change(
     number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
 ) -> DeviceChange:
+    """What the device of this number holds in B and in A, the largest difference first.
+    A device that is None holds nothing."""
     holders_a = held_by(a, by) if a else {}
     holders_b = held_by(b, by) if b else {}
     rows = []
@@ -327,8 +337,9 @@ def _device_change(
 
 
 def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
-    """The one whose peak is farthest from the median first. Only figures are kept of
-    each."""
+    """The figures of every device of every snapshot, the one whose peak is farthest
+    from the median of all peaks first. Only these figures are kept, so that `answers`
+    may be made one after another."""
     ranks = [
         _rank(answer.file, device) for answer in answers for device in answer.devices
     ]
@@ -344,7 +355,7 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
 
 
 def _rank(file: str, device: DeviceMemory) -> MemoryRank:
-    """The figures of a device, before the median is known."""
+    """The figures of a device; `from_median_bytes` is 0 until the median is known."""
     largest = device.categories[0] if device.categories else None
     return MemoryRank(
         file=file,

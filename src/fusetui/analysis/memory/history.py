@@ -126,8 +126,9 @@ class _ByAddress(NamedTuple):
 
 
 class History(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Of one device. Sums are in bytes, of shape [events + 1]: before the first event,
-    then after each."""
+    """What the memory of one device held from event to event. Sums are in bytes, of
+    shape [events + 1]: before the first event, then after each, so that the sum after
+    the event n is at n + 1."""
 
     snapshot: Snapshot
     device: int
@@ -155,14 +156,26 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The event after which the peak is reached first."""
         return int(self.allocated.argmax()) - 1
 
+    def allocated_after(self, event: int) -> int:
+        """Bytes that are allocated after an event; BEFORE: before the first."""
+        return int(self.allocated[event + 1])
+
+    def active_after(self, event: int) -> int:
+        """Bytes that are not free after an event; BEFORE: before the first."""
+        return int(self.active[event + 1])
+
+    def reserved_after(self, event: int) -> int:
+        """Bytes that the device has given after an event; BEFORE: before the first."""
+        return int(self.reserved[event + 1])
+
     @property
     def failures(self) -> Rows:
         """The events of memory that ran out."""
         return np.flatnonzero(self.events.action == MemoryAction.OOM)
 
     def time_us(self, event: int) -> int | None:
-        """When it happened; that of the first for BEFORE. None if the file does not
-        say."""
+        """When an event happened, in us since 1970; for BEFORE the time of the first
+        event. None without events, or if the file has no times."""
         times = self.events.time_us
         if not len(times):
             return None
@@ -182,15 +195,15 @@ def histories(snapshot: Snapshot) -> tuple[History, ...]:
 
 
 def held(blocks: Blocks, rows: Rows) -> Int64s:
-    """What was asked for of blocks, in bytes; files before torch 2.1 say only how large
-    they are."""
+    """The bytes that were asked for of these rows of `blocks`; their sizes where that
+    is -1, as in files from before torch 2.1."""
     asked = blocks.requested_size[rows]
     return np.where(asked < 0, blocks.size[rows], asked)
 
 
 def private(history: History) -> Flags:
-    """Which lives are in a pool of their own, as that of a CUDA graph is. Without pools
-    in events, that is known of what lived at the end."""
+    """Which lives are in a private pool, as that of a CUDA graph is; shape [lives].
+    Where events do not name pools, that is known only of what lived at the end."""
     snapshot = history.snapshot
     lives = history.lives
     # the last entry is that of row -1: no pool, no block, and BEFORE of events
@@ -202,12 +215,14 @@ def private(history: History) -> Flags:
 
 
 def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> History:
-    """`traced`: the events of the device; None if it has none."""
+    """The history of a device, with the actions that must have happened but were not
+    recorded. `traced`: the events of the device; None if it has none."""
     events = blank(MemoryEvents, 0, device=device) if traced is None else traced
     blocks = snapshot.blocks
     is_of_device = snapshot.segments.device == device
     segments = np.flatnonzero(is_of_device)
     rows = np.flatnonzero(is_of_device[blocks.segment])
+    # Blocks that live at the end: `kept` are not yet to be freed, `in_use` not yet free.
     kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
     lives = allocations_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
@@ -268,7 +283,7 @@ def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) ->
 def _missing(
     events: MemoryEvents, actions: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
-    """These, if there are events but none of them."""
+    """`actions`, if there are events but none of these actions; else ()."""
     if not len(events) or np.isin(events.action, actions).any():
         return ()
     return actions
@@ -299,8 +314,10 @@ def _unrecorded_end(
 def allocations_of(
     events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
 ) -> Allocations:
-    """The allocations of a device. `kept`: the blocks that live at the end; `end`: the
-    events that end a life."""
+    """The allocations of a device: first those from before the first event, which are
+    what is freed without having been allocated and the blocks that no event names, then
+    those that events make, in the order of their addresses. `kept`: rows of the blocks
+    that live at the end; `end`: the action that ends a life."""
     count = len(events)
     is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
     rows = np.flatnonzero(is_birth_or_end)
@@ -342,7 +359,7 @@ def allocations_of(
 
 
 def _rows_at(blocks: Blocks, kept: Rows, address: Int64s) -> Rows:
-    """The one of the `kept` blocks at each address, -1 for none."""
+    """The row of the one of the `kept` blocks that is at each address, -1 for none."""
     by_address = kept[np.argsort(blocks.address[kept], kind="stable")]
     addresses = blocks.address[by_address]
     place = np.searchsorted(addresses, address)

@@ -31,17 +31,17 @@ from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 ALLOCATION_UNIT_BYTES = 512
 """The allocator rounds sizes up to multiples of it."""
 
-PAGE = 2 << 20
-"""Bytes that an expandable segment maps at once, and the size of a small segment."""
+PAGE_BYTES = 2 << 20
+"""What an expandable segment maps at once, and the size of a small segment."""
 
-COMMON = (0, 0)
-"""The pool that all share."""
+COMMON_POOL = (0, 0)
+"""The name of the pool that all share."""
 
 MIN_TORN_SHARE = 1 / 3
-"""Of what is reserved, in pieces."""
+"""Memory is torn where at least this share of what is reserved is in pieces."""
 
 MAX_PIECE_SHARE = 1 / 4
-"""Of the pieces, the largest one."""
+"""Memory is torn where the largest piece is at most this share of all pieces."""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -60,16 +60,16 @@ NO_SPLIT_LIMIT_BYTES = 1 << 62
 
 
 class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
-    """Holes are of shape [holes], `segment` a row of `segments`; from `start` to `end`,
-    addresses. `slack` of a hole is how many of its bytes may belong to the block before
-    it. `lives` of shape [lives of History.occupied]: the segment that each is in, else
-    -1."""
+    """The segments at a moment, the holes in them, and which lives are in which. Arrays
+    are of shape [holes], by address, but for `lives`."""
 
     segments: tuple[Segment, ...]
-    segment: Int64s
-    start: Int64s
-    end: Int64s
-    slack: Int64s
+    segment: Int64s  # of each hole, the row in `segments`
+    start: Int64s  # of each hole, its first address
+    end: Int64s  # the address behind it
+    slack: Int64s  # how many of its bytes may belong to the block before it
+    # shape [lives of History.occupied]: the row in `segments` that each is in, -1 if it
+    # does not live at the moment or is in none
     lives: Int64s
 
     @property
@@ -78,40 +78,43 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
-        """The bytes of whole pages in each hole; `least`: without what may belong to a
-        block."""
+        """The bytes of whole pages in each hole, which could be given back; `least`:
+        without what may belong to a block."""
         base = _addresses(self.segments)[self.segment]
         start = self.start - base
         if least:
             start = start + np.minimum(self.slack, self.size)
-        first_page = -(-start // PAGE)
-        end_page = (self.end - base) // PAGE
-        return np.maximum(end_page - first_page, 0) * PAGE
+        first_page = -(-start // PAGE_BYTES)  # rounded up
+        end_page = (self.end - base) // PAGE_BYTES
+        return np.maximum(end_page - first_page, 0) * PAGE_BYTES
 
     def usable(self, like: Segment) -> Flags:
-        """Which holes are in the pool and on the stream of a segment."""
-        is_like = [
-            segment.stream == like.stream
-            and segment.pool == like.pool
-            and segment.is_large == like.is_large
-            for segment in self.segments
-        ]
+        """Which holes are in segments of the same pool, stream and kind (large or
+        small) as `like`; shape [holes]."""
+        is_like: list[bool] = []
+        for segment in self.segments:
+            is_same_kind = segment.is_large == like.is_large
+            is_same_stream = segment.stream == like.stream
+            is_same_pool = segment.pool == like.pool
+            is_like.append(is_same_kind and is_same_stream and is_same_pool)
         return np.array([*is_like, False], np.bool_)[self.segment]
 
 
 def _addresses(segments: tuple[Segment, ...]) -> Int64s:
+    """Where each segment begins."""
     return np.array([segment.address for segment in segments], np.int64)
 
 
 def _ends(segments: tuple[Segment, ...]) -> Int64s:
+    """The address behind each segment."""
     return np.array([segment.address + segment.size for segment in segments], np.int64)
 
 
 def layout(
     history: History, event: int, segments: tuple[Segment, ...] | None = None
 ) -> SegmentLayout:
-    """What lies where after an event; `segments`: those of that moment, where they are
-    known."""
+    """The segments after an event (or BEFORE) with their lives and holes. `segments`:
+    those of that moment by address; None: they are worked out."""
     if segments is None:
         segments = segments_at(history, event)
     lives = history.occupied
@@ -130,23 +133,27 @@ def layout(
     starts = lives.address[living]
     sizes, may_be_larger = _block_sizes(history, event, living, segments, segment)
 
-    # A hole begins where a segment or a block ends, and ends at the next block or the
-    # segment.
+    # A gap begins at the begin of a segment or the end of a block, and ends at the next
+    # block or the end of the segment. Each has its place among the begins of segments
+    # and blocks; those that are not empty are holes.
     boundaries = np.concatenate([begins, starts])
-    order = np.argsort(boundaries, kind="stable")
-    hole_start = np.concatenate([begins, starts + sizes])[order]
-    hole_segment = np.concatenate([np.arange(len(segments)), segment])[order]
-    is_unsure = np.concatenate([np.zeros(len(segments), np.bool_), may_be_larger])
-    next_boundary = np.append(boundaries[order][1:], 0)
-    is_last = np.append(hole_segment[1:] != hole_segment[:-1], True)[: len(order)]
-    hole_end = np.where(is_last, ends[hole_segment], next_boundary)
-    is_hole = hole_end > hole_start
+    by_address = np.argsort(boundaries, kind="stable")
+    gap_start = np.concatenate([begins, starts + sizes])[by_address]
+    gap_segment = np.concatenate([np.arange(len(segments)), segment])[by_address]
+    next_boundary = np.append(boundaries[by_address][1:], 0)
+    is_last_of_segment = np.append(gap_segment[1:] != gap_segment[:-1], True)
+    is_last_of_segment = is_last_of_segment[: len(by_address)]  # none without segments
+    gap_end = np.where(is_last_of_segment, ends[gap_segment], next_boundary)
+    is_behind_unsure = np.concatenate(
+        [np.zeros(len(segments), np.bool_), may_be_larger]
+    )[by_address]
+    is_hole = gap_end > gap_start
     return SegmentLayout(
         segments=segments,
-        segment=hole_segment[is_hole],
-        start=hole_start[is_hole],
-        end=hole_end[is_hole],
-        slack=is_unsure[order][is_hole] * UNSPLIT_BYTES,
+        segment=gap_segment[is_hole],
+        start=gap_start[is_hole],
+        end=gap_end[is_hole],
+        slack=is_behind_unsure[is_hole] * UNSPLIT_BYTES,
         lives=segment_of_life,
     )
 
@@ -158,19 +165,23 @@ def _block_sizes(
     segments: tuple[Segment, ...],
     segment_row: Rows,
 ) -> tuple[Int64s, Flags]:
-    """The bytes of the block of each of `living`, and whether it may be larger.
-    `segment_row`: the row in `segments` that each is in."""
+    """The bytes of the block of each of `living` (rows of History.occupied), and
+    whether it may be larger. Of a block that lives at the end its size is recorded; of
+    one that is gone it is worked out. `segment_row`: the row in `segments` that each is
+    in."""
     lives = history.occupied
-    block = lives.block[living]
-    units = -(-np.maximum(lives.size[living], 1) // ALLOCATION_UNIT_BYTES)
+    block = lives.block[living]  # -1: it is gone at the end
+    units = -(-np.maximum(lives.size[living], 1) // ALLOCATION_UNIT_BYTES)  # rounded up
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
     sizes = np.where(block >= 0, sizes_at_end[block], units * ALLOCATION_UNIT_BYTES)
-    keeps_rests = np.array(
+    # in segments for small blocks and in expandable ones every rest is split off
+    has_unsplit_rests = np.array(
         [segment.is_large and not segment.is_expandable for segment in segments],
         np.bool_,
     )
-    gone = np.flatnonzero((block < 0) & keeps_rests[segment_row])
-    rests, may_be_more = _rests(
+    is_gone = block < 0
+    gone = np.flatnonzero(is_gone & has_unsplit_rests[segment_row])
+    rests, may_be_more = _unsplit_rests(
         history, living[gone], sizes[gone], _ends(segments)[segment_row[gone]], event
     )
     sizes[gone] += rests
@@ -179,12 +190,14 @@ def _block_sizes(
     return sizes, may_be_larger
 
 
-def _rests(
+def _unsplit_rests(
     history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
 ) -> tuple[Int64s, Flags]:
-    """What was not worth splitting off of blocks of a large pool, in bytes, and where
-    it may be more: free blocks there are larger than that, so what is not is of the
-    block before. `limit`: the ends of their segments."""
+    """For each of `rows` of History.occupied, all in segments for large blocks, the
+    bytes behind its `sizes` that belong to its block because they were not worth
+    splitting off; and whether it may be more. What is free behind an allocation and no
+    larger than UNSPLIT_BYTES is such a rest: free blocks there are larger. `limit`: the
+    end of the segment of each."""
     lives = history.occupied
     start = lives.address[rows]
     born = lives.born[rows]
@@ -198,17 +211,18 @@ def _rests(
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
-    """Those of the end, with what events did to them undone, by address; or those of a
-    later moment that was looked at before."""
+    """The segments after an event (or BEFORE), by address: those of the end, or of the
+    nearest later moment that is known, with what events did since then undone."""
     log = segment_log(history)
     count = int(np.searchsorted(log.events, event, side="right"))
     later_counts = [kept for kept in log.segments_after if kept >= count]
     nearest = min(later_counts)
     segments = SegmentMap(log.segments_after[nearest])
-    for undone in range(nearest - 1, count - 1, -1):
-        _undo(history, int(log.events[undone]), segments)
-        if undone % CHANGES_BETWEEN_KEPT == 0:
-            log.segments_after[undone] = segments.segments
+    for change in range(nearest - 1, count - 1, -1):
+        _undo(history, int(log.events[change]), segments)
+        happened = change  # so many changes have happened now
+        if happened % CHANGES_BETWEEN_KEPT == 0:
+            log.segments_after[happened] = segments.segments
     return segments.segments
 
 
@@ -247,7 +261,7 @@ def segment_log(history: History) -> SegmentLog:
 
 
 def _undo(history: History, event: int, segments: SegmentMap) -> None:
-    """Takes back what an event did to the segments."""
+    """Takes back what an event did to the `segments`, in place."""
     events = history.events
     action = int(events.action[event])
     address = int(events.addr[event])
@@ -261,7 +275,7 @@ def _undo(history: History, event: int, segments: SegmentMap) -> None:
         size=size,
         stream=int(events.stream[event]),
         pool=pool_of(history.snapshot, int(events.pool[event])),
-        is_large=size > PAGE,
+        is_large=size > PAGE_BYTES,
         is_expandable=is_page,
     )
     if is_page:
@@ -279,8 +293,8 @@ def is_expandable(history: History) -> bool:
     is_set = settings.get("expandable_segments") is True or is_in_variable
     maps = (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
     was_mapped = np.isin(history.events.action, maps).any()
-    is_there = snapshot.segments.is_expandable[history.segments].any()
-    return bool(is_set or was_mapped or is_there)
+    is_any_expandable = snapshot.segments.is_expandable[history.segments].any()
+    return bool(is_set or was_mapped or is_any_expandable)
 
 
 def rounds_up(history: History) -> bool:
@@ -293,8 +307,8 @@ def rounds_up(history: History) -> bool:
 
 
 def pool_of(snapshot: Snapshot, pool: int) -> tuple[int, int]:
-    """The name of a pool by its row, COMMON for -1."""
-    return snapshot.pools[pool] if pool >= 0 else COMMON
+    """The name of a pool by its row, COMMON_POOL for -1."""
+    return snapshot.pools[pool] if pool >= 0 else COMMON_POOL
 
 
 class SegmentMap:
@@ -316,7 +330,8 @@ class SegmentMap:
         self._by_address[segment.address] = segment
 
     def join(self, pages: Segment) -> None:
-        """Adds pages to the expandable segments of the stream that they touch."""
+        """Adds pages, as one segment with the expandable segments of their stream that
+        end where they begin or begin where they end."""
         place = bisect_right(self._addresses, pages.address)
         for address in self._addresses[max(place - 1, 0) : place + 1]:
             neighbor = self._by_address[address]
@@ -356,8 +371,9 @@ class SegmentMap:
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """After an event; the four add up to `reserved_bytes`. None where blocks and
-    segments do not fit together."""
+    """What is reserved after an event, and what of it is of use: active, rounding,
+    split and cached add up to `reserved_bytes`. None where blocks and segments do not
+    fit together."""
 
     reserved_bytes: int
     active_bytes: int  # what was asked for
@@ -369,9 +385,10 @@ class Waste(msgspec.Struct, frozen=True):
 
 
 def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
-    """Of all segments of the device; `placement`: what lies in them then."""
+    """The waste of all segments of the device after an event, or BEFORE. `placement`:
+    what lies in them then."""
     reserved = sum(segment.size for segment in placement.segments)
-    active = int(history.active[event + 1])
+    active = history.active_after(event)
     holes = int(placement.size.sum())
     rounding = reserved - holes - active
     is_outside = placement.lives[history.occupied.at(event)] < 0
@@ -390,7 +407,7 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
     split_holes = placement.size[holds_lives[placement.segment]]
     split = int(split_holes.sum())
     max_split = history.snapshot.settings.get("max_split_size")
-    # blocks are then split otherwise than by the rule
+    # with such a limit, blocks are split otherwise than `_unsplit_rests` expects
     has_split_limit = (
         isinstance(max_split, int) and 0 < max_split < NO_SPLIT_LIMIT_BYTES
     )
@@ -407,14 +424,18 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
 
 
 def torn(history: History, event: int) -> Waste | None:
-    """Where much of what is reserved is in pieces before blocks that live, none of them
-    large; `split_bytes` and `largest_bytes` are of those pieces. None elsewhere."""
+    """The waste after an event if memory is torn then: at least MIN_TORN_SHARE of what
+    is reserved lies in holes in front of blocks that live, and the largest of these
+    holes is at most MAX_PIECE_SHARE of them. `split_bytes` and `largest_bytes` are
+    those of these holes. None if it is not torn, or blocks and segments do not fit
+    together."""
     placement = layout(history, event)
-    is_growing = np.array(
+    is_expandable_segment = np.array(
         [segment.is_expandable for segment in placement.segments], np.bool_
     )
+    is_in_expandable = is_expandable_segment[placement.segment]
     # of expandable segments, whole pages can be given back
-    given_back = np.where(is_growing[placement.segment], placement.returnable(), 0)
+    given_back = np.where(is_in_expandable, placement.returnable(), 0)
     is_before_block = placement.end < _ends(placement.segments)[placement.segment]
     pieces = np.where(is_before_block, placement.size - given_back, 0)
     total = int(pieces.sum())
@@ -422,23 +443,23 @@ def torn(history: History, event: int) -> Waste | None:
     of_all = waste(history, event, placement)
     if of_all.rounding_bytes is None:
         return None
-    is_much = total >= MIN_TORN_SHARE * of_all.reserved_bytes > 0
+    min_bytes = MIN_TORN_SHARE * of_all.reserved_bytes
+    is_much = min_bytes > 0 and total >= min_bytes
     if not is_much or largest > MAX_PIECE_SHARE * total:
         return None
     return replace(of_all, split_bytes=total, largest_bytes=largest)
 
 
 def private_pools(history: History) -> list[int]:
-    """The bytes that each pool of its own reserves at the end, as that of a CUDA graph;
-    the largest first."""
+    """The bytes that each private pool, as that of a CUDA graph, reserves at the end,
+    without pools that reserve nothing; the largest first."""
     pools = history.snapshot.pools
     segments = history.snapshot.segments
     rows = history.segments
     # the last entry is that of row -1
     reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1)
-    sizes = [
-        size
-        for pool, size in zip(pools, reserved.tolist(), strict=False)
-        if pool != COMMON and size
-    ]
+    sizes: list[int] = []
+    for pool, size in zip(pools, reserved[: len(pools)].tolist(), strict=True):
+        if pool != COMMON_POOL and size:
+            sizes.append(size)
     return sorted(sizes, reverse=True)

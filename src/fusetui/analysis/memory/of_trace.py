@@ -34,6 +34,8 @@ from fusetui.trace.snapshot.columns import (
 
 NO_OP = "no op"
 NO_ANNOTATION = "no annotation"
+"""Names of holders. Where numbers of names (indices of Trace.names) say who holds
+something, the number after all names means no op, and the next one no annotation."""
 
 ALLOCATORS = frozenset(
     {
@@ -66,7 +68,7 @@ class TracedDevice(NamedTuple):
 
 
 class MemorySample(NamedTuple):
-    """A memory event of a device."""
+    """A memory event of a device: an allocation, or a block that is freed."""
 
     time_ns: int  # as in the file
     thread: Id
@@ -108,8 +110,9 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
 
 
 def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
-    """The same at any moment, by op and by annotation; times to the ns, as the timeline
-    has them. Of what was there before, the number of blocks is not known."""
+    """What each device holds at any moment, by op and by annotation, GPUs first; times
+    to the ns, as the timeline has them. Of what was there before the first event, the
+    number of blocks is not known."""
     samples = _samples(trace)
     has_several_processes = len({device.process for device in samples}) > 1
     return tuple(
@@ -124,13 +127,16 @@ def _moments(
     samples: list[MemorySample],
     has_several_processes: bool,
 ) -> Moments:
+    """What a device holds at any moment; the title names its process if there are
+    several."""
     history = _history(trace, device, samples)
     lives = history.lives
     is_early = lives.born == BEFORE
     # the last entry is that of BEFORE
-    annotation = np.append(history.events.user_metadata, -1)[lives.born]
+    recorded = np.append(history.events.user_metadata, -1)[lives.born]
     no_annotation = len(trace.names) + 1
-    annotation = np.where(~is_early & (annotation < 0), no_annotation, annotation)
+    # -1 stays for what was there before: its annotation is not known
+    annotation = np.where(~is_early & (recorded < 0), no_annotation, recorded)
     title = _kind(device)
     if device.number >= 0:
         title += f" {device.number}"
@@ -150,43 +156,58 @@ def _moments(
 
 
 def _name(trace: Trace, number: int) -> str:
-    """The name of an op or an annotation; the two numbers after those of all names are
-    no op and no annotation."""
+    """The name of an op or an annotation by its number; NO_OP and NO_ANNOTATION for the
+    two numbers after those of all names."""
     if number < len(trace.names):
         return trace.names[number]
     return NO_OP if number == len(trace.names) else NO_ANNOTATION
 
 
 def _kind(device: TracedDevice) -> str:
-    """`GPU`, `CPU`, ..."""
+    """The kind of a device for users, as `GPU` or `CPU`."""
     return DEVICE_TYPES.get(device.kind, f"device type {device.kind}")
 
 
 def _traced_memory(
     trace: Trace, device: TracedDevice, history: History, event: int
 ) -> TracedMemory:
-    events = history.events
-    place = annotation = None
-    if event != BEFORE:
-        op = int(events.stack[event])
-        place = trace.names[op] if op < len(trace.names) else None
-        number = int(events.user_metadata[event])
-        annotation = trace.names[number] if number >= 0 else None
-    by_op = [
-        # how many blocks there were before is not known
-        replace(holder, blocks=0) if holder.place == BEFORE_RECORDING else holder
-        for holder in held_at(history, event, partial(_name, trace))
-    ]
+    """What is reported about a device at the moment after `event`, or BEFORE: its
+    totals, the op and the annotation in which the event happened, and what lives then
+    by the op that allocated it."""
+    by_op: list[Holder] = []
+    for holder in held_at(history, event, partial(_name, trace)):
+        if holder.place == BEFORE_RECORDING:
+            # one block stands for all of them: their number is not known
+            holder = replace(holder, blocks=0)
+        by_op.append(holder)
     fields = totals(history, event)
+    # times are told from the begin of the trace, not from the first memory event
     fields["start_time_us"] = start_us(trace)
     return TracedMemory(
         **fields,
         kind=_kind(device),
         process=device.process,
-        place=place,
-        annotation=annotation,
+        place=_op_at(trace, history.events, event),
+        annotation=_annotation_at(trace, history.events, event),
         by_op=tuple(by_op),
     )
+
+
+def _op_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
+    """The name of the op in which an event happened; None for none, and for BEFORE."""
+    if event == BEFORE:
+        return None
+    name = int(events.stack[event])  # see _history
+    return trace.names[name] if name < len(trace.names) else None
+
+
+def _annotation_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
+    """The name of the annotation in which an event happened; None for none, and for
+    BEFORE."""
+    if event == BEFORE:
+        return None
+    name = int(events.user_metadata[event])  # see _history
+    return trace.names[name] if name >= 0 else None
 
 
 def start_us(trace: Trace) -> int:
@@ -205,6 +226,7 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
             if not event.is_memory or any(type(value) is not int for value in values):
                 continue
             address, change, allocated, reserved, kind, device = values
+            # Columns are int64. Addresses may be larger, and are cut below.
             if max(map(abs, values[1:])) > LARGEST:
                 continue
             samples.setdefault(TracedDevice(event.pid, kind, device), []).append(
@@ -224,6 +246,7 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
 
 
 def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
+    """A key that sorts the CPU last."""
     is_cpu = device.kind == 0
     return is_cpu, device.kind, device.number, str(device.process)
 
@@ -231,14 +254,20 @@ def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
 def _history(
     trace: Trace, device: TracedDevice, samples: list[MemorySample]
 ) -> History:
-    """What was there before, and is not freed, is one block of the rest of the first
-    total."""
+    """The history of a device from its memory events, which are given in the order of
+    time and at least one. `stack` of its events is the number of the name of the op
+    around each, len(trace.names) for none; `user_metadata` that of the annotation, -1
+    for none. What was allocated before the first event and is never freed is one
+    block."""
     time_ns = np.array([sample.time_ns for sample in samples], np.int64)
     change = np.array([sample.change for sample in samples], np.int64)
     allocated = np.array([sample.allocated for sample in samples], np.int64)
     reserved = np.array([sample.reserved for sample in samples], np.int64)
-    threads = by_key(range(len(samples)), lambda row: samples[row].thread)
-    op = _names_around(trace, device.process, threads, time_ns, Layer.OPS)
+    rows_of_threads = by_key(range(len(samples)), lambda row: samples[row].thread)
+    op = _names_around(trace, device.process, rows_of_threads, time_ns, Layer.OPS)
+    annotation = _names_around(
+        trace, device.process, rows_of_threads, time_ns, Layer.ANNOTATIONS
+    )
     events = blank(
         MemoryEvents,
         len(samples),
@@ -248,17 +277,16 @@ def _history(
         size=np.abs(change),
         time_us=(trace.epoch_ns + time_ns) // 1000,
         stack=np.where(op < 0, len(trace.names), op),
-        user_metadata=_names_around(
-            trace, device.process, threads, time_ns, Layer.ANNOTATIONS
-        ),
+        user_metadata=annotation,
     )
-    no_rows = np.arange(0)
-    ends = MemoryAction.FREE_REQUESTED
-    freed = allocations_of(events, blank(Blocks, 0), no_rows, ends).sums()[0]
-    rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
-    blocks = blank(Blocks, 1, size=rest, requested_size=rest)
-    lives = allocations_of(events, blocks, np.flatnonzero(rest), ends)
+    allocated_before = int(allocated[0] - change[0])
+    never_freed = max(allocated_before - _freed_from_before(events), 0)
+    never_freed_bytes = np.array([never_freed], np.int64)
+    blocks = blank(Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes)
+    kept_blocks = np.flatnonzero(never_freed_bytes)
+    lives = allocations_of(events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED)
     allocated_after = lives.sums()
+    no_rows = np.arange(0)
     snapshot = Snapshot(
         path=trace.report.file,
         bytes=0,
@@ -285,21 +313,31 @@ def _history(
     )
 
 
+def _freed_from_before(events: MemoryEvents) -> int:
+    """The bytes that events free and that no event allocated. In a history of these
+    events alone, without any block, this is all that lives before the first event."""
+    no_blocks = blank(Blocks, 0)
+    no_rows = np.arange(0)
+    lives = allocations_of(events, no_blocks, no_rows, MemoryAction.FREE_REQUESTED)
+    return int(lives.sums()[0])
+
+
 def _names_around(
     trace: Trace,
     process: Id,
-    threads: dict[Id, list[int]],
+    rows_of_threads: dict[Id, list[int]],
     time_ns: Int64s,
     layer: Layer,
 ) -> Int32s:
-    """The name of the innermost slice of a layer around each time, -1 for none; of ops,
-    that of the innermost which does more than allocate, if any does. `threads`: the
-    rows of `time_ns` of each thread."""
+    """For each time the number of the name of the innermost slice of a layer around it,
+    on the thread of that time; -1 for none. Of ops it is the innermost one that does
+    more than allocate, if any does. `rows_of_threads`: by thread, places in
+    `time_ns`."""
     names = np.full(len(time_ns), -1, np.int32)
     for track in trace.tracks:
         if track.layer != layer or track.pid != process or track.subrow != 0:
             continue
-        of_thread = threads.get(track.tid, [])
+        of_thread = rows_of_threads.get(track.tid, [])
         times = time_ns[of_thread]
         slices = enclosing_rows(
             track, trace.start, trace.end, trace.parent, times, times
@@ -311,13 +349,14 @@ def _names_around(
 
 
 def _working(trace: Trace, rows: Int32s) -> Int32s:
-    """The ops that rows are in, or what is around those that only allocate."""
+    """For each row (-1: none) the op that it is in; in place of an op that only
+    allocates the next one around it, as long as there is one."""
     is_allocator = trace.named(ALLOCATORS.__contains__)
     ops = np.where(rows >= 0, trace.op[rows], -1)
     while True:
         parents = np.where(ops >= 0, trace.parent[ops], -1)
         ops_around = np.where(parents >= 0, trace.op[parents], -1)
-        only_allocates = (ops_around >= 0) & is_allocator[trace.name[ops]]
-        if not only_allocates.any():
+        is_replaced = (ops_around >= 0) & is_allocator[trace.name[ops]]
+        if not is_replaced.any():
             return ops
-        ops = np.where(only_allocates, ops_around, ops)
+        ops = np.where(is_replaced, ops_around, ops)

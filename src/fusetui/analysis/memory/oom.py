@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, Evidence
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import (
-    PAGE,
+    PAGE_BYTES,
     Segment,
     SegmentLayout,
     is_expandable,
@@ -81,16 +81,18 @@ class OutOfMemory(msgspec.Struct, frozen=True):
 
 
 def out_of_memory(history: History, evidence: Evidence) -> tuple[OutOfMemory, ...]:
-    """The last ones, in their order."""
+    """The last MAX_EXPLAINED failures of a device, explained, in their order."""
     events = history.failures[-MAX_EXPLAINED:].tolist()
     return tuple(_explained(history, evidence, event) for event in events)
 
 
 def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
+    """Why the event `event`, which is one of `history.failures`, failed."""
     events = history.events
     asked_bytes = int(events.size[event])
     free = int(events.device_free[event])  # negative: not recorded
     placement = layout(history, event)
+    # a segment that could hold what was asked for
     like = Segment(
         address=0,
         size=0,
@@ -107,6 +109,7 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
     surely_inactive = inactive - int(np.minimum(placement.slack, placement.size).sum())
     is_on = is_expandable(history)
 
+    # None where it is on already, or nothing tells: slack may be of blocks or of holes
     would_fit: bool | None = None
     if free >= 0 and not is_on and not rounds_up(history):
         needed = _whole_pages(asked_bytes)
@@ -115,7 +118,7 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         if fits_at_most == fits_at_least:
             would_fit = fits_at_most
 
-    reserved = int(history.reserved[event + 1])
+    reserved = history.reserved_after(event)
     stack = int(events.stack[event])
     pinned, pinned_count = _pinned(history, evidence, placement)
     return OutOfMemory(
@@ -124,7 +127,7 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         place=evidence.code(stack) if stack >= 0 else None,
         asked_bytes=asked_bytes,
         device_free_bytes=free if free >= 0 else None,
-        allocated_bytes=int(history.allocated[event + 1]),
+        allocated_bytes=history.allocated_after(event),
         reserved_bytes=reserved,
         inactive_bytes=inactive,
         largest_bytes=largest,
@@ -148,7 +151,7 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
 
 def _whole_pages(size: int) -> int:
     """Bytes rounded up to whole pages."""
-    return -(-size // PAGE) * PAGE
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def _reason(
@@ -161,13 +164,17 @@ def _reason(
     reserved: int,
     would_fit: bool | None,
 ) -> Reason:
-    """All in bytes; `free` is negative where it was not recorded.
+    """Why what was asked for did not fit: `fragmented` if expandable segments or all
+    holes together with what is free would have sufficed; `live` if not even these would
+    have, but all that is reserved would; else `unknown`. All in bytes; `free`, what the
+    device has left, is negative where it was not recorded.
 
     What other processes hold would need the size of the device, which a snapshot
     does not have. Where even all that this process holds would not suffice, what lives
     in it is not why."""
+    # the size of the segment that the allocator takes from the device for it
     if asked <= MAX_SMALL_BYTES:
-        segment = PAGE  # that the allocator takes for it
+        segment = PAGE_BYTES
     elif asked < FITTED_BYTES:
         segment = MIN_LARGE_SEGMENT_BYTES
     else:
@@ -182,7 +189,8 @@ def _reason(
 
 
 def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
-    """Each hole in the first reason for which it cannot be used."""
+    """The bytes of all holes by the first reason for which what was asked for does not
+    go there. `like`: a segment that could hold it."""
     other_pools = other_size = other_streams = own = 0
     for row, size in zip(
         placement.segment.tolist(), placement.size.tolist(), strict=True
@@ -207,8 +215,8 @@ def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
 def _pinned(
     history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
-    """The segments with most bytes in holes, of those in which something lives, and how
-    many such segments there are."""
+    """The at most MAX_NAMED segments with most bytes in holes, of those in which
+    something lives; and how many segments have both."""
     hole_bytes = summed(placement.segment, placement.size, len(placement.segments))
     with_lives = placement.lives[placement.lives >= 0]
     hole_bytes[~np.isin(np.arange(len(hole_bytes)), with_lives)] = 0
@@ -230,7 +238,8 @@ def _pinned(
 
 
 def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str, ...]:
-    """The code that allocated some of History.occupied, the largest first."""
+    """The at most MAX_NAMED places of code that allocated these rows of
+    History.occupied, that with most bytes first."""
     lives = history.occupied
     bytes_of: dict[str, int] = {}
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -34,14 +35,14 @@ from fusetui.analysis.ranks.waits import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Int64s, summed
+from fusetui.trace.model.arrays import Floats, Int64s, summed
 from fusetui.trace.model.quantiles import median, medians
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 FIGURES = (*ACCOUNT, "caused_ns")
-"""In which a rank can stand out."""
-ALL = "all"
-"""The only step of a job without steps."""
+"""The figures in which a rank can stand out."""
+NO_STEPS_NAME = "all"
+"""The name of the only step of a job without steps."""
 
 
 class Explained(msgspec.Struct, frozen=True, eq=False):
@@ -60,15 +61,16 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
     waited: Int64s
 
     def shares(self, rank: int, width: int) -> tuple[float, ...]:
-        """Waits in at most `width` places, of each the longest, as shares of the
-        longest of all."""
+        """The waits of a rank (its number) for a strip of at most `width` characters,
+        each from 0 to 1: steps that share a character show their longest wait, as a
+        share of the longest one of all ranks."""
         waits = self.waited[self.ranks.index(rank)]
-        places = min(width, len(waits))
-        if not places:
+        characters = min(width, len(waits))
+        if not characters:
             return ()
         longest_of_all = max(int(self.waited.max(initial=0)), 1)
-        first = np.arange(places) * len(waits) // places
-        longest = np.maximum.reduceat(waits, first)
+        first_steps = np.arange(characters) * len(waits) // characters
+        longest = np.maximum.reduceat(waits, first_steps)
         return tuple((longest / longest_of_all).tolist())
 
 
@@ -101,7 +103,8 @@ def explained(
 
 
 def _clocks_of(matched: Matched) -> Clocks:
-    """Refused also where process groups of collectives are not known."""
+    """The clocks of the ranks. Times of ranks are not compared (`refused` says why)
+    where of some collective it is not known of which process group it is."""
     clocks = clocks_of(matched)
     if not matched.no_group:
         return clocks
@@ -111,8 +114,9 @@ def _clocks_of(matched: Matched) -> Clocks:
 
 
 def strip_of(job: Explained) -> Strip:
-    """What the strip of the app's page shows. A wait belongs to the step in which its
-    rank issued the collective; those in sends and receives are not counted."""
+    """How long each rank waited in each step, for the strip of the app's page. A wait
+    belongs to the step in which its rank issued the collective; waits in sends and
+    receives, and before the first step, are not counted."""
     matched = job.facts.matched
     steps = job.facts.steps
     is_send = matched.point_to_point[matched.of_row]
@@ -124,12 +128,13 @@ def strip_of(job: Explained) -> Strip:
     )
     return Strip(
         ranks=tuple(summary.rank for summary in matched.ranks),
-        steps=steps.names or (ALL,),
+        steps=steps.names or (NO_STEPS_NAME,),
         waited=waited,
     )
 
 
 def _answer(facts: JobFacts) -> model.JobAnswer:
+    """The answer that follows from what is known of a job."""
     job = facts.job
     matched = facts.matched
     waits = facts.waits
@@ -178,27 +183,34 @@ class _Figures(msgspec.Struct, frozen=True):
 def _rows(
     facts: JobFacts, stragglers: Sequence[model.Straggler]
 ) -> list[model.RankRow]:
-    """Stragglers first, then the one that causes most waiting."""
+    """A row for each rank: stragglers first, in their order, then those that cause
+    most waiting, then by their numbers."""
     figures = [_figures(summary) for summary in facts.matched.ranks]
     outliers_of_ranks = _outliers(facts, figures)
     rows = [
         _row(facts, index, figures[index], outliers_of_ranks[index])
         for index in range(len(figures))
     ]
-    place_of = {one.rank: place for place, one in enumerate(stragglers)}
-    behind = len(place_of)
-    rows.sort(
-        key=lambda row: (place_of.get(row.rank, behind), -row.caused_ns, row.rank)
-    )
-    return rows
+    place_of_straggler = {
+        straggler.rank: place for place, straggler in enumerate(stragglers)
+    }
+    behind_stragglers = len(stragglers)
+
+    def order(row: model.RankRow) -> tuple[int, int, int]:
+        place = place_of_straggler.get(row.rank, behind_stragglers)
+        return place, -row.caused_ns, row.rank
+
+    return sorted(rows, key=order)
 
 
 def _row(
     facts: JobFacts, index: int, figures: _Figures, stands_out_in: tuple[str, ...]
 ) -> model.RankRow:
+    """The row of the rank at this index of Matched.ranks. `figures`: of its steps;
+    `stands_out_in`: names of FIGURES."""
     summary = facts.matched.ranks[index]
     sums = facts.sums
-    clock = _clock(facts.clocks, index)
+    clock = _clock_figures(facts.clocks, index)
     has_memory = summary.memory_peak >= 0
     return model.RankRow(
         rank=summary.rank,
@@ -230,16 +242,17 @@ def _row(
 
 
 def _figures(summary: model.RankSummary) -> _Figures:
+    """See _Figures. Without steps, `step_ns` is the span of the device, or without a
+    GPU the length of the trace."""
     lengths_ns = step_wall(summary.step_start, summary.step_end)
-    step_ns = summary.end_ns - summary.begin_ns
-    if len(lengths_ns):
-        step_ns = median(lengths_ns)
+    median_step_ns = median(lengths_ns) if len(lengths_ns) else None
     account = summary.account
     if len(summary.accounts):
         account = medians(summary.accounts)
-    if not len(account):
+    if not len(account):  # no GPU
+        trace_ns = summary.end_ns - summary.begin_ns
         return _Figures(
-            step_ns=step_ns,
+            step_ns=trace_ns if median_step_ns is None else median_step_ns,
             compute_ns=None,
             exposed_comm_ns=None,
             exposed_copy_ns=None,
@@ -248,7 +261,7 @@ def _figures(summary: model.RankSummary) -> _Figures:
         )
     by_class = dict(zip(model.CLASSES, account.tolist(), strict=True))
     return _Figures(
-        step_ns=step_ns if len(lengths_ns) else by_class["span"],
+        step_ns=by_class["span"] if median_step_ns is None else median_step_ns,
         compute_ns=by_class["compute"],
         exposed_comm_ns=by_class["exposed_comm"],
         exposed_copy_ns=by_class["exposed_copy"],
@@ -258,15 +271,15 @@ def _figures(summary: model.RankSummary) -> _Figures:
 
 
 def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, ...]]:
-    """The names of the figures in which each rank stands out."""
+    """For each rank the names of the FIGURES in which it stands out among all."""
     if not figures:
         return []
     steps = [max(len(summary.steps), 1) for summary in facts.matched.ranks]
     caused_ns = facts.caused.total
-    columns = {
-        name: np.array([getattr(own, name) for own in figures], dtype=np.float64)
-        for name in ACCOUNT
-    }
+    columns: dict[str, Floats] = {}  # None, without a GPU, becomes nan
+    for name in ACCOUNT:
+        of_ranks = [getattr(of_rank, name) for of_rank in figures]
+        columns[name] = np.array(of_ranks, dtype=np.float64)
     columns["caused_ns"] = caused_ns / steps
     step_ns = float(np.median(columns["step_ns"]))
     stands_out = {name: outliers(columns[name], step_ns) for name in FIGURES}
@@ -280,7 +293,7 @@ def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, .
 
 
 def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
-    """`row`: of Matched, NO_ROW for none."""
+    """The wait at a row of Matched; None for NO_ROW."""
     if row == NO_ROW:
         return None
     matched = facts.matched
@@ -296,12 +309,15 @@ def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
 
 
 def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
-    is_bounded = len(clocks.half) > 0 and bool(np.isfinite(clocks.half).all())
+    """What is said of the clocks of the job and of each host. The ranks of a host have
+    one clock, so the first of them stands for it."""
+    has_ranks = len(clocks.uncertainty) > 0
+    are_all_bounded = has_ranks and bool(np.isfinite(clocks.uncertainty).all())
     hosts = clocks.hosts
     answers: list[model.HostClock] = []
     for host, name in enumerate(hosts.names):
         ranks = np.flatnonzero(hosts.of_rank == host)
-        clock = _clock(clocks, int(ranks[0]))
+        clock = _clock_figures(clocks, int(ranks[0]))
         answer = model.HostClock(
             host=name,
             ranks=len(ranks),
@@ -313,11 +329,14 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
         )
         answers.append(answer)
     share_a_host = any(answer.ranks > 1 for answer in answers)
+    uncertainty_ns = None
+    if are_all_bounded:
+        uncertainty_ns = round(float(clocks.uncertainty.max()))
     return model.ClockAnswer(
         reference_rank=job.ranks[clocks.reference].rank if job.ranks else None,
         shared=clocks.shared,
         feasible=not clocks.refused,
-        uncertainty_ns=round(float(clocks.half.max())) if is_bounded else None,
+        uncertainty_ns=uncertainty_ns,
         on_one_host_ns=round(clocks.resolution) if share_a_host else None,
         refused=clocks.refused,
         guessed=hosts.why if hosts.guessed and len(hosts.names) > 1 else "",
@@ -325,21 +344,24 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
     )
 
 
-class _Clock(msgspec.Struct, frozen=True):
-    """The clock of a rank beside that of the reference; None where nothing bounds
-    it."""
+class _ClockFigures(msgspec.Struct, frozen=True):
+    """The clock of a rank beside that of the reference, rounded."""
 
-    offset_ns: int | None
-    uncertainty_ns: int | None
-    drift_ns_per_s: float
+    offset_ns: int | None  # None where nothing bounds it
+    uncertainty_ns: int | None  # None where the offset is
+    drift_ns_per_s: float  # to three decimals
 
 
-def _clock(clocks: Clocks, rank: int) -> _Clock:
-    """`rank` is an index."""
-    is_bounded = bool(np.isfinite(clocks.half[rank]))
-    drift_ns_per_s = round(float(clocks.drift[rank]), 3)
-    return _Clock(
-        offset_ns=round(float(clocks.used[rank])) if is_bounded else None,
-        uncertainty_ns=round(float(clocks.half[rank])) if is_bounded else None,
-        drift_ns_per_s=drift_ns_per_s + 0.0,  # no negative zero
+def _clock_figures(clocks: Clocks, rank_index: int) -> _ClockFigures:
+    """The figures of the clock of the rank at this index of Clocks' arrays."""
+    drift_ns_per_s = round(float(clocks.drift[rank_index]), 3) + 0.0  # no -0.0
+    uncertainty_ns = float(clocks.uncertainty[rank_index])
+    if not math.isfinite(uncertainty_ns):  # nothing bounds the offset
+        return _ClockFigures(
+            offset_ns=None, uncertainty_ns=None, drift_ns_per_s=drift_ns_per_s
+        )
+    return _ClockFigures(
+        offset_ns=round(float(clocks.offset[rank_index])),
+        uncertainty_ns=round(uncertainty_ns),
+        drift_ns_per_s=drift_ns_per_s,
     )

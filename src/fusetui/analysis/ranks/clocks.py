@@ -50,25 +50,26 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
     in ns, and drifts in ns per second, 0 where they do not exceed the spread."""
 
     offset: Floats
-    half: Floats
+    uncertainty: Floats  # inf where the offset is not known
     drift: Floats
     at_ns: int
 
     @property
     def known(self) -> Flags:
+        """Of which hosts the offset is known."""
         return ~np.isnan(self.offset)
 
 
 class _HostEnds(msgspec.Struct, frozen=True, eq=False):
-    """When collectives ended on hosts, the median of the ranks there; arrays of shape
-    [ends]."""
+    """When collectives ended on hosts: for each collective and each host on which it
+    ran, the median of the ranks there; arrays of shape [ends]."""
 
     collective: Rows
     host: Rows
     time: Floats  # ns after the first start of all
 
     def take(self, which: Flags | Rows) -> _HostEnds:
-        """These of them."""
+        """The ends at these places, or where the flag is set."""
         return _HostEnds(
             collective=self.collective[which],
             host=self.host[which],
@@ -86,20 +87,22 @@ class _Lines(msgspec.Struct, frozen=True, eq=False):
 
 
 def ends_of(
-    matched: Matched, host: Rows, hosts: int, zero: int, may_drift: bool
+    matched: Matched, host: Rows, hosts: int, reference_host: int, may_drift: bool
 ) -> Ends:
-    """The offsets of all hosts that meet the host `zero`, directly or through others;
-    and drifts, if clocks `may_drift`. `host` is of each rank."""
+    """The offsets, from the ends of collectives, of all hosts that share enough of them
+    with the host of the reference, directly or through other hosts; and drifts, if
+    clocks `may_drift`. `host`: the number of the host of each rank, below `hosts`. The
+    offset of `reference_host` is 0."""
     rows = np.flatnonzero(np.repeat(matched.named(ENDING_TOGETHER), matched.counts))
     ends = Ends(
         offset=np.full(hosts, np.nan),
-        half=np.full(hosts, np.inf),
+        uncertainty=np.full(hosts, np.inf),
         drift=np.zeros(hosts),
         at_ns=int(matched.start[rows].min()) if len(rows) else 0,
     )
     if hosts:
-        ends.offset[zero] = 0.0
-        ends.half[zero] = 0.0
+        ends.offset[reference_host] = 0.0
+        ends.uncertainty[reference_host] = 0.0
     if hosts < 2 or not len(rows):
         return ends
     on_hosts = _ends_on_hosts(matched, rows, host, ends.at_ns)
@@ -112,24 +115,27 @@ def ends_of(
 
 
 def _ends_on_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
-    ranks = len(matched.ranks)
-    key = matched.of_row[rows] * ranks + host[matched.rank[rows]]
+    """The ends at these rows of Matched, in ns after `at_ns`. `host`: of each rank."""
+    max_hosts = len(matched.ranks)
+    key = matched.of_row[rows] * max_hosts + host[matched.rank[rows]]
     distinct, place = np.unique(key, return_inverse=True)
     end = (matched.end[rows] - at_ns).astype(np.float64)
     return _HostEnds(
-        collective=distinct // ranks,
-        host=distinct % ranks,
+        collective=distinct // max_hosts,
+        host=distinct % max_hosts,
         time=medians_of_groups(end, place, len(distinct)),
     )
 
 
 def _extend(on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
-    """Adds the hosts that share enough collectives with known ones to `ends`, in
-    place."""
+    """Adds the hosts that share at least MIN_COLLECTIVES with known hosts to `ends`, in
+    place: each by the differences of its ends from the median of the known hosts, with
+    the largest uncertainty of these added to its own."""
     is_known = ends.known[on_hosts.host]
     offset = np.nan_to_num(ends.offset)[on_hosts.host]
     drifted = ends.drift[on_hosts.host] * on_hosts.time / 1e9
     common_time = on_hosts.time - offset - drifted
+    # of each collective the median end on the known hosts; nan where it ran on none
     center = medians_of_groups(
         common_time[is_known],
         on_hosts.collective[is_known],
@@ -139,18 +145,18 @@ def _extend(on_hosts: _HostEnds, ends: Ends, may_drift: bool) -> None:
     new = on_hosts.take(np.flatnonzero(~is_known & meets_known))
     hosts = len(ends.offset)
     lines = _lines(new, new.time - center[new.collective], hosts, may_drift)
-    inherited_ns = float(ends.half[ends.known].max())
+    inherited_ns = float(ends.uncertainty[ends.known].max())
     is_enough = np.bincount(new.host, minlength=hosts) >= MIN_COLLECTIVES
-    half = np.maximum(lines.spread, ON_ONE_HOST_NS) + inherited_ns
+    uncertainty = np.maximum(lines.spread, ON_ONE_HOST_NS) + inherited_ns
     ends.offset[is_enough] = lines.height[is_enough]
-    ends.half[is_enough] = half[is_enough]
+    ends.uncertainty[is_enough] = uncertainty[is_enough]
     ends.drift[is_enough] = lines.slope[is_enough] * 1e9
 
 
 def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _Lines:
-    """`apart`: by how many ns each end is later than on the known hosts. A line is flat
-    unless clocks may drift, and its slope exceeds the spread and is one that clocks
-    have."""
+    """The line through the points (time, apart) of each host. `apart`: by how many ns
+    each end is later than on the known hosts. A line is flat unless clocks may drift,
+    and its slope exceeds the spread and is one that clocks have."""
     host = on_hosts.host
     time = on_hosts.time
     slope = _slopes(apart, time, host, hosts)
@@ -176,16 +182,16 @@ def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _
 
 
 def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
-    """The median slope between points of a host that lie half of its points apart; 0
-    for none."""
-    order = np.lexsort((time, host))
-    points = np.bincount(host)[host[order]]
-    place = ordinals(host[order])
+    """For each host the median slope, in ns per ns, between points that lie half of its
+    points apart in time; 0 for a host with fewer than two points."""
+    by_time = np.lexsort((time, host))
+    points = np.bincount(host)[host[by_time]]  # of the host of each
+    place = ordinals(host[by_time])  # among the points of its host
     half_of_points = points // 2
     has_partner = (place + half_of_points < points) & (half_of_points > 0)
-    begins = np.flatnonzero(has_partner)
-    early = order[begins]
-    late = order[begins + half_of_points[begins]]
+    first_of_pair = np.flatnonzero(has_partner)
+    early = by_time[first_of_pair]
+    late = by_time[first_of_pair + half_of_points[first_of_pair]]
     is_later = time[late] > time[early]
     early = early[is_later]
     late = late[is_later]
@@ -247,6 +253,8 @@ def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
 
 
 def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
+    """The hosts that all summaries name; `rows` are those of synchronous collectives,
+    whose times may contradict that ranks of one name share a clock."""
     hosts = [summary.host for summary in matched.ranks]
     names = tuple(dict.fromkeys(hosts))
     of_rank = np.array([names.index(host) for host in hosts], dtype=np.intp)
@@ -266,8 +274,9 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
 
 
 def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
-    """By the devices that each machine lists: the ranks fill one machine after
-    another."""
+    """The hosts, if the ranks fill one machine after another, by the number of devices
+    that each machine lists; None where the devices of the ranks do not fit to that, or
+    nothing says the size of the job."""
     listed = {summary.devices for summary in ranks}
     size = max((summary.world_size for summary in ranks), default=0)
     per_host = min(listed, default=0)
@@ -339,13 +348,14 @@ QUARTERS = 4
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [ranks], in ns. A time of rank i on the common clock is t -
-    used_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the reference."""
+    offset_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the
+    reference."""
 
     reference: int  # index of the rank
     hosts: HostClocks
     by: tuple[ClockSource, ...]  # of each host: what its offset is from; "" for nothing
-    used: Floats
-    half: Floats  # the uncertainty; inf if nothing bounds the offset
+    offset: Floats  # 0 if nothing bounds it
+    uncertainty: Floats  # inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found or constant offsets suffice
     at_ns: int
     # ns: on one host, earlier and later are not told apart below this; ON_ONE_HOST_NS,
@@ -362,14 +372,15 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     def common(self, rank: Rows, times: Int64s) -> Int64s:
         """Times of ranks (indices), as int64 ns of the common clock."""
         drifted = self.drift[rank] * ((times - self.at_ns) / 1e9)
-        return times - np.rint(self.used[rank] + drifted).astype(np.int64)
+        return times - np.rint(self.offset[rank] + drifted).astype(np.int64)
 
     def resolution_of(self, ranks: Rows, other_ranks: Rows) -> Floats:
-        """ns that the order of two moments on two ranks may be wrong by."""
+        """By how many ns two moments, one on each of two ranks (indices), must differ
+        for their order to be certain; 0 for a rank and itself."""
         host = self.hosts.of_rank
         is_same_rank = ranks == other_ranks
         is_same_host = host[ranks] == host[other_ranks]
-        between_hosts = self.half[ranks] + self.half[other_ranks]
+        between_hosts = self.uncertainty[ranks] + self.uncertainty[other_ranks]
         resolution = np.where(is_same_host, self.resolution, between_hosts)
         return np.where(is_same_rank, 0.0, resolution)
 
@@ -383,13 +394,13 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def middle(self) -> Floats:
-        """nan or infinite where one of both is missing."""
+        """The middle of both bounds; nan or infinite where one of them is missing."""
         with np.errstate(invalid="ignore"):
             return (self.low + self.high) / 2
 
     @property
-    def half(self) -> Floats:
-        """Half their width."""
+    def half_width(self) -> Floats:
+        """Half of the distance of both bounds: the uncertainty of the middle."""
         return np.abs(self.high - self.low) / 2
 
     def contradict(self, slack_ns: float = 0.0) -> bool:
@@ -402,7 +413,7 @@ class _Offsets(msgspec.Struct, frozen=True, eq=False):
     """What is decided of each host; arrays of shape [hosts]."""
 
     offset: Floats  # nan if nothing bounds it
-    half: Floats
+    uncertainty: Floats
     by: tuple[ClockSource, ...]
     contradicted: Flags  # whether the ends contradict the bounds, which then decide
 
@@ -415,16 +426,19 @@ def clocks_of(matched: Matched) -> Clocks:
     # ranks.
     taken_part = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
     reference = int(np.argmax(taken_part))
-    zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
+    reference_host = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
     host_count = len(hosts.names)
-    ends = ends_of(matched, hosts.of_rank, host_count, zero, may_drift=False)
+    ends = ends_of(matched, hosts.of_rank, host_count, reference_host, may_drift=False)
     drift = ends.drift
-    bounds = _bounds(matched, rows, hosts, zero, drift, ends.at_ns)
+    bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
     if bounds.contradict():  # no constant offsets suffice
-        ends = ends_of(matched, hosts.of_rank, host_count, zero, may_drift=True)
-        drift = np.where(ends.known, ends.drift, _drift(matched, rows, hosts, zero))
-        bounds = _bounds(matched, rows, hosts, zero, drift, ends.at_ns)
-    decided = _decided(ends, bounds, zero)
+        ends = ends_of(
+            matched, hosts.of_rank, host_count, reference_host, may_drift=True
+        )
+        drift_by_bounds = _drift(matched, rows, hosts, reference_host)
+        drift = np.where(ends.known, ends.drift, drift_by_bounds)
+        bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
+    decided = _decided(ends, bounds, reference_host)
     refused = hosts.contradiction
     if not refused and bounds.contradict(SLACK_NS):
         refused = (
@@ -437,8 +451,8 @@ def clocks_of(matched: Matched) -> Clocks:
         reference=reference,
         hosts=hosts,
         by=decided.by,
-        used=np.nan_to_num(decided.offset)[hosts.of_rank],
-        half=decided.half[hosts.of_rank],
+        offset=np.nan_to_num(decided.offset)[hosts.of_rank],
+        uncertainty=decided.uncertainty[hosts.of_rank],
         drift=drift[hosts.of_rank],
         at_ns=ends.at_ns,
         resolution=max(ON_ONE_HOST_NS, hosts.apart_ns),
@@ -447,28 +461,31 @@ def clocks_of(matched: Matched) -> Clocks:
     )
 
 
-def _decided(ends: Ends, bounds: _Bounds, zero: int) -> _Offsets:
-    """The ends decide where they are within the bounds and more precise; `zero` is the
-    host of the reference."""
+def _decided(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offsets:
+    """The offset of each host: from the ends where they are within the bounds and more
+    precise, else the middle of the bounds; nan where one of these is missing."""
     is_bounded = np.isfinite(bounds.low) & np.isfinite(bounds.high)
     offset = np.where(is_bounded, bounds.middle, np.nan)
     with np.errstate(invalid="ignore"):
-        half = np.where(is_bounded, bounds.half, np.inf)
-        is_above_low = ends.offset >= bounds.low - ends.half
-        is_below_high = ends.offset <= bounds.high + ends.half
+        uncertainty = np.where(is_bounded, bounds.half_width, np.inf)
+        is_above_low = ends.offset >= bounds.low - ends.uncertainty
+        is_below_high = ends.offset <= bounds.high + ends.uncertainty
     is_inside = is_above_low & is_below_high
-    is_by_ends = ends.known & is_inside & (ends.half < half)
+    is_by_ends = ends.known & is_inside & (ends.uncertainty < uncertainty)
     offset[is_by_ends] = np.clip(
         ends.offset[is_by_ends], bounds.low[is_by_ends], bounds.high[is_by_ends]
     )
-    half[is_by_ends] = ends.half[is_by_ends]
+    uncertainty[is_by_ends] = ends.uncertainty[is_by_ends]
     by = np.where(is_by_ends, "ends", np.where(is_bounded, "bounds", "")).tolist()
     if by:
-        offset[zero] = 0.0
-        half[zero] = 0.0
-        by[zero] = "reference"
+        offset[reference_host] = 0.0
+        uncertainty[reference_host] = 0.0
+        by[reference_host] = "reference"
     return _Offsets(
-        offset=offset, half=half, by=tuple(by), contradicted=ends.known & ~is_inside
+        offset=offset,
+        uncertainty=uncertainty,
+        by=tuple(by),
+        contradicted=ends.known & ~is_inside,
     )
 
 
@@ -476,16 +493,19 @@ def _bounds(
     matched: Matched,
     rows: Rows,
     hosts: HostClocks,
-    zero: int,
+    reference_host: int,
     drift: Floats,
     at_ns: int,
 ) -> _Bounds:
-    """What all these rows leave. `drift` of each host in ns per second since `at_ns`."""
+    """The lowest and the highest offset of each host that the synchronous collectives
+    at these rows of Matched leave; both are 0 for the host of the reference. `drift`:
+    of each host, in ns per second since `at_ns`. Bounds pass from host to host through
+    at most MAX_GROUPS_BETWEEN collectives."""
     low = np.full(len(hosts.names), -np.inf)
     high = np.full(len(hosts.names), np.inf)
     if len(low):
-        low[zero] = 0.0
-        high[zero] = 0.0
+        low[reference_host] = 0.0
+        high[reference_host] = 0.0
     if not len(rows) or len(low) < 2:
         return _Bounds(low=low, high=high)
     host = hosts.of_rank[matched.rank[rows]]
@@ -501,12 +521,14 @@ def _bounds(
     for _ in range(MAX_GROUPS_BETWEEN):
         low_before = low.copy()
         high_before = high.copy()
-        latest = np.minimum.reduceat(high[host] - start, first_rows)
-        np.minimum.at(high, host, end + np.repeat(latest, counts))
-        soonest = np.maximum.reduceat(low[host] - end, first_rows)
-        np.maximum.at(low, host, start + np.repeat(soonest, counts))
-        low[zero] = 0.0
-        high[zero] = 0.0
+        # end_i - o_i >= start_j - o_j for all hosts i and j of a collective, so
+        # o_i <= end_i + min_j(o_j - start_j) and o_j >= start_j + max_i(o_i - end_i)
+        least_beyond_start = np.minimum.reduceat(high[host] - start, first_rows)
+        np.minimum.at(high, host, end + np.repeat(least_beyond_start, counts))
+        most_beyond_end = np.maximum.reduceat(low[host] - end, first_rows)
+        np.maximum.at(low, host, start + np.repeat(most_beyond_end, counts))
+        low[reference_host] = 0.0
+        high[reference_host] = 0.0
         is_settled = np.array_equal(low_before, low) and np.array_equal(
             high_before, high
         )
@@ -515,9 +537,13 @@ def _bounds(
     return _Bounds(low=low, high=high)
 
 
-def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats:
-    """The drift of each clock (ns per second) where it exceeds what both ends of the
-    recording leave open, and is one that clocks have."""
+def _drift(
+    matched: Matched, rows: Rows, hosts: HostClocks, reference_host: int
+) -> Floats:
+    """The drift of the clock of each host in ns per second, from the bounds of its
+    offset in the first and the last quarter of the collectives at these rows. 0 where
+    it does not exceed what these bounds leave open, is none that clocks have, or a
+    quarter has too few collectives."""
     none = np.zeros(len(hosts.names))
     collective = matched.of_row[rows]
     distinct = np.unique(collective)
@@ -526,14 +552,14 @@ def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats
         return none
     first_rows = rows[collective <= distinct[in_a_quarter - 1]]
     last_rows = rows[collective >= distinct[-in_a_quarter]]
-    first_bounds = _bounds(matched, first_rows, hosts, zero, none, at_ns=0)
-    last_bounds = _bounds(matched, last_rows, hosts, zero, none, at_ns=0)
+    first_bounds = _bounds(matched, first_rows, hosts, reference_host, none, at_ns=0)
+    last_bounds = _bounds(matched, last_rows, hosts, reference_host, none, at_ns=0)
     since_ns = matched.start[rows[0]]
     first_ns = int(np.mean(matched.start[first_rows] - since_ns))
     last_ns = int(np.mean(matched.start[last_rows] - since_ns))
     with np.errstate(invalid="ignore"):
         moved_ns = last_bounds.middle - first_bounds.middle
-        open_ns = first_bounds.half + last_bounds.half
+        open_ns = first_bounds.half_width + last_bounds.half_width
         exceeds = np.abs(moved_ns) > open_ns
     seconds = max((last_ns - first_ns) / 1e9, 1e-9)
     drift = np.where(exceeds & np.isfinite(moved_ns), moved_ns / seconds, 0.0)

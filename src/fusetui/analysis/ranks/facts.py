@@ -10,7 +10,7 @@ from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.ideal import ReplayableStep
 from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows
 from fusetui.analysis.ranks.pipeline import Pipeline
-from fusetui.analysis.ranks.waits import OfRanks, Waits
+from fusetui.analysis.ranks.waits import SumsOfRanks, Waits
 
 
 class JobFacts(msgspec.Struct, frozen=True, eq=False):
@@ -21,7 +21,7 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False):
     clocks: Clocks
     waits: Waits
     steps: StepsOfRows
-    sums: OfRanks
+    sums: SumsOfRanks
     charges: Charges
     caused: Caused
     pipeline: Pipeline | None  # None where ranks do not send to each other

@@ -23,15 +23,16 @@ VERSION = 13  # incremented with every change of what a summary holds or means
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
 
-MOST_COLLECTIVES = 16_384
-MOST_KERNELS = 200
-MOST_PLACES = 256
+MAX_COLLECTIVES = 16_384
+MAX_KERNEL_NAMES = 200
+MAX_STRETCHES_WITH_PLACES = 256
 """A summary keeps at most so many collectives, names of kernels, and stretches before
-collectives whose places are known; what is left out is said."""
+collectives whose places are known. Users are told of collectives that are left out."""
 MAX_NAMES_OF_A_KIND = 64
 """Of annotations, of ops, and of Python frames before a collective: those with the most
 time are kept, and the longest time of a name that is left out."""
 KINDS_OF_PLACES = ("annotation", "op", "frame")
+"""The kinds of a Place; tables in `Places` hold their indices."""
 
 
 class KernelRuns(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class KernelRuns(msgspec.Struct, frozen=True):
 
 
 Place = tuple[str, str]
-"""Its kind and its name."""
+"""Its kind, one of KINDS_OF_PLACES or `class`, and its name."""
 
 
 class PlacesBefore(msgspec.Struct, frozen=True):
@@ -52,7 +53,8 @@ class PlacesBefore(msgspec.Struct, frozen=True):
     for how many ns slices of one name were innermost of their kind."""
 
     ns: dict[Place, int]
-    # of each kind the longest time of a name that is not in `ns`, 0 if all are
+    # by kind the longest time of a name that is not in `ns`; a kind of which no name is
+    # left out is missing
     left_out_ns: dict[str, int]
 
     def at_least(self, place: Place) -> int:
@@ -70,15 +72,16 @@ class Places(msgspec.Struct, frozen=True):
     """Where the issuing thread was before the collectives of a rank."""
 
     names: tuple[str, ...]
-    # rows of number of the collective, index of the kind, index of the name, ns; see
-    # `packed`
+    # a table with the columns: number of the collective, index of the kind, index of
+    # the name, ns; see `packed`
     times: bytes
-    # rows of number of the collective, index of the kind, ns: the longest time of a
-    # name that is left out, where any is
+    # a table with the columns: number of the collective, index of the kind, ns, which
+    # is the longest time of a name that is left out; no row where none is
     left_out: bytes
 
     def before(self) -> dict[int, PlacesBefore]:
-        """By the number of the collective; those that are not known are missing."""
+        """The places before each collective, by its number (its index in Collectives);
+        collectives for which they are not known are missing."""
         known: dict[int, PlacesBefore] = {}
         for number, kind, name, ns in unpacked(self.times, PLACE_COLUMNS).tolist():
             before = known.setdefault(number, PlacesBefore({}, {}))
@@ -88,11 +91,13 @@ class Places(msgspec.Struct, frozen=True):
         return known
 
 
-PLACE_COLUMNS, LEFT_OUT_COLUMNS = 4, 3
+PLACE_COLUMNS = 4  # of Places.times
+LEFT_OUT_COLUMNS = 3  # of Places.left_out
 
 
 def places_of(before: Mapping[int, PlacesBefore]) -> Places:
-    """The places before each collective, by its number; see `Places.before`."""
+    """The record that holds these places; `Places.before` gives them back. `before`:
+    the places before each collective, by its number."""
     names: dict[str, int] = {}
     times: list[tuple[int, int, int, int]] = []
     left_out: list[tuple[int, int, int]] = []
@@ -118,7 +123,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     sequence: Int64s  # as recorded (`Seq`), else -1
     size: Int64s  # bytes, as nccl-tests counts them: see collectives
     peer: Int64s  # of a send the receiver, of a receive the sender
-    issued: Int64s
+    issued: Int64s  # when the call that issued it began, else its start
     start: Int64s
     end: Int64s
     covered: Int64s  # ns between start and end in which the device computed
@@ -134,7 +139,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
 
 
 class RankSummary(msgspec.Struct, frozen=True, eq=False):
-    """One rank. Bounded: see MOST_COLLECTIVES; some hundred kB for a usual trace."""
+    """One rank. Bounded: see MAX_COLLECTIVES; some hundred kB for a usual trace."""
 
     version: int
     path: str
@@ -170,13 +175,13 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
 
 
 def packed(table: Int64s) -> bytes:
-    """A table of which most figures are small and few are ever looked at, as accounts
-    [n, CLASSES]."""
+    """The figures of a table of shape [n, columns], compressed; for tables whose
+    figures are mostly small and seldom looked at. `unpacked` gives the table back."""
     return isal_zlib.compress(table.astype("<i8").tobytes(), 1)
 
 
 def unpacked(data: bytes, columns: int) -> Int64s:
-    """What `packed` packed, of shape [n, columns]."""
+    """The table of shape [n, columns] that `packed` packed."""
     table = np.frombuffer(isal_zlib.decompress(data), dtype="<i8")
     return table.reshape(-1, columns)
 
@@ -184,20 +189,23 @@ def unpacked(data: bytes, columns: int) -> Int64s:
 def encoded(summary: RankSummary) -> bytes:
     """The summary as bytes; equal summaries give equal bytes."""
     return msgspec.msgpack.encode(
-        summary, enc_hook=lambda of: (of.shape, of.astype("<i8").tobytes())
+        summary, enc_hook=lambda array: (array.shape, array.astype("<i8").tobytes())
     )
 
 
 def decoded(data: bytes) -> RankSummary:
     """What `encoded` wrote. Raises msgspec.MsgspecError for anything else, or another
     version."""
-    found = msgspec.msgpack.decode(data, type=RankSummary, dec_hook=_array)
-    if found.version != VERSION:
+    summary = msgspec.msgpack.decode(data, type=RankSummary, dec_hook=_array)
+    if summary.version != VERSION:
         raise msgspec.ValidationError("of another version")
-    return found
+    return summary
 
 
 def _array(kind: Any, value: Any) -> Any:
+    """The int64 array that `encoded` wrote as its shape and its bytes. msgspec calls
+    this with the type of the field, which is always an array, and with `value`. Raises
+    msgspec.ValidationError where the two do not fit together."""
     shape, data = value
     try:
         return np.frombuffer(data, dtype="<i8").reshape(shape)

@@ -28,38 +28,44 @@ MAX_NAME_CHARACTERS = 200
 def places_before(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
 ) -> model.Places:
-    """Where the issuing thread was longest from `begin` to the issue of each
-    collective; of the MOST_PLACES longest stretches."""
+    """Where the issuing thread was longest from `begin` to the issue of a collective,
+    for the MAX_STRETCHES_WITH_PLACES collectives for which that took longest.
+    `begin`: of each collective, in ns of the trace."""
     length_ns = issued.issued - begin
-    longest_first = np.argsort(-length_ns, kind="stable")[: model.MOST_PLACES]
-    wanted = np.sort(longest_first[length_ns[longest_first] > 0])
+    longest_first = np.argsort(-length_ns, kind="stable")
+    longest = longest_first[: model.MAX_STRETCHES_WITH_PLACES]
+    is_after_begin = length_ns[longest] > 0
     thread_of_collective = _threads(trace, issued)
     tracks_of_thread = _tracks_of_threads(trace)
     before: dict[int, model.PlacesBefore] = {}
-    for number in wanted.tolist():
+    for number in np.sort(longest[is_after_begin]).tolist():
         tracks = tracks_of_thread.get(int(thread_of_collective[number]), [])
         times = _times_by_kind(
             trace, tracks, begin=int(begin[number]), end=int(issued.issued[number])
         )
         if any(times.values()):
-            before[number] = _longest(times)
+            before[number] = _with_most_time(times)
     return model.places_of(before)
 
 
-def _longest(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
-    """Of each kind the names with the most time, and the longest that is left out."""
+def _with_most_time(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
+    """The MAX_NAMES_OF_A_KIND names with the most time of each kind; and of each kind
+    that has more names, the time of the next one, which is the longest that is left
+    out. `times`: by kind, the ns of each name."""
     ns: dict[model.Place, int] = {}
     left_out_ns: dict[str, int] = {}
-    for kind, of_kind in times.items():
-        by_time = of_kind.most_common()
-        for name, name_ns in by_time[: model.MAX_NAMES_OF_A_KIND]:
+    for kind, ns_of_names in times.items():
+        longest_first = ns_of_names.most_common()
+        for name, name_ns in longest_first[: model.MAX_NAMES_OF_A_KIND]:
             ns[kind, name] = name_ns
-        if len(by_time) > model.MAX_NAMES_OF_A_KIND:
-            _, left_out_ns[kind] = by_time[model.MAX_NAMES_OF_A_KIND]
+        if len(longest_first) > model.MAX_NAMES_OF_A_KIND:
+            _, next_ns = longest_first[model.MAX_NAMES_OF_A_KIND]
+            left_out_ns[kind] = next_ns
     return model.PlacesBefore(ns=ns, left_out_ns=left_out_ns)
 
 
 def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
+    """By the number of a thread, its tracks of annotations, ops and Python frames."""
     tracks_of_thread: dict[int, list[Track]] = {}
     for number, track in enumerate(trace.tracks):
         if track.layer in KIND_OF_LAYER:
@@ -69,14 +75,14 @@ def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
 
 
 def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
-    """The thread that issued each; where that is not known, the one with most
-    annotations."""
+    """The number of the thread that issued each collective; where that is not known,
+    that of the main thread of the annotations, NO_THREAD without annotations."""
     annotations = trace.rows_of(Role.ANNOTATION)
-    usual = NO_THREAD
+    annotated_thread = NO_THREAD
     if len(annotations):
         first_of_main = main_thread(trace, annotations)[0]
-        usual = int(trace.thread_of_track[trace.track[first_of_main]])
-    thread = np.full(len(issued.issuer), usual, dtype=np.int32)
+        annotated_thread = int(trace.thread_of_track[trace.track[first_of_main]])
+    thread = np.full(len(issued.issuer), annotated_thread, dtype=np.int32)
     is_known = issued.issuer >= 0
     calls = issued.issuer[is_known]
     thread[is_known] = trace.thread_of_track[trace.track[calls]]
@@ -86,8 +92,8 @@ def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
 def _times_by_kind(
     trace: Trace, tracks: Sequence[Track], *, begin: int, end: int
 ) -> dict[str, Counter[str]]:
-    """How long a thread was in each name (ns), without what is inside of that, by the
-    kind of slice."""
+    """By the kind of slice, for how many ns of [begin, end) a slice of each name was
+    the innermost one of its track. `tracks`: those of one thread."""
     times: dict[str, Counter[str]] = {}
     for track in tracks:
         of_kind = times.setdefault(KIND_OF_LAYER[track.layer], Counter())
@@ -99,8 +105,9 @@ def _times_by_kind(
 def _times_on_track(
     trace: Trace, track: Track, *, begin: int, end: int
 ) -> Iterator[tuple[str, int]]:
-    """The names on a track, the longest first, and the time in each that is in no slice
-    inside of it (ns)."""
+    """The names on a track with the ns of [begin, end) in which a slice of that name
+    was the innermost one, the longest first; without steps, and without names of which
+    no slice ever was the innermost."""
     rows = _rows_touching(trace, track, begin=begin, end=end)
     if not len(rows):
         return
@@ -110,8 +117,8 @@ def _times_on_track(
     parent = trace.parent[rows]
     parent_place = np.searchsorted(rows, parent)
     last_place = len(rows) - 1
-    has_parent = parent_place <= last_place
-    has_parent &= rows[np.minimum(parent_place, last_place)] == parent
+    # whether the parent is one of these rows
+    has_parent = rows[np.minimum(parent_place, last_place)] == parent
     np.subtract.at(self_ns, parent_place[has_parent], inside_ns[has_parent])
     names, place_of_name = np.unique(trace.name[rows], return_inverse=True)
     name_ns = summed(place_of_name, self_ns, len(names))
@@ -122,7 +129,7 @@ def _times_on_track(
 
 
 def _rows_touching(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
-    """The rows of a track that overlap [begin, end), in their order."""
+    """The rows of a track that overlap [begin, end), in ascending order."""
     first, last = rows_between(trace, track, [begin, end])
     outer: list[int] = []
     # What contains the begin: the slice before it, or its parents.

@@ -61,6 +61,8 @@ def known_summary(path: str) -> model.RankSummary | None:
 
 
 def _kept(record: CacheRecord | None, path: str) -> model.RankSummary | None:
+    """The summary that this record of the cache holds, with `path` as its path; None
+    without a record, or if it holds none of this version."""
     if record is None:
         return None
     with suppress(msgspec.MsgspecError):
@@ -76,23 +78,29 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     device = _device(trace)
     spans = steps_of(trace)
     epoch_ns = trace.epoch_ns
-    has_step_accounts = device is not None and len(spans) > 0
-    steps = device.over(spans.start, spans.end) if device and has_step_accounts else []
+    step_accounts: Sequence[DeviceAccount] = []
+    if device and len(spans):
+        step_accounts = device.over(spans.start, spans.end)
     groups = _groups(trace, issued)
-    names = list(dict.fromkeys(one.name for one in issued.told))
-    begin = _begin_before(trace, issued)
+    names = list(dict.fromkeys(collective.name for collective in issued.told))
+    ended_before = _latest_ends_before(trace, issued)
     devices = trace.keys.get("deviceProperties")
-    host = trace.keys.get("host_name")
+    machine = trace.keys.get("host_name")
     rank, rank_by = rank_of(trace.keys, path)
     peaks = [peak.allocated for peak in memory_peaks(trace).peaks]
-    inferred = [what for one in issued.told for what in one.inferred]
+    inferred: list[str] = []
+    cut: list[int] = []
+    for number, collective in enumerate(issued.told):
+        inferred += collective.inferred
+        if collective.is_cut:
+            cut.append(number)
     return model.RankSummary(
         version=model.VERSION,
         path=path,
         rank=rank,
         rank_by=rank_by,
         world_size=process_groups.world_size(trace.keys),
-        host=host[:MAX_HOST_CHARACTERS] if isinstance(host, str) else "",
+        host=machine[:MAX_HOST_CHARACTERS] if isinstance(machine, str) else "",
         devices=len(devices) if isinstance(devices, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
         device_name=device.line.named[device.number].name if device else "",
@@ -101,14 +109,14 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         steps=tuple(map(trace.name_of, spans.rows.tolist())),
         step_start=spans.start + epoch_ns,
         step_end=spans.end + epoch_ns,
-        accounts=_table(steps),
+        accounts=_table(step_accounts),
         account=_table([device.span] if device else []).reshape(-1),
         kernels=_kernels(trace),
         groups=tuple(groups),
         names=tuple(names),
-        collectives=_columns(trace, issued, groups, names, device, begin),
-        cut=tuple(number for number, one in enumerate(issued.told) if one.is_cut),
-        places=places_before(trace, issued, begin),
+        collectives=_columns(trace, issued, groups, names, device, ended_before),
+        cut=tuple(cut),
+        places=places_before(trace, issued, ended_before),
         memory_peak=max(peaks, default=-1),
         note=note_of(trace),
         inferred=tuple(dict.fromkeys(inferred)),
@@ -117,18 +125,18 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
 
 
 def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
-    """At most MOST_COLLECTIVES."""
+    """The first MAX_COLLECTIVES of these."""
     columns = msgspec.structs.asdict(issued)
-    first = {name: column[: model.MOST_COLLECTIVES] for name, column in columns.items()}
+    first = {name: column[: model.MAX_COLLECTIVES] for name, column in columns.items()}
     return IssuedCollectives(**first)
 
 
 def _groups(
     trace: Trace, issued: IssuedCollectives
 ) -> list[process_groups.ProcessGroup]:
-    """The process groups of the collectives; where some name none, also those that the
-    file lists."""
-    groups = [one.group for one in issued.told]
+    """The process groups of the collectives, each once; where some name none, also
+    those that the file lists."""
+    groups = [collective.group for collective in issued.told]
     if process_groups.UNKNOWN_GROUP in groups:
         groups += process_groups.groups_of_file(trace.keys).values()
     return list(dict.fromkeys(groups))
@@ -144,8 +152,8 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
         damage.append(
             f"{report.unreadable} of {report.events} events could not be read"
         )
-    if len(issued.rows) >= model.MOST_COLLECTIVES:
-        damage.append(f"only its first {model.MOST_COLLECTIVES} collectives are used")
+    if len(issued.rows) >= model.MAX_COLLECTIVES:
+        damage.append(f"only its first {model.MAX_COLLECTIVES} collectives are used")
     processes = _launching_processes(trace)
     if processes > 1:
         damage.append(
@@ -155,38 +163,44 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
 
 
 def _launching_processes(trace: Trace) -> int:
+    """How many processes launched what ran on GPUs."""
     calls = trace.launch[trace.gpu_rows]
     tracks = np.unique(trace.track[calls[calls >= 0]]).tolist()
     return len({trace.tracks[number].pid for number in tracks})
 
 
 def _device(trace: Trace) -> Device | None:
-    """The device whose account is the rank's: the one that communicates most often."""
+    """The device whose account is the rank's: the one that communicates most often, by
+    the first MAX_KERNELS_FOR_DEVICE kernels that do; None without a GPU."""
     devices = Accounts(trace).devices
     rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     pids = [trace.track_of(int(row)).pid for row in rows[:MAX_KERNELS_FOR_DEVICE]]
     return max(devices, key=lambda device: pids.count(device.pid), default=None)
 
 
-def _begin_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
-    """For each collective, when those that started earlier had ended, but not after its
-    start."""
+def _latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
+    """For each collective the latest end of those that started earlier, at most its own
+    start; for the first one the begin of the trace. In ns of the trace, shape
+    [collectives]. The time from there to its start, or its issue, is what the rank did
+    before it."""
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
-    order = np.argsort(start, kind="stable")
-    ends_before = np.concatenate(([trace.begin_ns], end[order][:-1]))
-    latest = np.maximum.accumulate(ends_before)
-    begin = np.empty_like(start)
-    begin[order] = np.minimum(latest[: len(order)], start[order])
-    return begin
+    by_start = np.argsort(start, kind="stable")
+    ends_before = np.concatenate(([trace.begin_ns], end[by_start][:-1]))
+    # one longer than `start` where there are no collectives
+    latest_ends = np.maximum.accumulate(ends_before)[: len(start)]
+    ended_before = np.empty_like(start)
+    ended_before[by_start] = np.minimum(latest_ends, start[by_start])
+    return ended_before
 
 
 def _table(accounts: Sequence[DeviceAccount]) -> Int64s:
-    """Accounts as rows of CLASSES."""
+    """The ns of each class of these accounts, of shape [accounts, CLASSES]."""
     rows: list[list[int]] = []
     for account in accounts:
         row = []
         for name in model.CLASSES:
+            # a class is either a field of the account or one of the kinds of idle time
             idle_ns = account.idle.get(name, 0)
             row.append(getattr(account, f"{name}_ns", idle_ns))
         rows.append(row)
@@ -199,28 +213,31 @@ def _columns(
     groups: Sequence[process_groups.ProcessGroup],
     names: Sequence[str],
     device: Device | None,
-    begin: Int64s,
+    ended_before: Int64s,
 ) -> model.Collectives:
-    """`begin`: of the time before each, whose account is kept."""
+    """The columns of the collectives in the order in which they were issued, on the
+    rank's own clock. `groups` and `names`: of these the columns hold indices.
+    `ended_before`: see `_latest_ends_before`; the account from there to the start of
+    each collective is kept. Without a device all accounts are empty or 0."""
     number_of_group = {group: number for number, group in enumerate(groups)}
     number_of_name = {name: number for number, name in enumerate(names)}
-    told = issued.told
+    collectives = issued.told
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = ready_of(trace, issued)
     covered = np.zeros(len(start), dtype=np.int64)
     ahead = np.zeros(len(start), dtype=np.int64)
-    before: Sequence[DeviceAccount] = []
+    accounts_before: Sequence[DeviceAccount] = []
     if device:
         covered[:] = [account.compute_ns for account in device.over(start, end)]
         ahead[:] = [account.compute_ns for account in device.over(ready, start)]
-        before = device.over(begin, start)
+        accounts_before = device.over(ended_before, start)
     return model.Collectives(
-        group=_column(number_of_group[one.group] for one in told),
-        name=_column(number_of_name[one.name] for one in told),
-        sequence=_column(one.sequence for one in told),
-        size=_column(one.bytes for one in told),
-        peer=_column(one.peer for one in told),
+        group=_column(number_of_group[each.group] for each in collectives),
+        name=_column(number_of_name[each.name] for each in collectives),
+        sequence=_column(each.sequence for each in collectives),
+        size=_column(each.bytes for each in collectives),
+        peer=_column(each.peer for each in collectives),
         issued=issued.issued + trace.epoch_ns,
         start=start + trace.epoch_ns,
         end=end + trace.epoch_ns,
@@ -228,7 +245,7 @@ def _columns(
         ready=ready + trace.epoch_ns,
         ahead=ahead,
         stalled=_stalled(trace, issued, ready),
-        before=model.packed(_table(before)),
+        before=model.packed(_table(accounts_before)),
     )
 
 
@@ -258,17 +275,18 @@ def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
     if not len(queued.collective) or not len(computes):
         return ready
     busy_ns = summed(trace.track[computes], trace.dur[computes], len(trace.tracks))
-    computes = computes[trace.track[computes] == np.argmax(busy_ns)]
-    launched = trace.start[trace.launch[computes]]
-    order = np.argsort(launched, kind="stable")
-    ends = np.maximum.accumulate(trace.end[computes[order]])
-    kernels_before = np.searchsorted(launched[order], issued.issued)
-    until_queued = kernels_before[queued.collective]
-    computed_between = until_queued > kernels_before[queued.behind]
-    late = queued.collective[computed_between]
-    inputs_end = ends[until_queued[computed_between] - 1]
-    could_start = np.maximum(inputs_end, issued.issued[late])
-    ready[late] = np.minimum(ready[late], could_start)
+    on_busiest = computes[trace.track[computes] == np.argmax(busy_ns)]
+    launched_ns = trace.start[trace.launch[on_busiest]]
+    by_launch = np.argsort(launched_ns, kind="stable")
+    latest_ends = np.maximum.accumulate(trace.end[on_busiest[by_launch]])
+    # for each collective, how many of these kernels were launched before it
+    launched_before = np.searchsorted(launched_ns[by_launch], issued.issued)
+    kernels_before = launched_before[queued.collective]
+    computed_between = kernels_before > launched_before[queued.behind]
+    delayed = queued.collective[computed_between]
+    inputs_end = latest_ends[kernels_before[computed_between] - 1]
+    could_start = np.maximum(inputs_end, issued.issued[delayed])
+    ready[delayed] = np.minimum(ready[delayed], could_start)
     return ready
 
 
@@ -281,23 +299,25 @@ class _Queued(msgspec.Struct, frozen=True, eq=False):
 
 
 def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
+    """The collectives that start at most QUEUED_NS after the end of the one before on
+    their stream, and whose launching call launched nothing else."""
     track = trace.track[issued.rows]
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
-    order = np.lexsort((start, track))
-    collective = order[1:]
-    behind = order[:-1]
-    since_ns = start[collective] - end[behind]
+    in_order = np.lexsort((start, track))
+    collective = in_order[1:]
+    behind = in_order[:-1]  # the one before it, if that is on the same track
     is_same_track = track[collective] == track[behind]
-    follows = is_same_track & (since_ns >= 0) & (since_ns <= QUEUED_NS)
-    collective = collective[follows]
-    behind = behind[follows]
-    launches = trace.launch[trace.gpu_rows]
-    started_by = np.bincount(launches[launches >= 0], minlength=len(trace.start))
+    gap_ns = start[collective] - end[behind]
+    follows = is_same_track & (gap_ns >= 0) & (gap_ns <= QUEUED_NS)
+    launch = trace.launch[trace.gpu_rows]
+    launched_by_call = np.bincount(launch[launch >= 0], minlength=len(trace.start))
+    is_launched = trace.launch[issued.rows[collective]] >= 0
+    # an issuer of -1 does not count: what has none was not launched
     call = np.maximum(issued.issuer[collective], 0)
-    is_on_gpu = trace.launch[issued.rows[collective]] >= 0
-    has_own_launch = is_on_gpu & (started_by[call] == 1)
-    return _Queued(collective=collective[has_own_launch], behind=behind[has_own_launch])
+    has_own_launch = is_launched & (launched_by_call[call] == 1)
+    is_queued = follows & has_own_launch
+    return _Queued(collective=collective[is_queued], behind=behind[is_queued])
 
 
 RESUMED_NS = 5_000
@@ -307,41 +327,44 @@ kernel ahead has ended."""
 
 
 def _stalled(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> Int64s:
-    """For how many ns before the end of each collective, and since it was ready, no
-    kernel that computes ran: at most so long its inputs' consumers can have waited for
-    it."""
+    """For how many ns up to its end each collective was ready and no kernel that
+    computes ran: the kernels that need its result can have waited at most so long for
+    it. Shape [collectives]."""
     end = trace.end[issued.rows]
     kernels = trace.rows_of(Role.KERNEL)
     computes = kernels[~communicates(trace, kernels)]
     if not len(computes):
         return end - ready
-    order = np.argsort(trace.start[computes], kind="stable")
-    starts = trace.start[computes[order]]
-    ends = np.maximum.accumulate(trace.end[computes[order]])
-    kernels_before = np.searchsorted(starts, end - RESUMED_NS)
-    last_end = ends[np.maximum(kernels_before - 1, 0)]
-    computed_until = np.where(kernels_before > 0, last_end, ready)
+    by_start = computes[np.argsort(trace.start[computes], kind="stable")]
+    latest_ends = np.maximum.accumulate(trace.end[by_start])
+    kernels_before = np.searchsorted(trace.start[by_start], end - RESUMED_NS)
+    latest_end = latest_ends[np.maximum(kernels_before - 1, 0)]
+    computed_until = np.where(kernels_before > 0, latest_end, ready)
     stalled: Int64s = end - np.clip(computed_until, ready, end)
     return stalled
 
 
 def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
-    """The names with the longest totals."""
+    """The runs of the kernels of each name: of the MAX_KERNEL_NAMES names with the
+    longest totals, the longest first."""
     rows = trace.rows_of(Role.KERNEL)
     counts = np.bincount(trace.name[rows], minlength=len(trace.names))
     total_ns = summed(trace.name[rows], trace.dur[rows], len(trace.names))
     first_row = np.zeros(len(trace.names), dtype=np.intp)
+    # backwards, so that the first row of a name is assigned last and stays
     first_row[trace.name[rows[::-1]]] = rows[::-1]
     longest_first = np.argsort(-total_ns, kind="stable")
-    names = longest_first[: min(model.MOST_KERNELS, np.count_nonzero(counts))]
+    names = longest_first[: min(model.MAX_KERNEL_NAMES, np.count_nonzero(counts))]
     is_communication = communicates(trace, first_row[names])
     kernels: list[model.KernelRuns] = []
-    for name, moves in zip(names.tolist(), is_communication.tolist(), strict=True):
+    for name, communicates_by_name in zip(
+        names.tolist(), is_communication.tolist(), strict=True
+    ):
         kernel = model.KernelRuns(
             name=trace.names[name][:MAX_KERNEL_CHARACTERS],
             count=int(counts[name]),
             total_ns=int(total_ns[name]),
-            communicates=moves,
+            communicates=communicates_by_name,
         )
         kernels.append(kernel)
     return tuple(kernels)

@@ -137,37 +137,44 @@ def _transfer(
     return np.where(is_known, transfer_ns, UNTOLD)
 
 
-class OfRanks(msgspec.Struct, frozen=True, eq=False):
-    """Sums over the collectives of each rank, sends and receives aside; arrays of shape
-    [ranks]."""
+class SumsOfRanks(msgspec.Struct, frozen=True, eq=False):
+    """Sums over the collectives of each rank. Sends and receives count in `bubble`
+    alone. Arrays of shape [ranks]; waits are those of Waits.alone, in ns."""
 
-    collectives: Int64s
-    last: Int64s  # how often it starts last
+    collectives: Int64s  # in how many it takes part
+    last: Int64s  # how often clocks tell that it starts last
     waited: Int64s
     bubble: Int64s  # how long it waited in sends and receives
-    worst: Rows  # the row of its longest wait, NO_ROW if it never waits
+    # the row of its longest wait by Waits.wait, NO_ROW if it never waits
+    worst: Rows
 
 
-def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
-    """How often each rank is last, and how long it waits."""
+def sums_of_ranks(matched: Matched, waits: Waits) -> SumsOfRanks:
+    """In how many collectives each rank takes part, how often it starts last, how long
+    it waits in them and in sends and receives, and the row of its longest wait."""
     ranks = len(matched.ranks)
-    sends = matched.point_to_point[matched.of_row]
-    return OfRanks(
-        collectives=np.bincount(matched.rank[~sends], minlength=ranks),
-        last=np.bincount(waits.last[waits.last != UNTOLD], minlength=ranks),
-        waited=summed(matched.rank[~sends], waits.alone[~sends], ranks),
-        bubble=summed(matched.rank[sends], waits.alone[sends], ranks),
-        worst=_worst_rows(matched, waits, ~sends),
+    is_send = matched.point_to_point[matched.of_row]
+    is_collective = ~is_send
+    # UNTOLD for all sends and receives
+    last_ranks = waits.last[waits.last != UNTOLD]
+    return SumsOfRanks(
+        collectives=np.bincount(matched.rank[is_collective], minlength=ranks),
+        last=np.bincount(last_ranks, minlength=ranks),
+        waited=summed(matched.rank[is_collective], waits.alone[is_collective], ranks),
+        bubble=summed(matched.rank[is_send], waits.alone[is_send], ranks),
+        worst=_worst_rows(matched, waits, is_collective),
     )
 
 
 def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
-    """Of each rank the row of its longest wait, the first of equals."""
+    """For each rank its row with the longest wait, of equal waits the first row; NO_ROW
+    for a rank that never waits. Only rows that `is_counted` are considered."""
     worst = np.full(len(matched.ranks), NO_ROW, dtype=np.intp)
     later_first = -np.arange(len(waits.wait))
     by_wait = np.lexsort((later_first, waits.wait))
     is_wait = (waits.wait > 0) & is_counted
     by_wait = by_wait[is_wait[by_wait]]
+    # the last assignment to a rank stays, which is that of its longest wait
     worst[matched.rank[by_wait]] = by_wait
     return worst
 

@@ -160,7 +160,7 @@ def _check(facts: JobFacts) -> None:
     if any(keys_of_rank != keys[0] for keys_of_rank in keys):
         raise NoAnswerError("steps")
     has_several_hosts = len(clocks.hosts.names) > 1
-    if has_several_hosts and not np.isfinite(clocks.half).all():
+    if has_several_hosts and not np.isfinite(clocks.uncertainty).all():
         raise NoAnswerError("uncertain")
     if _uncertainty_ns(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
         raise NoAnswerError("uncertain")
@@ -170,7 +170,7 @@ def _uncertainty_ns(facts: JobFacts) -> float:
     """By how much clocks may shift a step: by two of them at each collective on its
     path."""
     steps = max(len(facts.steps.names), 1)
-    return 2 * float(facts.clocks.half.max()) * len(facts.matched) / steps
+    return 2 * float(facts.clocks.uncertainty.max()) * len(facts.matched) / steps
 
 
 def _answer(
