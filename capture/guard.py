@@ -82,7 +82,7 @@ def _code_and_text(given: object) -> int:
     if isinstance(given, int):
         return given
     with suppress(Exception):
-        print(given, file=sys.stderr)
+        sys.stderr.write(f"{given}\n")
     return 1
 
 

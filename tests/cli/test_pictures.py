@@ -39,8 +39,11 @@ def texts_of(svg: str) -> dict[tuple[int, int], str]:
 
 
 def test_pages_are_those_of_the_app() -> None:
-    """But for those of ranks and of memory snapshots: of a trace they show nothing."""
-    assert {*PICTURED, "ranks", "memory"} == {page.name for page in registry.PAGES}
+    """But for those of ranks, of memory snapshots and of flight-recorder dumps: of a
+    trace they show nothing."""
+    assert {*PICTURED, "ranks", "memory", "hang"} == {
+        page.name for page in registry.PAGES
+    }
 
 
 @pytest.mark.parametrize("page", PICTURED)
