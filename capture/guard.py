@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NoReturn
 
+from fusetui.capture.errors import print_message
 from fusetui.signals import ENDED, ENDING, numbers_of
 
 
@@ -82,7 +83,7 @@ def _code_and_text(given: object) -> int:
     if isinstance(given, int):
         return given
     with suppress(Exception):
-        sys.stderr.write(f"{given}\n")
+        print_message(str(given))
     return 1
 
 
