@@ -172,14 +172,16 @@ def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
     parts = []
     for kind in longest_first[:MAX_KINDS_NAMED]:
         kind_ns = int(ns_of_kind[kind])
+        part = f"{duration(kind_ns)} {words[kind]}"
         of_kind = facts.accounts.kinds[rows] == kind
         names = holders(trace, rows[of_kind], ns[of_kind], label, all_ns)
-        named = ""
-        if names and 2 * names[0][1] > kind_ns:
-            named = f", mostly {names[0][0]}"
-        elif names:
-            named = f", such as {' and '.join(text for text, _ in names)}"
-        parts.append(f"{duration(kind_ns)} {words[kind]}{named}")
+        if names:
+            longest_name, longest_ns = names[0]
+            if 2 * longest_ns > kind_ns:
+                part += f", mostly {longest_name}"
+            else:
+                part += f", such as {' and '.join(text for text, _ in names)}"
+        parts.append(part)
     return "; ".join(parts) + _longest_modules(facts, rows, ns)
 
 

@@ -87,15 +87,18 @@ def is_unaligned(kernel: KernelName) -> bool:
 def _shape(kernels: Kernels, which: Flags) -> str:
     """`, most of all 12 times 141 x 512 by 512 x 30,522`: the product with most time;
     blank where it is not known."""
-    longest = kernels.rows.searchsorted(kernels.heaviest(which)[0])
-    number = kernels.job_numbers[longest]
-    amount = kernels.jobs.distinct[number].amount if number >= 0 else None
-    if amount is None or not (amount.m and amount.n and amount.k):
+    longest_row = kernels.heaviest(which)[0]
+    place = kernels.rows.searchsorted(longest_row)
+    number = kernels.job_numbers[place]
+    if number < 0:
+        return ""
+    amount = kernels.jobs.distinct[number].amount
+    if not (amount.m and amount.n and amount.k):
         return ""
     shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
-    has_batch = amount.batch is not None and amount.batch > 1
-    batch = f"{count(amount.batch)} times " if has_batch and amount.batch else ""
-    return f", most of all {batch}{shape}"
+    if amount.batch is not None and amount.batch > 1:
+        shape = f"{count(amount.batch)} times {shape}"
+    return f", most of all {shape}"
 
 
 HALF: Final = (
