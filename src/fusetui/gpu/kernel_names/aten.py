@@ -215,10 +215,10 @@ def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
             start = pointer.end() + 1
         else:
             start = pointer.start("function")
-    word = base_of(name, start)
-    if not word:
-        return word, start
-    return word, name.find(word, start) + len(word)
+    functor = base_of(name, start)
+    if not functor:
+        return None, start
+    return functor, name.find(functor, start) + len(functor)
 
 
 def _functor_text(name: str, match: re.Match[str]) -> str:

@@ -100,14 +100,14 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
     has_wait = last_wait >= 0
     waits_within = has_wait & (trace.end[last_wait] > idle.begin)
     ends_run = _ahead_before(facts) | (has_wait & ~waits_within)
-    is_behind = _since_last(call >= 0, ends_run, idle.device)
+    is_behind = _in_runs(call >= 0, ends_run, idle.device)
     # Another wait, while the queue is empty: what follows is lost after that one.
     within = _without_preparation(facts, np.where(waits_within, last_wait, -1))
     call_or_within = np.where(is_behind & (call < 0), within, call)
     return DrainedGaps(call=call_or_within, is_behind=is_behind)
 
 
-def _since_last(begins: Flags, ends: Flags, device: Int32s) -> Flags:
+def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     """Whether each gap lies in a run of gaps; shape [gaps]. A run of gaps of one device
     begins with a gap of `begins`, which belongs to it even if it is one of `ends` too,
     and ends before the next one of `ends`. `device`: that of each gap, ascending."""

@@ -326,13 +326,13 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
 def instead_of_computing(op: str) -> str:
     """What to do about an op that computes on the CPU, in a sentence: create its tensor
     on the device, or keep its inputs there. For a program that uses a GPU."""
-    called = op if PLAIN_NAME.fullmatch(op) else "The op"
+    subject = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
         how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
     else:
         how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
-    return f"{called} computes on the CPU: {how}."
+    return f"{subject} computes on the CPU: {how}."
 
 
 SLOW_NS: Final = LONG_NS

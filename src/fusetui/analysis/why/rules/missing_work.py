@@ -215,14 +215,14 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
     is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
-    for own, wait in ((gaps[is_early], EARLY), (gaps[~is_early], OUTSIDE)):
-        waited_ns = int(queued_ns[own].sum())
+    for gaps_of_wait, wait in ((gaps[is_early], EARLY), (gaps[~is_early], OUTSIDE)):
+        waited_ns = int(queued_ns[gaps_of_wait].sum())
         if waited_ns:
             yield Claim(
                 text=f"The GPU is idle for {of_span(facts, waited_ns)} in "
-                f"{plural(len(own), 'gap')}{wait.text}",
+                f"{plural(len(gaps_of_wait), 'gap')}{wait.text}",
                 at_stake_ns=waited_ns,
-                rows=the_most(idle.event[own], queued_ns[own]),
+                rows=the_most(idle.event[gaps_of_wait], queued_ns[gaps_of_wait]),
                 remedy=wait.remedy,
                 why_likely=wait.why_likely,
             )
