@@ -215,10 +215,10 @@ def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
             start = pointer.end() + 1
         else:
             start = pointer.start("function")
-    word = base_of(name, start)
-    if not word:
-        return word, start
-    return word, name.find(word, start) + len(word)
+    functor = base_of(name, start)
+    if not functor:
+        return None, start
+    return functor, name.find(functor, start) + len(functor)
 
 
 def _functor_text(name: str, match: re.Match[str]) -> str:
@@ -333,14 +333,9 @@ def decode_reduction(name: str) -> KernelName | None:
         return None
     spans, _ = split_args(name, match.end(), limit=8)
     arguments = [name[start:end] for start, end in spans]
-    fields: dict[str, Any] = {"op": "reduction"}
-    if len(arguments) >= _MIN_REDUCE_OP_ARGUMENTS:
-        scalar, operator, _, stored = arguments[:4]
-        fields["dtype_a"] = cxx_type(scalar)
-        fields["dtype_out"] = cxx_type(stored)
-        fields["functor"] = _combining_operator(operator)
-        fields["dtype_acc"] = _accumulator(operator, fields["functor"])
-    word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
+    fields: dict[str, Any] = {"op": "reduction", **_reduce_op_fields(arguments)}
+    functor = fields.get("functor") or "reduce"
+    word = operation_word(functor.removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
     sizes = f"{match['threads']}x{match['vec']}"
     if len(arguments) > 4 and arguments[4].isdigit():  # values that a thread reads
@@ -351,6 +346,22 @@ def decode_reduction(name: str) -> KernelName | None:
     return build(
         name, "aten-reduce", spaced("reduce", word, dtype, sizes), parts, **fields
     )
+
+
+def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
+    """The fields of the template arguments of ReduceOp (see _REDUCE_OP_ARGUMENTS):
+    `dtype_a`, `dtype_out`, `dtype_acc` and `functor`, each None if it is not known; {}
+    for too few arguments."""
+    if len(arguments) < _MIN_REDUCE_OP_ARGUMENTS:
+        return {}
+    scalar, operator, _, stored = arguments[:4]
+    functor = _combining_operator(operator)
+    return {
+        "dtype_a": cxx_type(scalar),
+        "dtype_out": cxx_type(stored),
+        "dtype_acc": _accumulator(operator, functor),
+        "functor": functor,
+    }
 
 
 def _combining_operator(text: str) -> str | None:

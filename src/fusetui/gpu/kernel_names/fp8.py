@@ -209,17 +209,8 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     arguments = [name[start:end] for start, end in spans]
     form = _FORMS.get(sign.base)
     if form and _has_form(arguments, form):
-        for field, meaning in _SIZE_MEANINGS.items():
-            position = getattr(form, field)
-            fields[field] = int(arguments[position].rstrip("u")) or None
-            parts.append((*spans[position], meaning))
-        for size in ("m", "n", "k"):
-            position = getattr(form, size)
-            if position is not None:
-                meaning = (
-                    f"{size.upper()} of the products that it is built for; 0 is any"
-                )
-                parts.append((*spans[position], meaning))
+        fields |= _sizes(arguments, form)
+        parts += _size_parts(spans, form)
         if form.dtype:
             fields |= {"dtype_a": form.dtype, "dtype_b": form.dtype}
             fields["dtype_acc"] = "fp32" if target else None
@@ -227,6 +218,31 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     label = gemm_label("gemm", fields, variant)
     short = label if is_product else f"deep_gemm {variant}"
     return build(name, "deep-gemm", short, parts, **fields)
+
+
+def _sizes(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
+    """The fields `tile_m`, `tile_n`, `tile_k` and `stages` of a kernel of a known form,
+    from its template arguments; None for 0."""
+    sizes = {}
+    for field in _SIZE_MEANINGS:
+        position = getattr(form, field)
+        sizes[field] = int(arguments[position].rstrip("u")) or None
+    return sizes
+
+
+def _size_parts(spans: list[Span], form: _ArgumentForm) -> list[Part]:
+    """The parts of the sizes among the template arguments of a known form, which lie at
+    these spans of the name: those of the tile, and those of the problem."""
+    parts = []
+    for field, meaning in _SIZE_MEANINGS.items():
+        position = getattr(form, field)
+        parts.append((*spans[position], meaning))
+    for size in ("m", "n", "k"):
+        position = getattr(form, size)
+        if position is not None:
+            meaning = f"{size.upper()} of the products that it is built for; 0 is any"
+            parts.append((*spans[position], meaning))
+    return parts
 
 
 def _has_form(arguments: list[str], form: _ArgumentForm) -> bool:

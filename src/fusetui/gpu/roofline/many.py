@@ -142,13 +142,14 @@ def peaks_of_devices(
 
 
 def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
-    """For which kernels the share of peak is known, shape [rows]; see
-    `Limits.share`."""
+    """Which kernels have a known share of peak, shape [rows]; not those that were faster
+    than memory can deliver, from the cache: see `Limits.share`."""
     ns = trace.dur[jobs.rows]
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
     is_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     has_limit = (ns > 0) & ~np.isnan(least_ns)
-    has_share: NDArray[np.bool_] = has_limit & (~is_by_memory | (least_ns <= ns))
+    is_from_cache = is_by_memory & (least_ns > ns)
+    has_share: NDArray[np.bool_] = has_limit & ~is_from_cache
     return has_share
 
 

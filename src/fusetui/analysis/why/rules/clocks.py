@@ -199,9 +199,10 @@ def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     is_enough = len(took_ns) >= MIN_RUNS and 4 * is_fast.sum() >= MIN_RUNS
     if not (differs and is_enough and follows(took_ns, clock)):
         return np.zeros_like(took_ns)
+    longer_ns = took_ns - np.median(took_ns[is_fast])
     explained_ns = took_ns * (1 - clock / highest_mhz)
-    lost_ns = np.minimum(took_ns - np.median(took_ns[is_fast]), explained_ns)
-    return np.where(is_fast, 0, np.maximum(lost_ns, 0)).astype(np.int64)
+    lost_ns = np.maximum(np.minimum(longer_ns, explained_ns), 0)
+    return np.where(is_fast, 0, lost_ns).astype(np.int64)
 
 
 def follows(took_ns: Int64s, clock: Floats) -> bool:

@@ -289,10 +289,10 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     rows = kernels.rows[is_small]
     at_stake_ns = _apart(kernels, is_small).exposed_ns
     with_group = told_apart(transfers_of(facts))
-    each = ", ".join(_small_kind(kind, with_group) for kind in small)
+    kinds = ", ".join(_small_kind(kind, with_group) for kind in small)
     yield Claim(
         text=f"Many small collectives run {of_span(facts, at_stake_ns)} without compute beside "
-        f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",
+        f"them: {kinds}. Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.without(is_small),
         rows=the_most(rows, facts.trace.dur[rows]),

@@ -100,14 +100,14 @@ def _drained_gaps(facts: Facts) -> DrainedGaps:
     has_wait = last_wait >= 0
     waits_within = has_wait & (trace.end[last_wait] > idle.begin)
     ends_run = _ahead_before(facts) | (has_wait & ~waits_within)
-    is_behind = _since_last(call >= 0, ends_run, idle.device)
+    is_behind = _in_runs(call >= 0, ends_run, idle.device)
     # Another wait, while the queue is empty: what follows is lost after that one.
     within = _without_preparation(facts, np.where(waits_within, last_wait, -1))
     call_or_within = np.where(is_behind & (call < 0), within, call)
     return DrainedGaps(call=call_or_within, is_behind=is_behind)
 
 
-def _since_last(begins: Flags, ends: Flags, device: Int32s) -> Flags:
+def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     """Whether each gap lies in a run of gaps; shape [gaps]. A run of gaps of one device
     begins with a gap of `begins`, which belongs to it even if it is one of `ends` too,
     and ends before the next one of `ends`. `device`: that of each gap, ascending."""
@@ -203,10 +203,13 @@ def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
     names = trace.name[calls]
     name = int(np.bincount(names, ns, len(trace.names)).argmax())
     has_name = names == name
-    ops = trace.op[calls[has_name]]
-    op = int(np.bincount(ops + 1, ns[has_name]).argmax()) - 1
-    called = printable(trace.names[name][:MAX_NAME_CHARACTERS])
-    return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
+    text = printable(trace.names[name][:MAX_NAME_CHARACTERS])
+    ops = trace.op[calls[has_name]]  # -1 for none
+    ns_of_op = np.bincount(ops + 1, ns[has_name])  # the first one of no op
+    op = int(ns_of_op.argmax()) - 1
+    if op < 0:
+        return text
+    return f"{text} ({frame_text(trace.name_of(op))})"
 
 
 def _without_preparation(facts: Facts, calls: Rows) -> Rows:
@@ -230,10 +233,12 @@ def _last_waits(facts: Facts) -> Rows:
     last_wait = np.full(len(idle), -1, dtype=np.intp)
     for line, gaps, placed in facts.launched():
         waits = line.slices(ThreadActivity.SYNC)
-        place = waits.start.searchsorted(placed(idle.called)) - 1
-        start = np.append(waits.start, -FOREVER)[place]
-        row = np.append(waits.rows, -1)[place]
-        last_wait[gaps] = np.where(start > placed(since_ns), row, -1)
+        # -1 for no wait before the launch: then the element counts that is appended
+        last = waits.start.searchsorted(placed(idle.called)) - 1
+        start_of_last = np.append(waits.start, -FOREVER)[last]
+        row_of_last = np.append(waits.rows, -1)[last]
+        is_since = start_of_last > placed(since_ns)
+        last_wait[gaps] = np.where(is_since, row_of_last, -1)
     last_wait[~idle.plain] = -1
     return last_wait
 
@@ -317,11 +322,13 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
     until_ns = np.maximum(idle.called[gaps], idle.begin[gaps])
     first = np.searchsorted(trace.start[waiting], since_ns)
-    last = np.searchsorted(trace.start[waiting], until_ns)
-    counts = np.maximum(last - first, 0)
-    places = ranges(first, counts)
-    is_own = pair_of_wait[places] == np.repeat(pair_of_gap, counts)
-    return distinct(np.append(waiting[places[is_own]], launch_before[has_launch]))
+    end = np.searchsorted(trace.start[waiting], until_ns)
+    # the waits of all threads in the time of each gap, one gap after the other
+    counts = np.maximum(end - first, 0)
+    candidates = ranges(first, counts)
+    is_of_pair = pair_of_wait[candidates] == np.repeat(pair_of_gap, counts)
+    waits = waiting[candidates[is_of_pair]]
+    return distinct(np.append(waits, launch_before[has_launch]))
 
 
 def _ahead_before(facts: Facts) -> Flags:
@@ -361,12 +368,12 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         """The starts of all launched events on the line of time of these devices."""
         rows = devices.events[trace.launch[devices.events] >= 0]
         start = devices.bounds_on(rows)[0]
-        launched = np.sort(
-            devices.on_line(devices.number(rows), trace.start[trace.launch[rows]])
-        )
+        launched_ns = trace.start[trace.launch[rows]]
+        launched = np.sort(devices.on_line(devices.number(rows), launched_ns))
         launched_by_then = np.searchsorted(launched, start, side="right")
-        queued = launched_by_then - np.arange(1, len(rows) + 1)
-        ahead = np.concatenate(([0], np.cumsum(queued >= LAUNCHES_AHEAD)))
+        started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
+        is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
+        ahead = np.concatenate(([0], np.cumsum(is_ahead)))
         return cls(time=start, ahead=ahead)
 
     def ahead_between(self, since: Int64s, until: Int64s) -> Flags:

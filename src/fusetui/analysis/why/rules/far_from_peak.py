@@ -97,13 +97,13 @@ def _longest_name(facts: Facts, which: Flags) -> str:
     """`, most of all 12 x NAME, 3 ms at 40 %`: the kernels of the name with the most at
     stake, their time and what they reach. Of a single kernel only `: NAME`."""
     kernels = facts.kernels
-    name, own = kernels.mainly(which, kernels.bounded.at_stake_ns)
+    name, of_name = kernels.mainly(which, kernels.bounded.at_stake_ns)
     if int(which.sum()) == 1:
         return f": {name}"
-    taken_ns = kernels.ns(own)
-    least_ns = int(kernels.bounded.bound_ns[own].sum())
+    taken_ns = kernels.ns(of_name)
+    least_ns = int(kernels.bounded.bound_ns[of_name].sum())
     return (
-        f", most of all {count(int(own.sum()))} x {name}, {duration(taken_ns)} at "
+        f", most of all {count(int(of_name.sum()))} x {name}, {duration(taken_ns)} at "
         f"{percent(least_ns, taken_ns)}"
     )
 

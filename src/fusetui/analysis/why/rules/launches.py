@@ -172,14 +172,16 @@ def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
     parts = []
     for kind in longest_first[:MAX_KINDS_NAMED]:
         kind_ns = int(ns_of_kind[kind])
+        part = f"{duration(kind_ns)} {words[kind]}"
         of_kind = facts.accounts.kinds[rows] == kind
         names = holders(trace, rows[of_kind], ns[of_kind], label, all_ns)
-        named = ""
-        if names and 2 * names[0][1] > kind_ns:
-            named = f", mostly {names[0][0]}"
-        elif names:
-            named = f", such as {' and '.join(text for text, _ in names)}"
-        parts.append(f"{duration(kind_ns)} {words[kind]}{named}")
+        if names:
+            longest_name, longest_ns = names[0]
+            if 2 * longest_ns > kind_ns:
+                part += f", mostly {longest_name}"
+            else:
+                part += f", such as {' and '.join(text for text, _ in names)}"
+        parts.append(part)
     return "; ".join(parts) + _longest_modules(facts, rows, ns)
 
 
@@ -324,13 +326,13 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
 def instead_of_computing(op: str) -> str:
     """What to do about an op that computes on the CPU, in a sentence: create its tensor
     on the device, or keep its inputs there. For a program that uses a GPU."""
-    called = op if PLAIN_NAME.fullmatch(op) else "The op"
+    subject = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
         how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
     else:
         how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
-    return f"{called} computes on the CPU: {how}."
+    return f"{subject} computes on the CPU: {how}."
 
 
 SLOW_NS: Final = LONG_NS

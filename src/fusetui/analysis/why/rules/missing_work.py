@@ -113,17 +113,13 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
 
 
 def _missing(trace: Trace, launches: Rows) -> MissingWork:
-    """The calls without an event between two calls of the same thread that have one."""
-    calls = trace.rows_of(Role.CALL)
-    correlations = trace.correlation[calls]
-    linked = distinct(trace.correlation[trace.gpu_rows])
-    # np.isin would sort both
-    place = np.minimum(linked.searchsorted(correlations), len(linked) - 1)
-    with_event = calls[linked[place] == correlations]
+    """Of the calls that launch, those without an event that lie between two calls of
+    their thread that have one."""
+    with_event = _calls_with_event(trace)
     # neither the call nor one inside of it
     first = with_event.searchsorted(launches)
-    last = with_event.searchsorted(trace.end_row[launches])
-    without_event = launches[first == last]
+    end = with_event.searchsorted(trace.end_row[launches])
+    without_event = launches[first == end]
 
     rows = np.concatenate((with_event, without_event))
     thread = trace.thread_of_track[trace.track[rows]]
@@ -131,6 +127,7 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     rows = rows[by_thread]
     thread = thread[by_thread]
     has_event = by_thread < len(with_event)
+    # for each call, where the nearest ones with an event are: -1 and len(rows) for none
     place = np.arange(len(rows))
     previous = np.maximum.accumulate(np.where(has_event, place, -1))
     from_last = np.where(has_event, place, len(rows))[::-1]
@@ -144,6 +141,17 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     return MissingWork(
         calls=rows[between[is_same_thread]], following=rows[following[is_same_thread]]
     )
+
+
+def _calls_with_event(trace: Trace) -> Rows:
+    """The calls that have the correlation of a GPU event."""
+    calls = trace.rows_of(Role.CALL)
+    correlations = trace.correlation[calls]
+    linked = distinct(trace.correlation[trace.gpu_rows])
+    # np.isin would sort both
+    place = np.minimum(linked.searchsorted(correlations), len(linked) - 1)
+    with_event: Rows = calls[linked[place] == correlations]
+    return with_event
 
 
 def launch_calls(facts: Facts) -> Rows:
@@ -207,14 +215,14 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
     is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
-    for own, wait in ((gaps[is_early], EARLY), (gaps[~is_early], OUTSIDE)):
-        waited_ns = int(queued_ns[own].sum())
+    for gaps_of_wait, wait in ((gaps[is_early], EARLY), (gaps[~is_early], OUTSIDE)):
+        waited_ns = int(queued_ns[gaps_of_wait].sum())
         if waited_ns:
             yield Claim(
                 text=f"The GPU is idle for {of_span(facts, waited_ns)} in "
-                f"{plural(len(own), 'gap')}{wait.text}",
+                f"{plural(len(gaps_of_wait), 'gap')}{wait.text}",
                 at_stake_ns=waited_ns,
-                rows=the_most(idle.event[own], queued_ns[own]),
+                rows=the_most(idle.event[gaps_of_wait], queued_ns[gaps_of_wait]),
                 remedy=wait.remedy,
                 why_likely=wait.why_likely,
             )

@@ -4,7 +4,7 @@ tell."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -87,15 +87,18 @@ def is_unaligned(kernel: KernelName) -> bool:
 def _shape(kernels: Kernels, which: Flags) -> str:
     """`, most of all 12 times 141 x 512 by 512 x 30,522`: the product with most time;
     blank where it is not known."""
-    longest = kernels.rows.searchsorted(kernels.heaviest(which)[0])
-    number = kernels.job_numbers[longest]
-    amount = kernels.jobs.distinct[number].amount if number >= 0 else None
-    if amount is None or not (amount.m and amount.n and amount.k):
+    longest_row = kernels.heaviest(which)[0]
+    place = kernels.rows.searchsorted(longest_row)
+    number = kernels.job_numbers[place]
+    if number < 0:
+        return ""
+    amount = kernels.jobs.distinct[number].amount
+    if not (amount.m and amount.n and amount.k):
         return ""
     shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
-    has_batch = amount.batch is not None and amount.batch > 1
-    batch = f"{count(amount.batch)} times " if has_batch and amount.batch else ""
-    return f", most of all {batch}{shape}"
+    if amount.batch is not None and amount.batch > 1:
+        shape = f"{count(amount.batch)} times {shape}"
+    return f", most of all {shape}"
 
 
 HALF: Final = (
@@ -129,15 +132,18 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     yield from _float32_attention(facts, kernels.peak)
     if not plain.any():
         return
-    name, ratio = _faster(kernels.peak)
-    if name:
-        each = _spared_ns(kernels, plain, ratio)
+    faster = _faster(kernels.peak)
+    if faster is not None:
+        name = faster.name
+        plain_rate = kernels.peak.flop_per_s("fp32") or 0
+        ratio = plain_rate / faster.flop_per_s
+        spared_ns = _spared_ns(kernels, plain, ratio)
         yield Claim(
             text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
             f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
             f"{name} {1 / ratio:.0f} times as fast.",
-            at_stake_ns=int(each.sum()),
-            wanted=ReducedDurations(kernels.rows[plain], each),
+            at_stake_ns=int(spared_ns.sum()),
+            wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
             remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
             why_likely="Small products gain less.",
@@ -184,32 +190,33 @@ SPLIT_PRODUCTS: Final = 3
 
 
 def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
-    """Attention in float32, on the plain cores or on tensor cores, where these multiply
-    16-bit types faster."""
+    """A claim about attention in float32 on plain cores, and one about that on tensor
+    cores; each only where tensor cores multiply a type of 16 bits faster. At stake is
+    the difference to that rate."""
     kernels = facts.kernels
+    faster = _of_16_bits(peak)
+    if faster is None:
+        return
     for is_split in (False, True):
-        own_rate = peak.flop_per_s("tf32" if is_split else "fp32") or 0
         if is_split:
-            own_rate /= SPLIT_PRODUCTS
-        name, rate = _of_16_bits(peak)
+            how = f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
+            own_rate = (peak.flop_per_s("tf32") or 0) / SPLIT_PRODUCTS
+        else:
+            how = "on the plain cores"
+            own_rate = peak.flop_per_s("fp32") or 0
         attention = kernels.flags(_is_float32_attention(is_split=is_split))
-        if not attention.any() or not 0 < own_rate < rate:
+        if not attention.any() or not 0 < own_rate < faster.flop_per_s:
             continue
-        ratio = own_rate / rate
-        each = _spared_ns(kernels, attention, ratio)
-        how = (
-            f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
-            if is_split
-            else "on the plain cores"
-        )
-        rounding = HALF if name == "float16" else BFLOAT16
+        ratio = own_rate / faster.flop_per_s
+        spared_ns = _spared_ns(kernels, attention, ratio)
+        rounding = HALF if faster.name == "float16" else BFLOAT16
         flash = "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
         yield Claim(
             text=f"{subject(int(attention.sum()), 'float32 attention kernel', 'take')} "
-            f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies {name} "
-            f"{1 / ratio:.0f} times as fast.",
-            at_stake_ns=int(each.sum()),
-            wanted=ReducedDurations(kernels.rows[attention], each),
+            f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies "
+            f"{faster.name} {1 / ratio:.0f} times as fast.",
+            at_stake_ns=int(spared_ns.sum()),
+            wanted=ReducedDurations(kernels.rows[attention], spared_ns),
             kernels=attention,
             remedy=f"{rounding}{flash}",
             why_likely="Attention also computes a softmax, which gains nothing.",
@@ -221,29 +228,42 @@ def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
     cores do (`is_split`) or do not multiply."""
 
     def matches(kernel: KernelName) -> bool:
-        found = FLOAT32_ATTENTION.search(kernel.name)
-        if found is None:
+        match = FLOAT32_ATTENTION.search(kernel.name)
+        if match is None:
             return False
-        return (int(found["arch"]) >= SPLIT_FROM_ARCH) == is_split
+        on_tensor_cores = int(match["arch"]) >= SPLIT_FROM_ARCH
+        return on_tensor_cores == is_split
 
     return matches
 
 
-def _of_16_bits(peak: Peak) -> tuple[str, float]:
-    """bfloat16, else float16, and its rate on tensor cores (FLOP/s); ("", 0.0) for
-    none."""
+class FasterType(NamedTuple):
+    """An element type that tensor cores multiply faster than the plain ones."""
+
+    name: str
+    """TF32, bfloat16 or float16."""
+    flop_per_s: float
+    """By the data sheet."""
+
+
+def _of_16_bits(peak: Peak) -> FasterType | None:
+    """bfloat16, else float16, if tensor cores multiply it faster than the plain cores
+    do; None for neither."""
     for kind, name in (("bf16", "bfloat16"), ("fp16", "float16")):
         rate = peak.flop_per_s(kind) or 0
-        if rate > (peak.flop_per_s(f"{kind}_plain") or 0):
-            return name, rate
-    return "", 0.0
+        plain_rate = peak.flop_per_s(f"{kind}_plain") or 0
+        if rate > plain_rate:
+            return FasterType(name, flop_per_s=rate)
+    return None
 
 
 def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
-    """A note about a device that the table of peaks lacks. Raises CannotTellError,
-    except of a device without tensor cores: how much faster they are is unknown."""
-    kernels, trace = facts.kernels, facts.trace
-    devices = device_properties(trace)
+    """A note about products on plain cores (`plain`) of a device that the table of
+    peaks lacks, if its compute capability tells what its tensor cores multiply. Then
+    raises CannotTellError: how much faster they are is not known. Nothing of both for a
+    device without tensor cores."""
+    kernels = facts.kernels
+    devices = device_properties(facts.trace)
     types = {tensor_core_types(properties) for properties in devices.values()}
     if len(types) != 1 or None in types or "nvidia" not in tags_of(facts):
         raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
@@ -265,15 +285,19 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
     raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
 
 
-def _faster(peak: Peak) -> tuple[str, float]:
-    """TF32, else bfloat16, else float16 on tensor cores, and the plain rate as a share
-    of its rate; ("", 1.0) where none is faster."""
-    plain = peak.flop_per_s("fp32")
+def _faster(peak: Peak) -> FasterType | None:
+    """TF32, else bfloat16, else float16, if tensor cores multiply it faster than the
+    plain cores float32 and the type itself; None where none is faster, or the rate of
+    float32 is not known."""
+    fp32_rate = peak.flop_per_s("fp32")
+    if fp32_rate is None:
+        return None
     for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16"), ("fp16", "float16")):
         rate = peak.flop_per_s(kind) or 0
-        if plain and rate > max(plain, peak.flop_per_s(f"{kind}_plain") or 0):
-            return name, plain / rate
-    return "", 1.0
+        plain_rate = peak.flop_per_s(f"{kind}_plain") or 0
+        if rate > max(fp32_rate, plain_rate):
+            return FasterType(name, flop_per_s=rate)
+    return None
 
 
 SHORTEST_NS: Final = 20_000
@@ -341,15 +365,15 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
     if there are others."""
-    name, own = kernels.mainly(few, kernels.effective_ns)
-    fewest = int(kernels.blocks[own].min())
-    most = int(kernels.blocks[own].max())
+    name, of_name = kernels.mainly(few, kernels.effective_ns)
+    fewest = int(kernels.blocks[of_name].min())
+    most = int(kernels.blocks[of_name].max())
     blocks = plural(most, "block")
     if fewest != most:
         blocks = f"{count(fewest)} to {blocks}"
-    has_others = not (own == few).all()
-    times = f"{count(int(own.sum()))} x " if has_others else ""
-    return f"{blocks} on {count(int(kernels.sms[own].max()))} in {times}{name}"
+    has_others = not (of_name == few).all()
+    times = f"{count(int(of_name.sum()))} x " if has_others else ""
+    return f"{blocks} on {count(int(kernels.sms[of_name].max()))} in {times}{name}"
 
 
 def _few_blocks_remedy(kernels: Kernels, few: Flags) -> str:

@@ -87,14 +87,15 @@ def _same_work(facts: Facts) -> SameWork:
     places = np.flatnonzero(is_compared)
     job = kernels.job_numbers[places]
     by_start = np.argsort(kernels.start[places], kind="stable")
+    job_in_step = distinct_rows((job, step[places]))[1]
     # how many of its job its step launched before it
     nth_in_step = np.empty(len(places), dtype=np.int64)
-    nth_in_step[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
+    nth_in_step[by_start] = ordinals(job_in_step[by_start])
     group = distinct_rows((job, nth_in_step))[1]
-    by_group = np.lexsort((kernels.effective_ns[places], group))
     counts = np.bincount(group)
-    is_enough = counts >= MIN_STEPS
+    is_large = counts >= MIN_STEPS
+    by_group = np.lexsort((kernels.effective_ns[places], group))
+    in_large_groups = by_group[is_large[group[by_group]]]
     return SameWork(
-        kernels=places[by_group[is_enough[group[by_group]]]],
-        counts=counts[is_enough].astype(np.int64),
+        kernels=places[in_large_groups], counts=counts[is_large].astype(np.int64)
     )

@@ -22,10 +22,10 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import counted
+from fusetui.trace.model.intervals import Cover, counted
 
 MAX_PARTS_NAMED: Final = 3
 LEAST_SHARE_NAMED: Final = 0.05
@@ -97,7 +97,8 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     cudaLaunchKernel)`, with the name that the GPU waited for longest. Of ops, that is
     the innermost one, and the first call around it is named too. `number`: its place in
     Facts.warm_up; `is_alone`: no other part is told."""
-    once = facts.warm_up[number].slices
+    part = facts.warm_up[number]
+    once = part.slices
     if not len(once.rows):
         return "the first step" if is_alone else "the rest of the first step"
     trace = facts.trace
@@ -105,19 +106,26 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     if once.of_ops:
         ops = _ops_within(trace, once.rows)
         slices = Slices(ops, trace.start[ops], trace.end[ops])
-    in_order = np.lexsort((slices.start - slices.end, slices.start))
-    innermost = slices.only(in_order).parts()
-    gaps = counted(facts.idle.begin, facts.idle.returned)
-    waits = gaps.only(facts.warm_up[number].cover)
-    ns = waits.within(innermost.start, innermost.end)
-    longest = int(np.bincount(trace.name[innermost.rows], ns).argmax())
-    waiting = distinct(innermost.rows[ns > 0])
-    calls = waiting[trace.name[waiting] == longest]
-    mostly = "mostly " if len(calls) < len(waiting) else ""
-    calls = calls[~np.isin(trace.parent[calls], calls)]  # an op that calls itself
-    name = frame_text(trace.names[longest])
-    outer = _outer_op(trace, calls, once.rows) if once.of_ops else ""
-    return f"{once.what} ({mostly}{count(len(calls))} x {name}{outer})"
+    rows, waited_ns = _waits_in_slices(facts, part.cover, slices)
+    name = int(np.bincount(trace.name[rows], waited_ns).argmax())
+    with_waits = distinct(rows[waited_ns > 0])
+    of_name = with_waits[trace.name[with_waits] == name]
+    mostly = "mostly " if len(of_name) < len(with_waits) else ""
+    calls = of_name[~np.isin(trace.parent[of_name], of_name)]  # an op may call itself
+    text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
+    if once.of_ops:
+        text += _outer_op(trace, calls, once.rows)
+    return f"{once.what} ({mostly}{text})"
+
+
+def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, Int64s]:
+    """How long the devices waited for a launch, within a cover (ns of the file), while
+    each of some slices was the innermost of them: (rows, ns), two arrays of one shape.
+    A row occurs once for each stretch of time in which it is the innermost one."""
+    outer_first = np.lexsort((slices.start - slices.end, slices.start))
+    innermost = slices.only(outer_first).parts()
+    waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
+    return innermost.rows, waits.within(innermost.start, innermost.end)
 
 
 def _ops_within(trace: Trace, rows: Rows) -> Rows:
