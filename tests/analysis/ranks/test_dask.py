@@ -136,7 +136,7 @@ def as_bytes(found: tuple[object, ...]) -> list[bytes]:
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(executors, "MAX_WAIT_FOR_SCHEDULER_SECONDS", 0.2)
     where = f"dask://127.0.0.1:{free_port()}"
     with pytest.raises(CannotReadError, match="does not answer"), executor_at(where):
         pass

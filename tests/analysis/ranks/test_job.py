@@ -167,7 +167,7 @@ def test_processes_give_the_same_as_this_one(
 ) -> None:
     paths = sorted(map(str, folder.iterdir()))
     here = answer_of(summarize(paths, cached=False))
-    monkeypatch.setattr(executors, "SMALL", 0)
+    monkeypatch.setattr(executors, "MIN_BYTES_FOR_PROCESSES", 0)
     monkeypatch.setattr(executors, "core_count", lambda: 2)
     there = answer_of(summarize(paths, cached=False))
     assert here == there
@@ -203,7 +203,7 @@ class Dying:
 def test_a_rank_whose_process_dies_is_tried_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, deaths: int, is_read: bool
 ) -> None:
-    monkeypatch.setattr(executors, "SMALL", 0)
+    monkeypatch.setattr(executors, "MIN_BYTES_FOR_PROCESSES", 0)
     monkeypatch.setattr(executors, "core_count", lambda: 2)
     monkeypatch.setattr(executors, "calls", Dying(deaths).calls)
     answer = answer_of(summarize(sorted(map(str, folder.iterdir())), cached=False))

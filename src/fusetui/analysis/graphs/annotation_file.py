@@ -88,6 +88,8 @@ def read_annotations(path: str) -> dict[int, Any]:
 
 
 def _annotations_in(data: bytes) -> dict[int, Any]:
+    """What the bytes of a file annotate; see `read_annotations`. Raises _RefusedError,
+    and for damaged bytes ValueError, TypeError, LookupError and others."""
     if len(data) > MAX_FILE_BYTES:
         raise _RefusedError(f"it is larger than {size(MAX_FILE_BYTES)}")
     is_json = data[:1] == b"{"

@@ -139,8 +139,10 @@ def _join_modules(
     paths: list[str],
     problems: list[str],
 ) -> tuple[Trace, tuple[Join, ...]]:
-    """All nodes of a replay are joined if one of them is annotated. `paths`: of the
-    files that `by_node` is from; `problems`: what is wrong with them."""
+    """The trace with modules for all nodes of the replays of which a node is annotated,
+    and a record of that; without one, the same trace, and a record only if there are
+    problems. `paths`: of the files that `by_node` is from; `problems`: what is wrong
+    with them, to which it is added if they name no node."""
     named = _paths_of_nodes(trace, replays, by_node)
     annotated = [rows for rows in replays if named.of_row[rows].any()]
     has_file = _IN_FILE in named.sources
@@ -166,9 +168,9 @@ def _join_modules(
     )
     if not annotated:
         return trace, (record,) if problems else ()
-    there, row_of_path = _as_capture(named.paths, record.path)
+    capture_trace, row_of_path = _as_capture(named.paths, record.path)
     calls = row_of_path[named.of_row[rows]]
-    grafted = graft(trace, there, rows, calls, record)
+    grafted = graft(trace, capture_trace, rows, calls, record)
     no_op = np.full(len(grafted) - len(trace), -1, dtype=np.int32)
     return replace(grafted, op=np.append(trace.op, no_op)), (record,)
 

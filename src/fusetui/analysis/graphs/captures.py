@@ -113,9 +113,10 @@ def captures(trace: Trace) -> Captures:
     last_begin = {span.end: span.begin for span in begun if span.end >= 0}
     spans = [span for span in begun if last_begin.get(span.end) == span.begin]
     calls = _by_start(trace, outer_calls(trace, _NODE_CALLS))
-    ran = np.isin(calls, trace.launch[trace.gpu_rows])
+    # what launched a GPU event ran, on another stream, instead of being captured
+    has_run = np.isin(calls, trace.launch[trace.gpu_rows])
     waits = _by_start(trace, outer_calls(trace, _FORK_CALLS))
-    calls_of_spans = [_calls_in(trace, calls[~ran], span) for span in spans]
+    calls_of_spans = [_calls_in(trace, calls[~has_run], span) for span in spans]
     kernels_of_spans = _kernel_names(trace, calls_of_spans)
     complete = []
     for span, rows, kernels in zip(
@@ -146,12 +147,14 @@ def _spans(trace: Trace) -> list[_Span]:
 
 
 def _by_start(trace: Trace, rows: Rows) -> Rows:
+    """These rows in the order of their starts."""
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _calls_in(trace: Trace, calls: Rows, span: _Span) -> Rows:
-    """The calls of a capture: those of the thread that captures; if it has none, of
-    all. `calls`: by their start."""
+    """The calls between the begin and the end of a capture: those of the thread that
+    captures; if it made none, those of all threads. `calls`: in the order of their
+    starts."""
     bounds = (trace.end[span.begin], trace.start[span.end])
     first, end = np.searchsorted(trace.start[calls], bounds)
     rows = calls[first:end]
@@ -188,7 +191,8 @@ def _kernel_names(trace: Trace, calls_of_captures: list[Rows]) -> list[tuple[str
 
 
 def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
-    """What the innermost annotation around a row says that names a size."""
+    """What the innermost annotation around the start of a row says, of those that name
+    a size."""
     annotations = trace.rows_of(Role.ANNOTATION)
     time = trace.start[begin]
     is_around = (trace.start[annotations] <= time) & (time < trace.end[annotations])
@@ -202,8 +206,8 @@ def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
     return _SizeAnnotation()
 
 
-def size_of(there: Trace, capture: Capture) -> CaptureSize:
-    """For how much a graph was captured; `there` is the trace of the capture.
+def size_of(capture_trace: Trace, capture: Capture) -> CaptureSize:
+    """For how much a graph was captured; `capture_trace` is the trace of the capture.
 
     An annotation around the capture counts tokens in vLLM, and in a decode of SGLang
     requests; in other modes of SGLang, some versions count requests and some tokens.
@@ -214,21 +218,23 @@ def size_of(there: Trace, capture: Capture) -> CaptureSize:
         return CaptureSize(tokens=size)
     if size is not None and capture.mode in _MODES_OF_REQUESTS:
         return CaptureSize(requests=size)
-    tokens = _rows_of_products(there, capture)
+    tokens = _rows_of_products(capture_trace, capture)
     if size is None or not tokens or tokens % max(size, 1):
         return CaptureSize(tokens=tokens)
     return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
 
 
-def _rows_of_products(there: Trace, capture: Capture) -> int | None:
-    """The rows that more than half of the matrix products of a capture have."""
-    captured_ops = np.unique(there.op[capture.calls])
+def _rows_of_products(capture_trace: Trace, capture: Capture) -> int | None:
+    """The number of rows (m) that more than half of the matrix products of a capture
+    have; None if there is none such."""
+    captured_ops = np.unique(capture_trace.op[capture.calls])
     is_product = [
-        op >= 0 and there.name_of(op) in _PRODUCTS for op in captured_ops.tolist()
+        op >= 0 and capture_trace.name_of(op) in _PRODUCTS
+        for op in captured_ops.tolist()
     ]
     ops = captured_ops[is_product]
     counts: Counter[int | None] = Counter()
-    for inputs in inputs_by_op(there, ops).values():
+    for inputs in inputs_by_op(capture_trace, ops).values():
         product = matmul(inputs)
         if product:
             counts[product.m] += 1

@@ -50,35 +50,39 @@ class _Pair(NamedTuple):
     capture: Capture
 
 
-def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
-    """The trace with what could be joined, and a record of that. If nothing could be,
-    it is the same trace. `there` is the trace of the capture, which may be the trace
-    itself; `found`: nobody named it."""
-    already_captured, _ = _captured(trace)
+def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace, Join]:
+    """The trace with the ops of the captured calls for the nodes of its replays, and a
+    record of what was joined and why some was not. If nothing was, it is the same
+    trace. `capture_trace`: in which the graphs were captured, which may be the trace
+    itself; `found`: no user named it."""
+    captured_call, _ = _captured(trace)
     open_replays = [
-        nodes for nodes in replays(trace) if already_captured[nodes.rows[0]] < 0
+        nodes for nodes in replays(trace) if captured_call[nodes.rows[0]] < 0
     ]
-    captured = captures(there)
+    captured = captures(capture_trace)
     choices: list[Chosen]
-    if captured.complete and not _has_ops(there, captured):
+    if captured.complete and not _has_ops(capture_trace, captured):
         choices = []
         refused = [NO_OPS]
     else:
-        choices = _choices(trace, there, open_replays, captured.complete)
-        _choose_in_other_orders(trace, there, open_replays, choices, captured.complete)
+        choices = _choices(trace, capture_trace, open_replays, captured.complete)
+        _choose_in_other_orders(
+            trace, capture_trace, open_replays, choices, captured.complete
+        )
         problems = [choice.problem for choice in choices if choice.problem]
         refused = [*counted(problems), *_remarks(trace, open_replays, captured)]
     pairs = []
+    # there are no choices where the capture has no ops
     for nodes, choice in zip(open_replays, choices, strict=False):
         if choice.capture < 0:
             continue
         capture = captured.complete[choice.capture]
         if choice.kernels_only:
-            nodes, capture = kernels_alone(trace, nodes, capture, there)
+            nodes, capture = kernels_alone(trace, nodes, capture, capture_trace)
         pairs.append(_Pair(nodes, capture))
     doubts = list(dict.fromkeys(choice.likely for choice in choices if choice.likely))
     record = Join(
-        path=there.report.path,
+        path=capture_trace.report.path,
         replays=len(pairs),
         of_replays=len(open_replays),
         kernels=sum(len(pair.nodes) for pair in pairs),  # copies and sets too
@@ -91,25 +95,28 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
         return trace, record
     rows = np.concatenate([pair.nodes.rows for pair in pairs])
     calls = np.concatenate([pair.capture.calls for pair in pairs])
-    return graft(trace, there, rows, calls, record), record
+    return graft(trace, capture_trace, rows, calls, record), record
 
 
-def _has_ops(there: Trace, captured: Captures) -> bool:
+def _has_ops(capture_trace: Trace, captured: Captures) -> bool:
     """Whether any captured call has an op around it."""
-    return any((there.op[capture.calls] >= 0).any() for capture in captured.complete)
+    return any(
+        (capture_trace.op[capture.calls] >= 0).any() for capture in captured.complete
+    )
 
 
 def _choose_in_other_orders(
     trace: Trace,
-    there: Trace,
+    capture_trace: Trace,
     open_replays: list[Nodes],
     choices: list[Chosen],
     complete: Sequence[Capture],
 ) -> None:
-    """Tries again what does not fit, and replaces it in both lists where it then does:
-    by time, if its nodes are numbered otherwise, and as the file has it, as on AMD
-    devices times are sometimes wrong, while the file has the nodes in the order of the
-    graph. There the names of all kernels must agree."""
+    """Tries the replays that fit no capture again with their nodes in another order,
+    and where they then fit replaces them in `open_replays` and their `choices`, in
+    place. The orders are that of time, as nodes may be numbered otherwise, and that of
+    the file: on AMD devices times are sometimes wrong, while the file has the nodes in
+    the order of the graph. With the latter the names of all kernels must agree."""
     for column, may_go_by_kind in ((trace.start, True), (trace.order, False)):
         refused = [n for n, choice in enumerate(choices) if choice.problem]
         reordered = []
@@ -121,7 +128,7 @@ def _choose_in_other_orders(
             reordered.append(replace(nodes, rows=rows, numbered=False))
         if not is_new_order:
             continue
-        new_choices = _choices(trace, there, reordered, complete)
+        new_choices = _choices(trace, capture_trace, reordered, complete)
         for n, nodes, choice in zip(refused, reordered, new_choices, strict=True):
             is_certain_enough = may_go_by_kind or BY_KIND not in choice.likely
             if choice.capture >= 0 and is_certain_enough:
@@ -131,11 +138,12 @@ def _choose_in_other_orders(
 
 def _choices(
     trace: Trace,
-    there: Trace,
+    capture_trace: Trace,
     open_replays: list[Nodes],
     complete: Sequence[Capture],
 ) -> list[Chosen]:
-    """For each replay its capture, with the help of the steps of the server."""
+    """For each replay the choice among the `complete` captures, with the help of what
+    was asked of the step of the server in which it ran."""
     if not open_replays:
         return []
     steps = server_steps(trace)
@@ -148,14 +156,15 @@ def _choices(
         if asked is not None:
             size = CaptureSize(requests=asked.batch, tokens=asked.new_tokens)
         steps_of_replays.append((step, size))
-    sizes = [size_of(there, capture) for capture in complete]
-    return choose(trace, there, open_replays, complete, sizes, steps_of_replays)
+    sizes = [size_of(capture_trace, capture) for capture in complete]
+    return choose(trace, capture_trace, open_replays, complete, sizes, steps_of_replays)
 
 
 def _remarks(
     trace: Trace, open_replays: Sequence[Nodes], captured: Captures
 ) -> list[str]:
-    """What is missing, where nothing could be compared."""
+    """Sentences about what is missing: kernels of graph launches, replays, or captures
+    that begin and end in the trace."""
     remarks = []
     bare = bare_launches(trace)
     if bare:
@@ -176,15 +185,17 @@ def _remarks(
     return remarks
 
 
-def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
+def graft(
+    trace: Trace, capture_trace: Trace, nodes: Rows, calls: Rows, join: Join
+) -> Joined:
     """The trace with the op of each captured call for its node (see model/joined.py).
-    `nodes`: GPU rows of the trace; `calls`: for each of them a row of `there`, the
+    `nodes`: GPU rows of the trace; `calls`: for each of them a row of `capture_trace`, the
     trace of the capture, which may be the same."""
-    if there is not trace:
-        taken = _rows_around(there, np.unique(calls))
-        new_row = np.full(len(there), -1, dtype=np.int32)
+    if capture_trace is not trace:
+        taken = _rows_around(capture_trace, np.unique(calls))
+        new_row = np.full(len(capture_trace), -1, dtype=np.int32)
         new_row[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
-        trace = _with_rows(trace, there, taken, new_row)
+        trace = _with_rows(trace, capture_trace, taken, new_row)
         calls = new_row[calls].astype(np.intp)
     captured, joins = _captured(trace)
     captured[nodes] = calls
@@ -206,49 +217,61 @@ def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
     return np.full(len(trace), -1, dtype=np.int32), ()
 
 
-def _rows_around(there: Trace, calls: Rows) -> Rows:
-    """The calls, and all annotations, frames and ops of their threads that contain
-    one's start."""
-    is_taken = np.zeros(len(there), dtype=np.bool_)
+def _rows_around(capture_trace: Trace, calls: Rows) -> Rows:
+    """The calls, and all annotations, frames and ops of their threads that contain the
+    start of one of them; rows in ascending order."""
+    is_taken = np.zeros(len(capture_trace), dtype=np.bool_)
     is_taken[calls] = True
-    thread = there.thread_of_track[there.track]
-    is_cpu_track = np.array([track.layer in CPU_LAYERS for track in there.tracks])
-    may_contain = is_cpu_track[there.track] & np.isin(there.role, _TAKEN_ROLES)
+    thread = capture_trace.thread_of_track[capture_trace.track]
+    is_cpu_track = np.array(
+        [track.layer in CPU_LAYERS for track in capture_trace.tracks]
+    )
+    may_contain = is_cpu_track[capture_trace.track] & np.isin(
+        capture_trace.role, _TAKEN_ROLES
+    )
     for number in np.unique(thread[calls]).tolist():
         rows = np.flatnonzero(may_contain & (thread == number))
-        times = np.sort(there.start[calls[thread[calls] == number]])
-        first, end = np.searchsorted(times, (there.start[rows], there.end[rows]))
+        times = np.sort(capture_trace.start[calls[thread[calls] == number]])
+        first, end = np.searchsorted(
+            times, (capture_trace.start[rows], capture_trace.end[rows])
+        )
         is_taken[rows[end > first]] = True
     return np.flatnonzero(is_taken)
 
 
 def _with_rows(
-    trace: Trace, there: Trace, taken: Rows, new_row: NDArray[np.int32]
+    trace: Trace, capture_trace: Trace, taken: Rows, new_row: NDArray[np.int32]
 ) -> Joined:
-    """The rows `taken` of another trace after those of this one; `new_row`: where each
-    row goes."""
-    names, name = _renumbered(trace.names, there.names, there.name[taken])
-    categories, cat = _renumbered(trace.categories, there.categories, there.cat[taken])
-    tracks, track = _tracks(trace, there, taken)
-    shift_ns = trace.begin_ns - int(there.start[taken].min())
+    """The trace with the rows `taken` (ascending) of the trace of the capture after its
+    own, as rows on tracks of their own, shifted so that the first begins where the
+    trace does. `new_row`: for each row of `capture_trace` the row that it becomes, -1
+    for none."""
+    names, name = _renumbered(
+        trace.names, capture_trace.names, capture_trace.name[taken]
+    )
+    categories, cat = _renumbered(
+        trace.categories, capture_trace.categories, capture_trace.cat[taken]
+    )
+    tracks, track = _tracks(trace, capture_trace, taken)
+    shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
     taken_before = np.concatenate(([0], np.cumsum(new_row >= 0)))
     events = sum(stretch.events for stretch in trace.elements.stretches)
     none = np.full(len(taken), -1, dtype=np.int32)
     added: dict[str, Any] = {
-        "start": there.start[taken] + shift_ns,
-        "dur": there.dur[taken],
+        "start": capture_trace.start[taken] + shift_ns,
+        "dur": capture_trace.dur[taken],
         "name": name,
         "cat": cat,
         "role": np.full(len(taken), Role.CAPTURED, dtype=np.uint8),
         "track": track,
-        "parent": _moved_rows(new_row, there.parent[taken]),
-        "end_row": len(trace) + taken_before[there.end_row[taken]],
-        "depth": there.depth[taken],
+        "parent": _moved_rows(new_row, capture_trace.parent[taken]),
+        "end_row": len(trace) + taken_before[capture_trace.end_row[taken]],
+        "depth": capture_trace.depth[taken],
         "correlation": np.zeros(len(taken), dtype=np.int64),
         "external_id": np.zeros(len(taken), dtype=np.int64),
         "launch": none,
-        "op": _moved_rows(new_row, there.op[taken]),
-        "order": there.order[taken] + events,
+        "op": _moved_rows(new_row, capture_trace.op[taken]),
+        "order": capture_trace.order[taken] + events,
     }
     columns: dict[str, Any] = asdict(trace)
     for field, values in added.items():
@@ -259,9 +282,9 @@ def _with_rows(
     columns["categories"] = categories
     columns["tracks"] = tracks
     columns["joins"] = joins
-    columns["elements"] = combined(trace.elements, there.elements)
+    columns["elements"] = combined(trace.elements, capture_trace.elements)
     columns["captured"] = np.append(captured, none)
-    columns["roles"] = np.append(trace.source_role, there.source_role[taken])
+    columns["roles"] = np.append(trace.source_role, capture_trace.source_role[taken])
     return Joined(**columns)
 
 
@@ -275,8 +298,8 @@ def _moved_rows(
 def _renumbered(
     ours: tuple[str, ...], theirs: Sequence[str], numbers: NDArray[np.int32]
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Our names with those of theirs that have these numbers added; and their numbers
-    as numbers of ours."""
+    """Our names, and behind them those of theirs that `numbers` uses and we lack; and
+    `numbers`, which are indices in `theirs`, as indices in all these."""
     used, index = np.unique(numbers, return_inverse=True)
     our_number = {name: number for number, name in enumerate(ours)}
     new_numbers = [
@@ -287,12 +310,12 @@ def _renumbered(
 
 
 def _tracks(
-    trace: Trace, there: Trace, taken: Rows
+    trace: Trace, capture_trace: Trace, taken: Rows
 ) -> tuple[tuple[Track, ...], NDArray[np.int32]]:
     """Our tracks and those of the rows taken, and for each of these the number of its
     track."""
     used, first, index = np.unique(
-        there.track[taken], return_index=True, return_inverse=True
+        capture_trace.track[taken], return_index=True, return_inverse=True
     )
     end = np.append(first[1:], len(taken))
     _, joins = _captured(trace)
@@ -301,7 +324,7 @@ def _tracks(
     for number, first_taken, end_taken in zip(
         used.tolist(), first.tolist(), end.tolist(), strict=True
     ):
-        track = there.tracks[number]
+        track = capture_trace.tracks[number]
         captured_track = replace(
             track,
             layer=Layer.CAPTURED,

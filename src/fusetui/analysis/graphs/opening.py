@@ -135,8 +135,9 @@ def _scanned(
     field: Literal["pids", "graphs"],
     scan: Callable[[File], object],
 ) -> list[ScannedFile]:
-    """What is known of each file; `scan` finds what is not, or None. Of a file that has
-    changed nothing is known. The records in which anything is new are written."""
+    """What is known of each file, from the records of their folders in the cache. Where
+    `field` is not known, or the file has changed, `scan` looks it up (None: it cannot),
+    and the record of its folder is written again."""
     folders = {file.folder for file in files}
     records = {folder: record_for(folder, _RECORD_NAME) for folder in folders}
     known: dict[str, dict[str, ScannedFile]] = {}
@@ -203,7 +204,7 @@ def with_captures(
 
 
 def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
-    """The files that a user names, of several those first that are likely to fit."""
+    """The files that a user names, those first that are likely to fit."""
     if len(named) < 2:
         return list(named)
     files = []
@@ -228,16 +229,16 @@ def _files_found(trace: Trace) -> list[str]:
 
 
 def _likely(files: Sequence[File], trace: Trace) -> list[str]:
-    """Those that may hold what the trace replays: by the sizes of its steps, in
-    requests and in tokens, as captures count either, and by the names of a few
-    kernels."""
-    sizes: dict[int, None] = {}
+    """The paths of the files that may hold the captures of what the trace replays, the
+    likeliest first: by the sizes of its steps, in requests and in tokens, as captures
+    count either, and by the names of its first kernels."""
+    sizes: dict[int, None] = {}  # each once, in order
     for asked in server_steps(trace).asked:
         if asked:
             for size in (asked.batch, asked.new_tokens):
                 if size:
                     sizes[size] = None
-    kernels: dict[str, None] = {}
+    kernels: dict[str, None] = {}  # each once, in order
     for nodes in replays(trace):
         for row in nodes.rows[:_KERNELS_COMPARED].tolist():
             if trace.role[row] == Role.KERNEL:
@@ -246,9 +247,9 @@ def _likely(files: Sequence[File], trace: Trace) -> list[str]:
 
 
 def said(joins: Sequence[Join]) -> list[str]:
-    """What to tell a user who opened the trace: what could not be joined in the end. A
-    capture that was found and fits nothing is not worth a word, nor is one of several
-    for which another fits."""
+    """Sentences for a user who opened the trace: why what was not joined in the end was
+    not, at most _MAX_REASONS reasons. A capture that nobody named and that fits nothing
+    is not worth a word, nor is one of several where all replays are joined."""
     captures = [join for join in joins if join.joined_by == CAPTURE]
     joined = sum(join.replays for join in captures)
     is_complete = bool(captures) and joined == captures[0].of_replays
@@ -290,6 +291,7 @@ def files_beside(path: str) -> list[File]:
 
 
 def _state(state: os.stat_result) -> FileState:
+    """The FileState of what os.stat says."""
     return state.st_size, state.st_mtime_ns, state.st_ino
 
 
@@ -378,7 +380,8 @@ def candidates(
 
 
 def _first_processes(path: str) -> tuple[str, ...]:
-    """The processes of the first events."""
+    """The processes that the beginning of a file names, sorted; of a file whose head
+    names none a longer beginning is read. () if that names none either."""
     for max_bytes, read_beginning in (
         (_HEAD_BYTES, glimpse),
         (_LONG_HEAD_BYTES, beginning),

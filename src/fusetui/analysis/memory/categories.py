@@ -28,21 +28,20 @@ class TrainingPhase(IntEnum):
 
 
 class Phases(msgspec.Struct, frozen=True, eq=False):
-    """`phase` and `run` of shape [events]: events of one run have the same phase and
-    follow one another. `begin` and `end` of shape [steps]: the first event of an
-    optimizer's step, and the first one after it; one more than there are events where
-    it did not end. `ends`: where steps of the program end, those of its optimizer, else
-    those of a profiler."""
+    """What the program was doing at each event, and where steps begin and end."""
 
-    phase: Int64s
-    run: Int64s
-    begin: Int64s
+    phase: Int64s  # [events]: a TrainingPhase
+    run: Int64s  # [events]: the number of the run of events of one phase that it is in
+    begin: Int64s  # [steps]: the first event of each step of an optimizer
+    # [steps]: the first event after it; one more than there are events where it did not
+    # end
     end: Int64s
+    # where steps of the program end: those of its optimizer, else those of a profiler
     ends: Int64s
 
     def next_end(self, events: Int64s) -> Int64s:
-        """The end of the first step that begins after each event; never: more than any
-        event."""
+        """For each of `events` the end of the first step of an optimizer that begins
+        after it; a number above that of any event if none does."""
         step = np.searchsorted(self.begin, events, side="right")
         never = len(self.phase) + 1
         return np.append(self.end, never)[step]
@@ -65,16 +64,16 @@ class _Step(NamedTuple):
 
 
 def phases(history: History, evidence: Evidence) -> Phases:
-    """Where an optimizer runs the model itself (a closure), that is no part of its
-    step."""
+    """The phases of a history, from annotations of steps, else from stacks. Where an
+    optimizer runs the model itself (a closure), that is no part of its step."""
     stack = history.events.stack
     count = len(history.events)
     annotated_steps = _annotated_steps(history, OPTIMIZER_PREFIX)
-    opened = np.zeros(count + 1, np.int64)
+    change_of_open_steps = np.zeros(count + 1, np.int64)
     for step in annotated_steps:
-        opened[step.begin] += 1
-        opened[min(step.end, count)] -= 1
-    is_annotated = np.cumsum(opened[:-1]) > 0
+        change_of_open_steps[step.begin] += 1
+        change_of_open_steps[min(step.end, count)] -= 1
+    is_annotated = np.cumsum(change_of_open_steps[:-1]) > 0
     is_model = (evidence.has(FrameRole.CALL) & ~evidence.in_step)[stack]
 
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
@@ -82,6 +81,7 @@ def phases(history: History, evidence: Evidence) -> Phases:
     phase[is_annotated & ~is_model] = TrainingPhase.STEP
     phase[evidence.in_step[stack]] = TrainingPhase.STEP
     phase[evidence.has(FrameRole.BACKWARD)[stack]] = TrainingPhase.BACKWARD
+    # cut, as without events there is no first one
     begins_run = np.append(True, phase[1:] != phase[:-1])[:count]
 
     steps = annotated_steps or _steps_by_stacks(history, phase, is_model)
@@ -97,8 +97,10 @@ def phases(history: History, evidence: Evidence) -> Phases:
 
 
 def _annotated_steps(history: History, prefix: str) -> list[_Step]:
-    """The steps that annotations name, in the order of time. None where events have no
-    times."""
+    """The steps of annotations whose names begin with `prefix`, in the order of time,
+    of those that have an event; [] where events have no times, or these go back. A step
+    whose begin was not recorded begins with the first event, one whose end was not
+    after the last."""
     snapshot = history.snapshot
     times = history.events.time_us
     count = len(times)
@@ -128,19 +130,21 @@ def _annotated_steps(history: History, prefix: str) -> list[_Step]:
 
 
 def _steps_by_stacks(history: History, phase: Int64s, is_model: Flags) -> list[_Step]:
-    """Events of steps with no forward and no backward between them are of one."""
+    """The steps of an optimizer by the phases of events alone: events of a step with no
+    forward and no backward pass between them are of the same one. `is_model`: which
+    events are of a call of the model."""
     count = len(phase)
     rows = np.flatnonzero(phase == TrainingPhase.STEP)
     if not len(rows):
         return []
     is_between = (phase == TrainingPhase.BACKWARD) | is_model
-    passed = np.cumsum(is_between)[rows]
-    is_first = np.append(True, passed[1:] != passed[:-1])
+    between_so_far = np.cumsum(is_between)[rows]
+    is_first = np.append(True, between_so_far[1:] != between_so_far[:-1])
     is_last = np.append(is_first[1:], True)
     begins = rows[is_first]
     ends = rows[is_last] + 1
     last_failure = history.failures.max(initial=BEFORE)
-    # the file was written from within it
+    # the file was written from within the last step, which did not end
     if ends[-1] == count and last_failure >= begins[-1]:
         ends[-1] = count + 1
     return [
@@ -237,8 +241,8 @@ def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
 
 
 def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
-    """Where the step ends that began last before each allocation; 0 for those from
-    before the first event, and before the first step."""
+    """For each life the end of the step of an optimizer that began last before its
+    birth; 0 for what was allocated before the first event or the first step."""
     step = np.searchsorted(phases.begin, lives.born, side="right") - 1
     # step -1: the last entry
     end = np.append(phases.end, 0)[step]
@@ -246,8 +250,9 @@ def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
 
 
 def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> Flags:
-    """Which live until zero_grad, the end of the next step of an optimizer, or the end
-    of the file if the backward pass ended before."""
+    """Which lives last as long as a gradient does: until zero_grad frees them, until
+    the end of the next step of an optimizer or longer, or until the end of the file if
+    the backward pass in which they were born ended before that."""
     lives = history.lives
     events = history.events
     freeing_stack = np.append(events.stack, -1)[lives.died]
@@ -255,7 +260,9 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
     rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
     next_row = np.searchsorted(rows, lives.born, side="right")
+    # a forward pass or a step after the birth
     something_came_later = np.append(rows, lives.events)[next_row] < lives.events
+    # only a file that was written because memory ran out ends within a pass
     last_failure = history.failures.max(initial=BEFORE)
     backward_ended: Flags = something_came_later | (lives.born > last_failure)
     outlives_step = lives.died >= phases.next_end(lives.born)
@@ -265,8 +272,9 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
 
 
 def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> Int64s:
-    """What still lives, allocated after the last complete step, is a gradient if all
-    others of its stack were. `kinds` with these."""
+    """`kinds`, in which what is UNKNOWN, still lives and was allocated after the last
+    complete step has become a gradient, if all of its stack that have ended were
+    gradients."""
     gradients = CATEGORY_NUMBER["gradients"]
     has_ended = (lives.died < lives.events) & (lives.stack >= 0)
     groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack

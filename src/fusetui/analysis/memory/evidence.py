@@ -76,13 +76,14 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     in_triton: Flags
 
     def has(self, role: FrameRole) -> Flags:
-        """Which stacks have such a frame."""
+        """Which stacks have a frame of one of these roles; shape [stacks + 1]."""
         has_role: Flags = (self.marks & role) != 0
         return has_role
 
     def code(self, stack: int) -> str:
-        """The innermost line of the person's own code, else the part of the backward
-        pass, else what library."""
+        """Where a stack is, as text: the innermost line of the person's own code, else
+        the part of the backward pass, else the innermost line of Python, which is of a
+        library; NO_PYTHON without one."""
         if self.own[stack] >= 0:
             return self._line(self.own[stack])
         if self.marks[stack] & FrameRole.BACKWARD:
@@ -92,7 +93,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return NO_PYTHON
 
     def _backward_text(self, stack: int) -> str:
-        """`backward of BmmBackward0`."""
+        """The innermost node of autograd in a stack, as `backward of BmmBackward0`;
+        `backward` where none is named."""
         for frame in self.stacks[stack]:
             node = NODE.search(frame.name)
             if node and node[1] != "Node":  # the class of all nodes
@@ -100,25 +102,27 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return "backward"
 
     def module(self, stack: int) -> str:
-        """The innermost line of a module's own forward, outside modules of torch.nn;
-        what no module was called for is where the code is."""
+        """The innermost line of a module's own forward, if possible outside modules of
+        torch.nn; of a stack in which no module was called, its `code`."""
         if self.called[stack] >= 0:
             return self._line(self.called[stack])
         return self.code(stack)
 
     def _line(self, row: int) -> str:
+        """`file:line name` of a frame."""
         frame = self.stacks.frames[row]
         return f"{frame.file}:{frame.line} {frame.name}"
 
 
 def evidence(stacks: Stacks) -> Evidence:
-    """Looks at each distinct frame once."""
+    """What the frames of each stack say. Each distinct frame is looked at once."""
     if not len(stacks):
         return _no_evidence(stacks)
     marks_of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
     marks = marks_of_frames[stacks.frame]  # of each frame of each stack
 
     def first(role: int) -> Int64s:
+        """See _first, of frames of one of these roles."""
         return _first(marks & role != 0, stacks)
 
     callees = _callees(marks, stacks)
@@ -141,7 +145,7 @@ def evidence(stacks: Stacks) -> Evidence:
 
 
 def _no_evidence(stacks: Stacks) -> Evidence:
-    """That of a snapshot without stacks."""
+    """The evidence of a snapshot without stacks."""
     no_frame = np.full(1, -1)
     never = np.zeros(1, np.bool_)
     return Evidence(
@@ -194,8 +198,9 @@ def _native_roles(name: str) -> dict[FrameRole, object]:
 
 
 def _callees(marks: Int64s, stacks: Stacks) -> Flags:
-    """Which frames are those of a module's own forward: the next one of Python outwards
-    is the call of a module. Shape of `marks`, [frames of all stacks]."""
+    """Which frames are those of a module's own forward: frames of Python of which the
+    next one outwards is the call of a module. `marks`: of each frame of all stacks, one
+    stack after another; so is the result."""
     rows = np.flatnonzero(marks & FrameRole.PYTHON)
     is_call = marks[rows] & FrameRole.CALL != 0
     stack = np.searchsorted(stacks.start, rows, side="right")
@@ -234,8 +239,10 @@ _BEFORE_RECORDING_STACK = -2
 def held_at(
     history: History, event: int, place_of: Callable[[int], str]
 ) -> tuple[Holder, ...]:
-    """Who holds what lives after an event, the largest first. `place_of`: what a stack
-    means."""
+    """Who holds what lives after an event (or BEFORE), the largest first. `place_of`:
+    the name of the holder for a stack; stacks of one name are one holder. What has no
+    stack is held by BEFORE_RECORDING, if it was there before the first event, or
+    NO_STACK."""
     lives = history.lives
     rows = np.flatnonzero(lives.at(event))
     has_no_stack = lives.stack[rows] < 0

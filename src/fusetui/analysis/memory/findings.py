@@ -27,7 +27,7 @@ Rule = Literal[
 ]
 Helps = Literal["expandable", "order", "whole_segments"]
 LEAK_STEPS = 4
-"""The last steps that are looked at."""
+"""A leak is looked for in so many steps, the last ones."""
 
 MIN_GROWN_STEPS = 3
 """Of these, in how many what leaks has grown."""
@@ -40,13 +40,12 @@ MIN_ACTIVATIONS_SHARE = 0.5
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """`at_stake_bytes`: at most so much less would be needed; None where that is not
-    known."""
+    """Something that stands out in the memory of a device."""
 
     rule: Rule
     bytes: int  # what it is about
     of_bytes: int  # the peak, or what is reserved
-    at_stake_bytes: int | None
+    at_stake_bytes: int | None  # at most so much less would be needed; None: not known
     index: int  # the event after which that is so
     places: tuple[str, ...] = ()  # of the code, the largest first
     count: int | None = None  # steps in which it grew, pools, or gradients
@@ -60,7 +59,8 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
 def findings(
     facts: MemoryFacts, failed: tuple[OutOfMemory, ...]
 ) -> tuple[MemoryFinding, ...]:
-    """The largest first. `failed`: where memory ran out."""
+    """All that stands out on a device, the largest first. `failed`: where memory ran
+    out."""
     unsorted = [
         *_leaks(facts),
         *_fragmentation(facts.history, failed),
@@ -78,8 +78,9 @@ def findings(
 
 
 def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
-    """Stacks of which more lives after each step; none where fewer than four steps
-    ended. What was there before the first event does not grow."""
+    """A finding for each stack of which more lives after at least MIN_GROWN_STEPS of
+    the last LEAK_STEPS steps, and more in the end; none where fewer than that many
+    steps ended. What was there before the first event does not grow."""
     step_ends = facts.phases.ends[-(LEAK_STEPS + 1) :]
     if len(step_ends) < LEAK_STEPS:
         return
@@ -113,7 +114,8 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 def _fragmentation(
     history: History, failed: tuple[OutOfMemory, ...]
 ) -> Iterator[MemoryFinding]:
-    """Where memory ran out for it; or holes, when the most was taken or at the end."""
+    """At most one finding: the last failure for which holes are the reason; if nothing
+    failed, memory that is torn where most was reserved, or else at the end."""
     if failed:
         fragmented = [oom for oom in failed if oom.reason == "fragmented"]
         if fragmented:
@@ -138,6 +140,7 @@ def _fragmentation(
 
 
 def _fragmented_failure(oom: OutOfMemory) -> MemoryFinding:
+    """The finding about a failure whose reason is fragmentation."""
     return MemoryFinding(
         rule="fragmentation",
         bytes=oom.inactive_bytes,
@@ -153,7 +156,10 @@ def _fragmented_failure(oom: OutOfMemory) -> MemoryFinding:
 
 
 def _helps(oom: OutOfMemory) -> Helps:
-    """Another order makes room of the pieces of this pool and stream only."""
+    """What helps against a failure for holes: expandable segments, unless they are on
+    or would not do; another order of allocations, if the holes of this pool and stream
+    and what the device has left would do; else only whole segments that are given
+    back."""
     if oom.expandable_would_fit is not False and not oom.is_expandable:
         return "expandable"
     available_bytes = oom.inactive.own_bytes + (oom.device_free_bytes or 0)
@@ -161,8 +167,9 @@ def _helps(oom: OutOfMemory) -> Helps:
 
 
 def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
-    """Gradients of a step that is over, and that something else than a backward pass
-    frees later: without them the next highest moment is the peak."""
+    """A finding if gradients of a step that is over live at the peak, and something
+    else than a backward pass frees them later: without them the next highest moment is
+    the peak."""
     history = facts.history
     lives = history.lives
     step_end = facts.phases.next_end(lives.born)
@@ -176,7 +183,8 @@ def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         return
     peak_bytes = int(history.allocated.max())
     saved_bytes = _saved(history, is_late, step_end)
-    if saved_bytes >= MIN_NOT_NEEDED_SHARE * peak_bytes > 0:
+    min_bytes = MIN_NOT_NEEDED_SHARE * peak_bytes
+    if min_bytes > 0 and saved_bytes >= min_bytes:
         held_bytes = int(lives.size[at_peak].sum())
         finding = _of_peak(history, "peak-not-needed", held_bytes, saved_bytes)
         yield replace(finding, count=int(at_peak.sum()))
@@ -185,14 +193,15 @@ def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 def _large(
     facts: MemoryFacts, category: Category, rule: Rule, min_share: float
 ) -> Iterator[MemoryFinding]:
-    """A category that is much of the peak; without it the next highest moment is the
-    peak."""
+    """A finding if a category is at least `min_share` of the peak; without it the next
+    highest moment is the peak."""
     history = facts.history
     lives = history.lives
     is_of_category = facts.kinds == CATEGORY_NUMBER[category]
     at_peak = is_of_category & lives.at(history.peak_index)
     held_bytes = int(lives.size[at_peak].sum())
-    if held_bytes >= min_share * int(history.allocated.max()) > 0:
+    min_bytes = min_share * int(history.allocated.max())
+    if min_bytes > 0 and held_bytes >= min_bytes:
         saved_bytes = _saved(history, is_of_category, lives.born)
         yield _of_peak(history, rule, held_bytes, saved_bytes)
 
@@ -200,6 +209,7 @@ def _large(
 def _of_peak(
     history: History, rule: Rule, held_bytes: int, saved_bytes: int
 ) -> MemoryFinding:
+    """A finding about what is held at the peak."""
     return MemoryFinding(
         rule=rule,
         bytes=held_bytes,
@@ -210,7 +220,8 @@ def _of_peak(
 
 
 def _pools(history: History) -> Iterator[MemoryFinding]:
-    """Several private pools: at best, one as large as the largest would do."""
+    """A finding if there are several private pools: at best, one as large as the
+    largest would do."""
     pool_bytes = private_pools(history)
     if len(pool_bytes) > 1:
         yield MemoryFinding(
@@ -224,8 +235,8 @@ def _pools(history: History) -> Iterator[MemoryFinding]:
 
 
 def _saved(history: History, chosen: Flags, since: Int64s) -> int:
-    """How many bytes lower the peak would be without the `chosen` lives, each from an
-    event on; both of shape [lives]."""
+    """How many bytes lower the peak would be without the `chosen` lives, each from its
+    event `since` to its end; both of shape [lives]."""
     events = len(history.events)
     lives = history.lives
     sizes = lives.size[chosen]

@@ -39,13 +39,13 @@ Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
 name."""
 
 MIN_EVENTS_BETWEEN_KEPT = 4096
-"""Between two moments of which all that lives is kept."""
+"""At least so many events lie between two moments of which all that lives is kept."""
 
 
 class HeldGroups(NamedTuple):
     """Groups of what lives, the largest first; arrays of shape [groups]."""
 
-    number: Int64s
+    number: Int64s  # by which they are grouped: of a holder, or of a stack
     bytes: Int64s
     blocks: Int64s
 
@@ -75,31 +75,31 @@ class AllocatedBetween(NamedTuple):
 
 
 class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Of one device. `times`: of each event, ns since 1970, ascending; empty where the
-    file has none. `holders`: of each life, the row of `names` of who holds it.
-    `is_of_trace`: from memory events, whose stacks are but the numbers of ops; times
-    are as in the file if it has no epoch."""
+    """What one device holds at any moment. Lives are those of History.lives."""
 
     history: History
     kinds: Int64s  # of each life, the number of its category
     title: str  # of the device
+    # of each event, ns since 1970 (as in the file if it has no epoch), ascending; empty
+    # where the file has none
     times: Int64s
-    named: Naming  # a stack
-    names: tuple[str, ...]
+    named: Naming  # the name of a stack
+    names: tuple[str, ...]  # of all holders
+    # by what is grouped (`Keys`), for each life the row of `names` of who holds it
     holders: Mapping[str, Int64s]
     born: Rows  # the lives in the order of their births
     kept: KeptMoments
     changes: tuple[CategoryChanges, ...]  # of each category
-    is_of_trace: bool
+    is_of_trace: bool  # from memory events: stacks are the numbers of ops, no frames
 
     @cached_property
     def positions(self) -> Int64s:
-        """Of each event: its time, else its number."""
+        """For each event its time, or in a file without times its number."""
         return self.times if len(self.times) else np.arange(len(self.history.events))
 
     def position(self, event: int) -> int:
-        """That of a moment; of the first event for the time before it, 0 without any
-        event."""
+        """The position of a moment; that of the first event for BEFORE, that of the
+        last one for any later number, 0 without events."""
         if not len(self.positions):
             return 0
         last = len(self.positions) - 1
@@ -110,11 +110,12 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.named(stack) if stack >= 0 else ""
 
     def frames(self, stack: int) -> tuple[Frame, ...]:
-        """Those of a stack, innermost first."""
+        """The frames of a stack, innermost first; () for what is of a trace."""
         return () if self.is_of_trace else self.history.snapshot.stacks[stack]
 
     def living(self, event: int) -> Rows:
-        """The lives at a moment: those of the last kept one, and those born since."""
+        """The rows of History.lives that live at a moment, in no order: what lived at
+        the last kept moment and what was born since, without what has died."""
         lives = self.history.lives
         place = int(np.searchsorted(self.kept.events, event, side="right")) - 1
         since = np.array([self.kept.events[place], event])
@@ -126,7 +127,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return living
 
     def allocated_in(self, first: int, last: int) -> AllocatedBetween:
-        """What the events [first, last) allocated."""
+        """What the events [first, last) allocated, and what of it lived behind them."""
         lives = self.history.lives
         begin, end = np.searchsorted(lives.born, [first, last], sorter=self.born)
         rows = self.born[begin:end]
@@ -138,7 +139,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def by_category(self, events: Int64s) -> Int64s:
-        """Bytes, of shape [CATEGORIES, events]."""
+        """The bytes of each category after each of these events, of shape [CATEGORIES,
+        events]."""
         rows = []
         for changes in self.changes:
             happened = np.searchsorted(changes.events, events, side="right")
@@ -146,8 +148,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.stack(rows)
 
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
-        """The moment of each range [first, last] at which most is allocated, the first
-        of them."""
+        """For each range of events [first, last] the event after which most is
+        allocated, of several the first one."""
         allocated = self.history.allocated  # before the first event, then after each
         moments = []
         for first_event, last_event in zip(first.tolist(), last.tolist(), strict=True):
@@ -156,18 +158,20 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array(moments)
 
     def held(self, by: str, event: int) -> HeldGroups:
-        """Who holds what lives; `number` is a row of `names`."""
+        """Who holds what lives at a moment, by a key of `holders`; `number` is a row of
+        `names`."""
         rows = self.living(event)
         return self._grouped(self.holders[by][rows], rows)
 
     def stacks(self, by: str, holder: int, event: int) -> HeldGroups:
-        """The stacks in which what one of them holds was allocated; -1: none was
-        recorded."""
+        """The stacks in which what a holder (a row of `names`) holds at a moment was
+        allocated; `number` is a stack, -1 where none was recorded."""
         rows = self._held_by(by, holder, event)
         return self._grouped(self.history.lives.stack[rows].astype(np.int64), rows)
 
     def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
-        """The lives of one of these stacks, the largest first, then the oldest."""
+        """The lives that a holder has of one stack at a moment: rows of History.lives,
+        the largest first, of equal ones the oldest."""
         lives = self.history.lives
         rows = self._held_by(by, holder, event)
         rows = rows[lives.stack[rows] == stack]
@@ -175,12 +179,13 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return ordered
 
     def _held_by(self, by: str, holder: int, event: int) -> Rows:
+        """The lives that a holder (a row of `names`) has at a moment."""
         rows = self.living(event)
         held: Rows = rows[self.holders[by][rows] == holder]
         return held
 
     def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
-        """What lives, by the numbers of its groups; both of shape [rows]."""
+        """The lives `rows` in groups of equal `numbers`; both of shape [rows]."""
         groups = distinct(numbers)
         place = np.searchsorted(groups, numbers)
         sizes = summed(place, self.history.lives.size[rows], len(groups))
@@ -192,7 +197,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def moments(facts: MemoryFacts) -> Moments:
-    """Of a device of a snapshot."""
+    """The moments of a device of a snapshot, by code, module and category."""
     history = facts.history
     stack = history.lives.stack
     times_us = history.events.time_us
@@ -223,7 +228,8 @@ def prepared_moments(
     keys: Keys,
     is_of_trace: bool,
 ) -> Moments:
-    """All that is worked out once; the first of `keys` are stacks."""
+    """The moments of a device, with all that is worked out once for them. `keys`: by
+    what lives are grouped; the first of them must be their stacks."""
     lives = history.lives
     holders, names = _holders(lives, keys)
     _, name_of_stack = next(iter(keys.values()))
@@ -248,8 +254,9 @@ def prepared_moments(
 def _holders(
     lives: Allocations, keys: Keys
 ) -> tuple[dict[str, Int64s], tuple[str, ...]]:
-    """By each key, the number of who holds each life; and the names of these numbers,
-    those of the categories first. Each key is looked at once."""
+    """By each of `keys`, for each life the number of who holds it; and the names of
+    these numbers, those of the categories first. Each distinct key is named once. A
+    life without a key is held by BEFORE_RECORDING or NO_STACK."""
     number_of: dict[str, int] = {str(name): n for name, n in CATEGORY_NUMBER.items()}
 
     def number(name: str) -> int:
@@ -263,6 +270,7 @@ def _holders(
         distinct_keys = distinct(key_of_life[key_of_life >= 0])
         numbers = [number(name_of(key)) for key in distinct_keys.tolist()]
         place = np.searchsorted(distinct_keys, key_of_life)
+        # one entry more, so that there is one where no life has a key
         number_of_life = np.array([*numbers, 0])[place]
         holders[by] = np.where(key_of_life < 0, nameless, number_of_life)
     return holders, tuple(number_of)
@@ -290,7 +298,7 @@ def _kept(lives: Allocations, born: Rows) -> KeptMoments:
 
 
 def _changes(lives: Allocations, chosen: Flags) -> CategoryChanges:
-    """Of the `chosen` lives, shape [lives]."""
+    """When the bytes of the lives that are `chosen` (flags, shape [lives]) change."""
     has_died = chosen & (lives.died < lives.events)
     events = np.concatenate([lives.born[chosen], lives.died[has_died]])
     change = np.concatenate([lives.size[chosen], -lives.size[has_died]])
@@ -301,29 +309,30 @@ def _changes(lives: Allocations, chosen: Flags) -> CategoryChanges:
 
 
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """`rows` of History.occupied, by address, the segment and the category of each;
-    `used` and `holes`: bytes asked for and bytes in holes, of each segment."""
+    """What lies where at a moment."""
 
     history: History
     placement: SegmentLayout
-    rows: Rows
-    segment: Int64s
-    kinds: Int64s
-    used: Int64s
-    holes: Int64s
+    rows: Rows  # of History.occupied, by address
+    segment: Int64s  # of each of `rows`, its place in `segments`
+    kinds: Int64s  # of each of `rows`, the number of its category
+    used: Int64s  # of each segment, bytes asked for
+    holes: Int64s  # of each segment, bytes in holes
 
     @property
     def segments(self) -> tuple[Segment, ...]:
+        """By address."""
         return self.placement.segments
 
     def inside(self, segment: int) -> tuple[Rows, Int64s]:
-        """What lies in a segment, by address, and the category of each."""
+        """What lies in a segment: rows of History.occupied by address, and the number
+        of the category of each."""
         first, last = np.searchsorted(self.segment, [segment, segment + 1])
         return self.rows[first:last], self.kinds[first:last]
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
-        """Bytes asked for between each two addresses; shape [CATEGORIES, borders -
-        1]."""
+        """The bytes asked for of a segment between each two neighbors of `borders`,
+        ascending addresses; shape [CATEGORIES, borders - 1]."""
         lives = self.history.occupied
         rows, kinds = self.inside(segment)
         bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
@@ -362,12 +371,14 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
 
 @memo(2)
 def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
+    """See segments_at; remembered, as neighboring moments have the same segments."""
     return segments_at(moments.history, event)
 
 
 def _lives_of_occupied(history: History, rows: Rows) -> Rows:
-    """Which of History.lives some of History.occupied are, by birth or, from before the
-    first event, by address; -1: none."""
+    """For each of `rows` of History.occupied the row of History.lives that is the same
+    allocation, -1 for none. Both have the same birth; of what is from before the first
+    event, the same address."""
     lives = history.lives
     occupied = history.occupied
     life_born_at = np.full(lives.events + 1, -1)

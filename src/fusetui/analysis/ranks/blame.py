@@ -114,6 +114,7 @@ def charges_of(
 
 
 def _nothing_charged() -> Charges:
+    """The charges of a job in which nobody waits for a late rank."""
     no_delays = OwnDelays(row=NO_ROWS, ns=np.empty(0, dtype=np.int64))
     return Charges(
         row=NO_ROWS,
@@ -139,11 +140,13 @@ def _stages_of_ranks(stage_of: Sequence[int | None], ranks: int) -> Rows:
 def _late_ranks(
     matched: Matched, waits: Waits, clocks: Clocks, stage_of_rank: Rows
 ) -> LateRanks:
-    """Late is a rank that starts after the usual one, by at least NOISE_SHARE of what
-    the last one does. Beside the last one itself only ranks of its stage count, and
-    none that was queued."""
+    """The ranks that are late for each collective, at most MAX_LATE_RANKS, the last one
+    first. Late is a rank that starts after the usual one, by at least NOISE_SHARE of
+    what the last one does. Beside the last one itself only ranks of its stage count,
+    and none that was queued."""
     by_start = np.lexsort((waits.start, matched.of_row))
     places = np.arange(MAX_LATE_RANKS)
+    # of each collective all ranks but the first one may be late
     exists = places < matched.counts[:, None] - 1
     from_last = matched.first[1:, None] - 1 - places
     row = by_start[np.where(exists, from_last, matched.first[:-1, None])]
@@ -176,7 +179,8 @@ class _Heads(msgspec.Struct, frozen=True, eq=False):
 
 
 def _heads(waits: Waits, late_ranks: LateRanks, has_chains: Flags) -> _Heads:
-    """`has_chains`: of each collective."""
+    """A chain for each late rank of the collectives that have some (`has_chains`: of
+    each collective), beside the usual rank."""
     collective, place = np.nonzero(late_ranks.is_late & has_chains[:, None])
     pairs = Pairs(
         chain=np.arange(len(collective)),
@@ -207,8 +211,9 @@ def _chargeable(
     is_queued: Flags,
     max_ns: Floats,
 ) -> _Chargeable:
-    """`is_counted`, `is_queued` and `max_ns`, of a wait for it, are of each
-    collective."""
+    """What of each wait can be charged: all that neither compute nor an earlier wait
+    covers, at most `max_ns`; 0 where clocks do not tell whether there was one.
+    `is_counted`, `is_queued` and `max_ns` are of each collective."""
     of_row = matched.of_row
     last_rank = matched.rank[waits.latest[of_row]]
     is_unsure = waits.wait <= clocks.resolution_of(matched.rank, last_rank)
@@ -235,7 +240,8 @@ class _DividedWaits(msgspec.Struct, frozen=True, eq=False):
 def _divided_between_late_ranks(
     matched: Matched, waits: Waits, late_ranks: LateRanks, ns: Floats, chain_of: Rows
 ) -> _DividedWaits:
-    """`ns`: of the wait at each row; `chain_of`: see _Heads."""
+    """The wait at each row, `ns`, divided between the ranks that arrive after it at its
+    collective, as `shares_of_late` says. `chain_of`: see _Heads."""
     rows = np.flatnonzero(ns > 0)
     collective = matched.of_row[rows]
     after = waits.start[late_ranks.row[collective]] - waits.start[rows, None]
@@ -258,7 +264,9 @@ def _charged(
     uncharged: Floats,
     own_delays: OwnDelays,
 ) -> Charges:
-    """Each part of a wait to the owners of its chain."""
+    """The charges for each part of a wait, divided between the owners of its chain.
+    Parts of a chain that nothing explains are UNTOLD, those that the waiting rank owns
+    itself ITSELF; both are added to a copy of `uncharged`."""
     first = np.searchsorted(shares.chain, divided.chain, "left")
     counts = np.searchsorted(shares.chain, divided.chain, "right") - first
     uncharged = uncharged.copy()

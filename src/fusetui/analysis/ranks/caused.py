@@ -39,7 +39,8 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
 
 
 def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
-    """Sums the charges of each rank, of each step, and judges them."""
+    """How long others wait for each rank, in all and in each step, and which ranks hold
+    up the job, from what they are charged with."""
     ranks = len(matched.ranks)
     step_count = max(len(steps.names), 1)
     is_of_waiter = _is_of_waiter(matched, charges)
@@ -49,6 +50,7 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
 
     in_a_step = charges.step >= 0
     counted = is_of_waiter & in_a_step
+    # the place in a table of [ranks, steps], row by row
     place = charges.owner[counted] * step_count + charges.step[counted]
     sums = np.bincount(
         place, weights=charges.ns[counted], minlength=ranks * step_count
@@ -95,15 +97,18 @@ def _waiters(matched: Matched, charges: Charges, is_of_waiter: Flags) -> Int64s:
 
 
 def _is_late(by_step: Floats, min_ns: float) -> Flags:
-    """In which steps a rank is late: [ranks, steps]."""
+    """In which steps a rank is late, shape [ranks, steps]: others wait at least
+    `min_ns` for it, and NOISE_SHARE of what they wait for it in its worst step."""
     largest = by_step.max(axis=1, initial=0.0, keepdims=True)
     is_noise = by_step < NOISE_SHARE * largest
     return np.asarray((by_step >= min_ns) & (by_step > 0) & ~is_noise)
 
 
 def _straggles(by_step: Floats, is_late: Flags, min_ns: float) -> Flags:
-    """Which ranks are late by enough in at least three of four steps, or in steps that
-    have almost all of the waiting for late ranks."""
+    """Which ranks hold up the others, shape [ranks]: those for which others wait
+    `min_ns` in a mean step, and that are late by as much in at least three of four
+    steps, or in steps that have almost all of the waiting for late ranks. `by_step` and
+    `is_late`: [ranks, steps]."""
     ranks, step_count = by_step.shape
     if not ranks:
         return np.zeros(0, dtype=np.bool_)

@@ -42,6 +42,7 @@ MAX_LATE_RANKS = 4
 last."""
 NO_STEP = -1
 NOT_UNMATCHED = 0
+"""In place of a time: no collective that is not matched ended there."""
 
 
 class Uncharged(IntEnum):
@@ -167,7 +168,9 @@ class Chains:
         self._own_ns = np.zeros(len(matched.rank))
 
     def follow(self, pairs: Pairs) -> None:
-        """Follows these pairs back to where their lateness is explained."""
+        """Follows these pairs back to where their lateness is explained, at most
+        through MAX_COLLECTIVES_BACK collectives; what is not explained then is
+        charged to nobody."""
         for _ in range(MAX_COLLECTIVES_BACK):
             pairs = self._back(pairs)
             if not len(pairs):
@@ -180,42 +183,48 @@ class Chains:
         return OwnDelays(row=rows, ns=np.rint(self._own_ns[rows]).astype(np.int64))
 
     def shares(self) -> Shares:
-        """What explains each lateness. Parts of opposite sign cancel per rank; what is
-        left of a rank goes to the steps in which it was late, and not early."""
+        """The shares of ranks, and of Uncharged, in the lateness of each chain, after
+        all chains were followed. Parts of opposite sign cancel per rank; what is left
+        of a rank goes to the steps in which it was late, and not early."""
         chain = np.concatenate([parts.chain for parts in self._parts])
         owner = np.concatenate([parts.owner for parts in self._parts])
         step = np.concatenate([parts.step for parts in self._parts])
         ns = np.concatenate([parts.ns for parts in self._parts])
 
+        # The sum of the parts of each owner in each chain and step. One number stands
+        # for the three; steps count from 0 in it, NO_STEP is the first.
         owners = len(self._matched.ranks) + len(Uncharged)
         steps = int(step.max(initial=NO_STEP)) - NO_STEP + 1
-        owner_of_chain = chain * owners + owner
-        key = owner_of_chain * steps + step - NO_STEP
-        in_steps, place = np.unique(key, return_inverse=True)
-        ns_in_step = np.bincount(place, weights=ns, minlength=len(in_steps))
-        owner_of_chain, step = np.divmod(in_steps, steps)
+        key = (chain * owners + owner) * steps + step - NO_STEP
+        distinct_keys, place = np.unique(key, return_inverse=True)
+        ns_in_step = np.bincount(place, weights=ns, minlength=len(distinct_keys))
+        owner_of_chain, step_from_0 = np.divmod(distinct_keys, steps)
 
-        in_all, place = np.unique(owner_of_chain, return_inverse=True)
-        ns_in_all: Floats = np.zeros(len(in_all))
+        # the same over all steps
+        owners_of_chains, place = np.unique(owner_of_chain, return_inverse=True)
+        ns_in_all: Floats = np.zeros(len(owners_of_chains))
         np.add.at(ns_in_all, place, ns_in_step)
         late_in_step = np.maximum(ns_in_step, 0.0)
-        late_in_all = np.bincount(place, weights=late_in_step, minlength=len(in_all))
+        late_in_all = np.bincount(
+            place, weights=late_in_step, minlength=len(owners_of_chains)
+        )
 
-        share = self._share_of_owners(in_all // owners, ns_in_all)
+        share = self._share_of_owners(owners_of_chains // owners, ns_in_all)
         late_steps_ns = np.where(late_in_all > 0, late_in_all, 1.0)[place]
         share_in_step = share[place] * late_in_step / late_steps_ns
         is_kept = share_in_step > 0
-        chain, owner = np.divmod(owner_of_chain[is_kept], owners)
+        kept_chain, kept_owner = np.divmod(owner_of_chain[is_kept], owners)
         return Shares(
-            chain=chain,
-            owner=owner,
-            step=step[is_kept] + NO_STEP,
+            chain=kept_chain,
+            owner=kept_owner,
+            step=step_from_0[is_kept] + NO_STEP,
             share=share_in_step[is_kept],
         )
 
     def _share_of_owners(self, chain: Rows, ns: Floats) -> Floats:
-        """The share of each owner in its chain, without what is noise beside the
-        largest."""
+        """The share of each owner in its chain, from the ns of each: 0 where that is at
+        most NOISE_SHARE of the largest of the chain; those of a chain add up to 1, or
+        to 0 where no owner was late. `chain` and `ns`: [owners of all chains]."""
         largest = np.zeros(len(self._lateness))
         np.maximum.at(largest, chain, ns)
         counted = np.where(ns > NOISE_SHARE * largest[chain], ns, 0.0)
@@ -223,7 +232,8 @@ class Chains:
         return np.asarray(counted / np.where(total[chain] > 0, total[chain], 1.0))
 
     def _back(self, pairs: Pairs) -> Pairs:
-        """Charges what is explained at these rows; where the rest of it goes on."""
+        """One step back: charges what of the lateness is explained at these rows, and
+        returns the pairs at which the rest of it goes on."""
         pairs = self._without_ended(pairs)
         pairs = self._without_unmatched(pairs)
         last_releases = self._cannot_be_passed_over(pairs, self._released)
@@ -241,7 +251,8 @@ class Chains:
         return self._merged(since_release + since_end)
 
     def _merged(self, pairs: Pairs) -> Pairs:
-        """The pairs of a chain that are at the same rows as one."""
+        """These pairs, but those of a chain that are at the same rows as one, with the
+        sum of their weights."""
         rows = len(self._matched.rank)
         key = (pairs.chain * rows + pairs.late) * rows + pairs.in_time
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
@@ -281,9 +292,10 @@ class Chains:
         return pairs.take(~ends)
 
     def _since_release(self, pairs: Pairs, releases: Pairs) -> Pairs:
-        """Where the compute of both ranks last waited for the same collective, or for
-        ones at the same place of their programs, what took longer since its end is the
-        late rank's own, whatever ran beside it. Where the rest goes on."""
+        """Charges pairs of ranks whose compute last waited for the same collective, or
+        for ones at the same place of their programs (`releases`, one for each pair):
+        what took longer since the end of that is the late rank's own, whatever ran
+        beside it. Returns the pairs at which the rest goes on."""
         ends_apart = self._ends_apart(releases)
         self._charge(pairs, self._gap(pairs) - ends_apart)
         same = self._is_same_collective(releases)
@@ -291,9 +303,9 @@ class Chains:
         return self._across(releases.take(~same))
 
     def _since_end(self, pairs: Pairs) -> Pairs:
-        """What took longer since the last collectives that ended before is the late
-        rank's own, without what the lateness of before explains. Where the rest goes
-        on."""
+        """Charges what took longer since the last collectives that ended before these
+        rows to the late rank, without what the lateness of before explains. Returns the
+        pairs at which the rest goes on."""
         gap = self._gap(pairs)
         before = self._cannot_be_passed_over(pairs, self._ended)
         at_begin = (before.late == NO_ROW) | (before.in_time == NO_ROW)
@@ -327,8 +339,9 @@ class Chains:
     def _last_that_holds_up(
         self, rows: Rows, twin_rows: Rows, before: Preceding
     ) -> Rows:
-        """The last collectives before these rows that were over on the ranks of their
-        twins when these were ready."""
+        """For each of `rows` the last of `before` that was over on the rank of its twin
+        when that one was ready; NO_ROW for none. At most MAX_COLLECTIVES_BESIDE are
+        passed over."""
         twin_rank = self._matched.rank[twin_rows]
         twin_ready = self._waits.ready[twin_rows]
         last = before.last[rows]
@@ -342,9 +355,9 @@ class Chains:
         return last
 
     def _computed_through(self, before: Rows, rows: Rows) -> Floats:
-        """ns that a rank computed from when the collective before was ready to its end,
-        or to when this one was ready, if that was earlier; less by as much as it was
-        ready before that end."""
+        """For each of `rows` the ns that its rank computed from when the collective
+        `before` it was ready, until the end of that, or until the row was ready, if
+        that was earlier; plus the ns by which it was ready before that end."""
         matched = self._matched
         end = self._waits.end[before]
         computed = matched.covered[before] + matched.ahead[before] - matched.ahead[rows]
@@ -352,8 +365,10 @@ class Chains:
         return np.asarray(np.maximum(computed, 0) + ready_early, dtype=np.float64)
 
     def _through(self, pairs: Pairs, carried: Floats) -> Pairs:
-        """A collective in which both met, but that did not stop the one in time, which
-        computed meanwhile: so much of the lateness was there before it."""
+        """The pairs at which a lateness goes on through a collective in which both
+        ranks met, but that did not stop the one in time, which computed meanwhile: so
+        much of the lateness was there before it (`carried`, ns of each pair). What was
+        not there before is charged to nobody."""
         gap_before = self._gap(pairs)
         goes_on = (carried > 0) & (gap_before > 0)
         self._charge_nobody(pairs.take(~goes_on), Uncharged.TRANSFER, carried[~goes_on])
@@ -362,8 +377,10 @@ class Chains:
         return rest.weighted(rest.weight * share)
 
     def _across(self, pairs: Pairs) -> Pairs:
-        """To the ranks that the collectives of these pairs, two different ones, waited
-        for."""
+        """The pairs at which a lateness goes on at the ranks that the collectives of
+        these pairs, two different ones, waited for: those that started them last. What
+        a longer transfer explains, and all of it where the two cannot be compared, is
+        charged to nobody."""
         waits = self._waits
         ends_apart = self._ends_apart(pairs)
         of_late = self._matched.of_row[pairs.late]
@@ -400,8 +417,9 @@ class Chains:
         return self._divided(rest)
 
     def _divided(self, pairs: Pairs) -> Pairs:
-        """Instead of the rank that starts a collective last all that are late for it:
-        see `shares_of_late`. The sum of their gaps by their weights stays as it was."""
+        """These pairs, but where several ranks are late for the collective of the late
+        rank, one pair for each of them instead, weighted by `shares_of_late`. The sum
+        of the gaps times the weights stays as it was."""
         gap = self._gap(pairs)
         collective = self._matched.of_row[pairs.late]
         late_row = self._late_ranks.row[collective]
@@ -429,11 +447,13 @@ class Chains:
         return (end[pairs.late] - end[pairs.in_time]).astype(np.float64)
 
     def _is_same_collective(self, pairs: Pairs) -> Flags:
+        """Which pairs are of two rows of one collective."""
         of_row = self._matched.of_row
         return np.asarray(of_row[pairs.late] == of_row[pairs.in_time])
 
     def _charge(self, pairs: Pairs, ns: Floats) -> None:
-        """To the late rank, or to nobody where clocks do not tell that it was late."""
+        """Charges these ns of each pair to the late rank, or to nobody (UNTOLD) where
+        clocks do not tell that it was late."""
         nobody = len(self._matched.ranks) + Uncharged.UNTOLD
         is_told = self._is_told[pairs.late]
         part = _Pieces(
@@ -446,6 +466,7 @@ class Chains:
         np.maximum.at(self._own_ns, pairs.late, ns)
 
     def _charge_nobody(self, pairs: Pairs, why: Uncharged, ns: Floats) -> None:
+        """Notes that these ns of each pair are charged to no rank."""
         part = _Pieces(
             chain=pairs.chain,
             owner=np.full(len(pairs), len(self._matched.ranks) + why),
@@ -499,8 +520,9 @@ def _ends_of_unmatched(
 
 
 def _followed_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
-    """For each collective itself; or where its last rank had it queued behind another
-    one, the one whose end that one, in the end, followed."""
+    """For each collective the one that it followed: itself, or where its last rank had
+    it queued behind another collective, the one that that one followed. `before`: of
+    each row, the last row that ended before it."""
     is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
     ahead = before[waits.latest]
     itself = np.arange(len(matched))

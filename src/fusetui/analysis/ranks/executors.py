@@ -24,18 +24,17 @@ from fusetui.trace.read.source import TYPICAL_RATIO, is_remote
 from fusetui.trace.read.workers import core_count
 
 MIN_FILES_FOR_PROCESSES = 4
-SMALL = 8 << 20
-"""Bytes of documents in all; less is read at once, without processes."""
+MIN_BYTES_FOR_PROCESSES = 8 << 20
+"""Documents with fewer bytes in all are read in this process."""
 MEMORY_PER_BYTE = 3
 """Bytes of memory per byte of a document, with its columns."""
 REMOTE_BYTES = 1 << 30
 """A remote document is assumed to have so many."""
 MAX_MEMORY_SHARE = 0.7
-"""Of the memory that is left."""
-TRIES = 3
-"""Of a rank whose process died."""
-PATIENCE_S = 10.0
-"""For a scheduler to answer."""
+"""At most this share of the memory that is left is used."""
+MAX_TRIES = 3
+"""A rank whose process died is read at most so often."""
+MAX_WAIT_FOR_SCHEDULER_SECONDS = 10.0
 MAX_ERROR_CHARACTERS = 200
 DASK = "dask://"
 
@@ -80,13 +79,17 @@ def executor_at(where: str) -> Iterator[Executor]:
         ) from None
     address = where.removeprefix(DASK)
     try:
-        client = Client(f"tcp://{address}", timeout=PATIENCE_S, set_as_default=False)
+        client = Client(
+            f"tcp://{address}",
+            timeout=MAX_WAIT_FOR_SCHEDULER_SECONDS,
+            set_as_default=False,
+        )
     except (OSError, TimeoutError) as error:
         raise CannotReadError(
             f"{where} does not answer: {str(error) or 'timeout'}."
         ) from None
     with client:
-        yield client.get_executor(retries=TRIES)
+        yield client.get_executor(retries=MAX_TRIES)
 
 
 def task(path: str, cached: bool) -> bytes | LeftOut:
@@ -126,7 +129,7 @@ class _Summaries:
         return [path for path in self._paths if path not in self._by_path]
 
     def take_from_cache(self) -> None:
-        """What lies in the cache needs no process."""
+        """Takes the summaries that lie in the cache: these need no process."""
         for path in self._paths:
             summary = known_summary(path)
             if summary is not None:
@@ -134,19 +137,21 @@ class _Summaries:
         self._progress(len(self._by_path), len(self._paths))
 
     def read_in_this_process(self, paths: Sequence[str]) -> None:
-        """One after the other."""
+        """Takes the summaries of these paths, read one after the other."""
         for path in paths:
             self._add(path, task(path, self._cached))
 
     def read_in_processes(self, paths: Sequence[str], processes: int) -> None:
-        """In so many processes. Where one dies, paths stay missing."""
+        """Takes the summaries of these paths, read in so many processes at once. What a
+        process that dies was to read stays missing."""
         arguments = [(path, self._cached) for path in paths]
         at_once = min(processes, len(arguments))
         for number, result in calls(task, arguments, at_once):
             self._add(paths[number], result)
 
     def in_order(self) -> tuple[SummaryOrNot, ...]:
-        """Of each path; what is still missing died too often."""
+        """The summary of each path; LeftOut for what is still missing, whose process
+        died too often."""
         summaries: list[SummaryOrNot] = []
         for path in self._paths:
             summary = self._by_path.get(path)
@@ -164,19 +169,21 @@ class _Summaries:
 def _here(
     paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[SummaryOrNot, ...]:
+    """The summary of each path, read on this machine: in this process if that is little
+    work or there is room for one alone, else in several."""
     summaries = _Summaries(paths, cached, progress)
     if cached:
         summaries.take_from_cache()
     missing = summaries.missing()
     processes = processes_for(missing)
-    is_little = sum(map(_likely_size, missing)) < SMALL
+    is_little = sum(map(_likely_size, missing)) < MIN_BYTES_FOR_PROCESSES
     if processes == 1 or len(missing) < MIN_FILES_FOR_PROCESSES or is_little:
         summaries.read_in_this_process(missing)
     # A process may die, of too little memory most likely. What it read is tried again,
     # alone the last time.
-    for attempt in range(TRIES):
+    for attempt in range(MAX_TRIES):
         missing = summaries.missing()
-        is_last = attempt == TRIES - 1
+        is_last = attempt == MAX_TRIES - 1
         summaries.read_in_processes(missing, 1 if is_last else processes)
     return summaries.in_order()
 
@@ -184,6 +191,7 @@ def _here(
 def _through(
     executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[SummaryOrNot, ...]:
+    """The summary of each path, read by the processes of an executor."""
     # Other processes may have another working directory.
     places = [path if is_remote(path) else os.path.abspath(path) for path in paths]
     futures = [executor.submit(task, place, cached) for place in places]
@@ -195,6 +203,8 @@ def _through(
 
 
 def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrNot:
+    """The result of a task about this path, when it is there; LeftOut with the reason
+    if the executor gives none."""
     try:
         return _unpacked(path, future.result())
     except Exception as error:  # whatever an executor raises when its worker is gone
@@ -210,7 +220,7 @@ def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
 
 
 def _likely_size(path: str) -> int:
-    """Bytes of the document, roughly."""
+    """The bytes of a document, roughly; 0 for a file that is not there."""
     if is_remote(path):
         return REMOTE_BYTES
     try:

@@ -48,6 +48,7 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
+        """How many ranks the largest of them has."""
         return max(group.size for group in self.of_rank)
 
     def spread_ns(self, start: Int64s, end: Int64s) -> float:
@@ -89,8 +90,10 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
 
 
 def _without_group(summary: RankSummary) -> Rows:
-    """Numbers of collectives; sends and receives have a peer instead."""
+    """The numbers of the collectives whose group is not known, without sends and
+    receives, which have a peer instead."""
     collectives = summary.collectives
+    # one entry at least each, so that they can be indexed where there is none
     is_unknown = np.array(
         [group == UNKNOWN_GROUP for group in summary.groups] or [False]
     )
@@ -124,7 +127,8 @@ def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
 def _kind(
     groups_of_ranks: tuple[ProcessGroup, ...], index_of: Mapping[int, int]
 ) -> _KindOfGroup | None:
-    """None if ranks of one group list different ones."""
+    """The kind of groups of which each rank is in the given one; None if the ranks of
+    one group do not all list it. `index_of`: by the number of a rank, its index."""
     members: dict[tuple[int, ...], list[int]] = {}
     for group in groups_of_ranks:
         given = [index_of[rank] for rank in group.ranks if rank in index_of]
@@ -163,6 +167,7 @@ _Program = tuple[tuple[str, int], ...]
 
 
 def _program(summary: RankSummary, numbers: Sequence[int]) -> _Program:
+    """The names and sizes of these collectives of a rank."""
     size = summary.collectives.size
     return tuple((summary.name_of(number), int(size[number])) for number in numbers)
 
@@ -243,7 +248,8 @@ def _with_chosen(
 
 
 def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
-    """The ranks, whose peers are numbers in the job."""
+    """The ranks with the peers of their sends and receives as numbers in the job: peers
+    are read as numbers in process groups or in the job, whichever pairs up more."""
     in_group = [_translated(summary) for summary in ranks]
     as_recorded = [summary.collectives.peer for summary in ranks]
     if all(map(np.array_equal, in_group, as_recorded)):
@@ -271,8 +277,10 @@ def _translated(summary: RankSummary) -> Int64s:
 
 
 def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
-    """How many sends have no receive, and the other way round; and how many peers
-    cannot be."""
+    """How many sends have no receive and how many receives no send, and how many peers
+    are impossible (the rank itself, or none in its group), if `peers` are those of the
+    collectives of each rank."""
+    # by (kind, sender, receiver): sends less receives
     unpaired: Counter[tuple[str, int, int]] = Counter()
     given = {summary.rank for summary in ranks}
     impossible = 0

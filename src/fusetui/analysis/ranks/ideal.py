@@ -43,7 +43,8 @@ class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
 def replayable(
     job: RankJob, matched: Matched, waits: Waits
 ) -> list[ReplayableStep] | str:
-    """The steps, or why they cannot be replayed: the rest of a sentence."""
+    """The steps of the job in their order; or why they cannot be replayed, as the rest
+    of a sentence."""
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:
         return "not all ranks of the job are given"
@@ -80,19 +81,22 @@ def _cut_in_a_step(matched: Matched) -> bool:
 
 
 def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
-    """None where a collective crosses the border of a step, or overlaps a stretch."""
+    """The steps of a job in which every rank takes part in every collective; None where
+    a collective crosses the border of a step, or overlaps a stretch."""
     ranks = len(matched.ranks)
     by_collective = np.lexsort((matched.rank, matched.of_row))
     start = waits.start[by_collective].reshape(-1, ranks)
     end = waits.end[by_collective].reshape(-1, ranks)
+    # from the clock of each rank to the common one; the same for all collectives but
+    # for drifts, so that of the first one will do for the borders of steps
     shift = (waits.start - matched.start)[by_collective].reshape(-1, ranks)
-    usual_shift = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
+    first_shift = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
     step_starts = np.stack([summary.step_start for summary in matched.ranks], axis=1)
     step_ends = np.stack([summary.step_end for summary in matched.ranks], axis=1)
 
     steps: list[ReplayableStep] = []
     for begin, until in zip(
-        step_starts + usual_shift, step_ends + usual_shift, strict=True
+        step_starts + first_shift, step_ends + first_shift, strict=True
     ):
         is_inside = (start >= begin).all(axis=1) & (end <= until).all(axis=1)
         touches = ((start < until) & (end > begin)).any(axis=1)
@@ -175,8 +179,9 @@ class _MeanSteps(msgspec.Struct, frozen=True):
 def _mean_steps(
     steps: Sequence[ReplayableStep], late: Sequence[int]
 ) -> _MeanSteps | None:
-    """With the stretches of these ranks (indices) as long as the median of the others'.
-    None if replaying what was recorded does not give what was recorded.
+    """The mean step as recorded, as replayed, and with the stretches of the `late`
+    ranks (indices) at most as long as the median of the others'. None if replaying what
+    was recorded does not give what was recorded.
 
     A late rank that begins a step earlier does not make its step longer: what a change
     saves is counted at the ends of the ranks, and the begins are as recorded."""

@@ -34,12 +34,12 @@ EDGE_COLUMNS = ("source", "lag", "residual")  # of shape [2, nodes]
 
 
 class Meetings(msgspec.Struct, frozen=True, eq=False):
-    """The collectives; arrays of shape [rows], those of one collective are
-    neighbors."""
+    """The collectives of a job. Arrays of shape [rows], a row for each rank of each
+    collective; the rows of one collective are neighbors."""
 
-    of_row: Rows
-    rank: Rows  # the index of a graph
-    node: Rows  # in that
+    of_row: Rows  # the collective of each row
+    rank: Rows  # the index of the graph of its rank
+    node: Rows  # its node in that graph
     # from the time of that graph, when it arrives, to the clock that all share
     shift: Int64s
     # from the last arrival to its end; below 0 by as much as clocks are wrong
@@ -51,8 +51,8 @@ class Meetings(msgspec.Struct, frozen=True, eq=False):
         return np.flatnonzero(np.diff(self.of_row, prepend=-1))
 
     def last(self, arrived: Int64s) -> Int64s:
-        """For each row when the last rank of its collective arrives, on the clock that
-        all share; `arrived`: when each does, on its own."""
+        """For each row when the last rank of its collective arrives, in ns on the clock
+        that all share. `arrived`: when each row does, on the clock of its graph."""
         if not len(arrived):
             return arrived
         first = self.first
@@ -60,7 +60,8 @@ class Meetings(msgspec.Struct, frozen=True, eq=False):
         return np.repeat(last, np.diff(np.append(first, len(arrived))))
 
     def take(self, rows: Flags) -> Meetings:
-        """Those of these rows; whole collectives."""
+        """The meetings at the rows where the flag is set, which must be all rows of a
+        collective or none."""
         return Meetings(
             of_row=self.of_row[rows],
             rank=self.rank[rows],
@@ -71,11 +72,10 @@ class Meetings(msgspec.Struct, frozen=True, eq=False):
 
 
 class ChangedTimes(msgspec.Struct, frozen=True, eq=False):
-    """When everything would happen; `arrived`: of each row of Meetings, on its rank's
-    clock."""
+    """When everything would happen, in ns on the clock of each rank's graph."""
 
-    times: tuple[Times, ...]
-    arrived: Int64s
+    times: tuple[Times, ...]  # of each rank
+    arrived: Int64s  # of each row of Meetings
     # of the critical path to the last end: what is not understood
     residual_share: float
 
@@ -91,20 +91,21 @@ class _Places(msgspec.Struct, frozen=True, eq=False):
     join: Rows  # of each of these: it and those before it have arrived
 
     def of(self, rank: int) -> Rows:
-        """Of each node of the graph of a rank."""
+        """For each node of the graph of a rank its place in the graph of all."""
         return np.append(ORIGIN, np.arange(self.begins[rank], self.begins[rank + 1]))
 
 
 def replayed(
     graphs: Sequence[Graph], meetings: Meetings, *, late: bool = False
 ) -> ChangedTimes | None:
-    """All ranks at once; None if their collectives wait for each other in a circle. The
-    graphs are such in which collectives last as long as their transfers. `late`: see
-    replay."""
+    """When everything would happen if all ranks were replayed at once; None if their
+    collectives wait for each other in a circle. In `graphs`, one for each rank,
+    collectives last as long as their transfers. `late`: see replay."""
     places = _places(graphs, meetings)
     shift_of_rank = np.zeros(len(graphs), dtype=np.int64)
     shift_of_rank[meetings.rank] = meetings.shift
     whole = _joined(graphs, meetings, places, shift_of_rank)
+    # A node must come after its sources: nodes are put in the order of their times.
     file_order = np.arange(float(len(whole)))
     order = in_order(whole.began, whole.ended, file_order, whole.source)
     new_place = np.empty(len(order), dtype=np.int32)
@@ -143,6 +144,8 @@ def replayed(
 
 
 def _places(graphs: Sequence[Graph], meetings: Meetings) -> _Places:
+    """The graph of all has the origin, the nodes of each rank but for its origin, the
+    arrivals, and the joins."""
     begins = np.cumsum([1, *(len(graph) - 1 for graph in graphs)])
     rows = np.arange(len(meetings.of_row))
     joined = rows[ordinals(meetings.of_row) > 0]
@@ -158,8 +161,9 @@ def _places(graphs: Sequence[Graph], meetings: Meetings) -> _Places:
 def _joined(
     graphs: Sequence[Graph], meetings: Meetings, places: _Places, shift_of_rank: Int64s
 ) -> Graph:
-    """All nodes, in no order; `shift_of_rank`: from the time of each graph to the clock
-    that all share."""
+    """The graph of all, whose nodes are at their `places` and not in the order in which
+    a replay needs them. `shift_of_rank`: from the time of each graph to the clock that
+    all share."""
     added = len(places.arrival) + len(places.join)
     columns = {
         name: _column(graphs, name, added) for name in (*NODE_COLUMNS, *EDGE_COLUMNS)
@@ -173,7 +177,8 @@ def _joined(
 
 
 def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
-    """The column of all graphs with one origin, and of so many nodes more."""
+    """A column of Graph for the graph of all: the values of all nodes, the origin once,
+    and 0 for the `added` nodes."""
     origin = getattr(graphs[0], name)[..., :1]
     own = [getattr(graph, name)[..., 1:] for graph in graphs]
     more = np.zeros((*origin.shape[:-1], added), dtype=origin.dtype)
@@ -183,7 +188,9 @@ def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
 def _place_ranks(
     whole: Graph, graphs: Sequence[Graph], places: _Places, shift_of_rank: Int64s
 ) -> None:
-    """Sources and times of the nodes of each rank in the graph of all, in place."""
+    """Puts the sources and times of the nodes of each rank into `whole`, in place. An
+    edge from the origin has the shift of its rank as a lag; it has no other edge to
+    another clock."""
     for rank, graph in enumerate(graphs):
         nodes = slice(places.begins[rank], places.begins[rank + 1])
         whole.source[:, nodes] = places.of(rank)[graph.source[:, 1:]]
@@ -198,7 +205,8 @@ def _place_ranks(
 def _place_meetings(
     whole: Graph, meetings: Meetings, places: _Places, shift_of_rank: Int64s
 ) -> None:
-    """The nodes that are added, in place. An arrival has the sources of the kernel;
+    """Puts the nodes that are added, and their edges, into `whole`, in place. An
+    arrival has the sources of the kernel;
     each JOIN waits for the one before it and for one more arrival; the kernel for its
     own arrival and for the last JOIN."""
     item = places.item
@@ -236,18 +244,21 @@ def _place_meetings(
 
 
 def _batches(graphs: Sequence[Graph], places: _Places) -> Batches:
-    """Those of all ranks; each rank has loaders of its own."""
-    batches = [graph.batches for graph in graphs]
-    highest = max((int(own.loader.max(initial=0)) for own in batches), default=0)
-    loaders_of_rank = 1 + highest
+    """The batches of all ranks. Each rank has loaders of its own, so the numbers of
+    loaders are made different."""
+    batches_of_ranks = [graph.batches for graph in graphs]
+    highest_loaders = [
+        int(batches.loader.max(initial=0)) for batches in batches_of_ranks
+    ]
+    loaders_of_a_rank = 1 + max(highest_loaders, default=0)
     nodes: list[Rows] = []
     loaders: list[Int32s] = []
-    for rank, own in enumerate(batches):
-        nodes.append(own.node + places.begins[rank] - 1)
-        loaders.append(own.loader + rank * loaders_of_rank)
+    for rank, batches in enumerate(batches_of_ranks):
+        nodes.append(batches.node + places.begins[rank] - 1)
+        loaders.append(batches.loader + rank * loaders_of_a_rank)
     return Batches(
         node=np.concatenate(nodes),
-        waited=np.concatenate([own.waited for own in batches]),
-        unsure=np.concatenate([own.unsure for own in batches]),
+        waited=np.concatenate([batches.waited for batches in batches_of_ranks]),
+        unsure=np.concatenate([batches.unsure for batches in batches_of_ranks]),
         loader=np.concatenate(loaders),
     )

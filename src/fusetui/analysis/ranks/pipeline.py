@@ -33,6 +33,7 @@ MAX_DEVIATIONS = 3
 MIN_SHARE_OF_STEP = 0.01
 """Of a step: less is no difference that matters."""
 MIN_RANKS_FOR_DEVIATION = 4
+"""Of fewer ranks, a median absolute deviation says nothing."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -46,8 +47,8 @@ class Pipeline(msgspec.Struct, frozen=True):
 
 
 def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
-    """None where sends and receives take at most half of the time in collectives: no
-    pipeline."""
+    """What sends and receives say about a job; None where they take at most half of the
+    time in collectives: that is no pipeline. `step_ns`: the usual length of a step."""
     ranks = matched.ranks
     in_sends_ns = [_in_sends_ns(summary) for summary in ranks]
     in_collectives_ns = [
@@ -75,14 +76,18 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
 
 def _in_sends_ns(summary: RankSummary) -> int:
     """For how long a rank was in a send or a receive."""
-    sends = np.array([name in POINT_TO_POINT for name in summary.names] or [False])
+    # one entry at least, so that it can be indexed where there are no collectives
+    is_send_by_name = np.array(
+        [name in POINT_TO_POINT for name in summary.names] or [False]
+    )
     collectives = summary.collectives
-    is_send = sends[collectives.name]
+    is_send = is_send_by_name[collectives.name]
     return union_length(collectives.start[is_send], collectives.end[is_send])
 
 
 def _stages(matched: Matched) -> tuple[int | None, ...]:
-    """The place of each rank in its line, the end with the lowest rank first."""
+    """The stage of each rank: its place in its line, counted from the end with the
+    lower rank; None for a rank that is in no line."""
     neighbors: dict[int, set[int]] = {}
     for name, group in set(zip(matched.names, matched.groups, strict=True)):
         if name.startswith("send_recv ") and len(group.ranks) == 2:
@@ -98,12 +103,14 @@ def _stages(matched: Matched) -> tuple[int | None, ...]:
 
 
 def _line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
-    """The ranks from one end of a line to the other; () if it is none."""
+    """The ranks from one end of a line, `first`, to the other; () if one of them has
+    more than two neighbors, so that it is no line."""
     line = [first]
     ahead = neighbors[first] - {first}
     while len(ahead) == 1:
         line += ahead
-        ahead = neighbors[line[-1]] - set(line[-2:])
+        behind_and_itself = set(line[-2:])
+        ahead = neighbors[line[-1]] - behind_and_itself
     return () if ahead else line
 
 
@@ -127,56 +134,61 @@ def _slow(
     own_time = accounts[:, SPAN] - accounts[:, EXPOSED]
     by_compute = _exceeding_in_stages(compute, stages, min_ns)
     by_own_time = _exceeding_in_stages(own_time, stages, min_ns)
-    for one in by_compute:
-        yield _slow_rank(one, stage_of, stage_count, "compute")
+    for slow in by_compute:
+        yield _slow_rank(slow, stage_of, stage_count, "compute")
+    # Where several ranks have a longer own time, but none computes longer, which of
+    # them is slow cannot be told.
     if not by_compute and len(by_own_time) == 1:
-        (one,) = by_own_time
-        longest = _longest_class(accounts, stages, one.place)
-        yield _slow_rank(one, stage_of, stage_count, longest)
+        (slow,) = by_own_time
+        longest = _longest_class(accounts, stages, slow.place)
+        yield _slow_rank(slow, stage_of, stage_count, longest)
     if by_compute or by_own_time or stage_count < 2:
         return
     medians = [np.median(compute[stages == stage]) for stage in range(stage_count)]
-    for one in _exceeding(np.array(medians), min_ns):
-        of_stage = np.flatnonzero(stages == one.place).tolist()
+    for slow_stage in _exceeding(np.array(medians), min_ns):
+        of_stage = np.flatnonzero(stages == slow_stage.place).tolist()
         yield Slow(
             index=of_stage[0],
-            stage=one.place,
+            stage=slow_stage.place,
             stages=stage_count,
             like=tuple(ranks[index].rank for index in of_stage),
             what="compute",
-            excess_ns=round(one.excess),
-            others_ns=round(one.others),
+            excess_ns=round(slow_stage.excess),
+            others_ns=round(slow_stage.others),
         )
 
 
 def _slow_rank(
-    one: _Exceeding, stage_of: Sequence[int | None], stage_count: int, what: str
+    exceeding: _Exceeding, stage_of: Sequence[int | None], stage_count: int, what: str
 ) -> Slow:
+    """A rank, whose index is the place of `exceeding`, that is slow by the class
+    `what`."""
     return Slow(
-        index=one.place,
-        stage=stage_of[one.place],
+        index=exceeding.place,
+        stage=stage_of[exceeding.place],
         stages=stage_count,
         like=(),
         what=what,
-        excess_ns=round(one.excess),
-        others_ns=round(one.others),
+        excess_ns=round(exceeding.excess),
+        others_ns=round(exceeding.others),
     )
 
 
 def _exceeding_in_stages(
     values: Floats, stages: Rows, min_ns: float
 ) -> list[_Exceeding]:
-    """Ranks that exceed those of their stage; of all ranks where stages are not
-    known."""
+    """The ranks (`place` is their index) whose value exceeds those of the others of
+    their stage by at least `min_ns`; where no stage is known, those of all others.
+    `values` and `stages`: of each rank."""
     none_is_known = stages.max() == NO_STAGE
     exceeding: list[_Exceeding] = []
     for stage in np.unique(stages).tolist():
         if stage == NO_STAGE and not none_is_known:
             continue
         ranks = np.flatnonzero(stages == stage)
-        for one in _exceeding(values[ranks], min_ns):
-            rank = int(ranks[one.place])
-            exceeding.append(msgspec.structs.replace(one, place=rank))
+        for in_stage in _exceeding(values[ranks], min_ns):
+            rank = int(ranks[in_stage.place])
+            exceeding.append(msgspec.structs.replace(in_stage, place=rank))
     return exceeding
 
 
@@ -196,38 +208,41 @@ def _exceeding(values: Floats, min_ns: float) -> Iterator[_Exceeding]:
         return
     middle, limit = middle_and_limit(values)
     are_few = len(values) < MIN_RANKS_FOR_DEVIATION
-    largest_first = np.argsort(-values, kind="stable").tolist()
-    for place in largest_first[:1] if are_few else largest_first:
+    candidates = np.argsort(-values, kind="stable").tolist()  # the largest first
+    if are_few:
+        candidates = candidates[:1]
+    for place in candidates:
         others = float(np.median(np.delete(values, place)))
+        excess = float(values[place]) - others
         stands_out = are_few or values[place] - middle > limit
-        if values[place] - others >= min_ns and stands_out:
-            excess = float(values[place]) - others
+        if excess >= min_ns and stands_out:
             yield _Exceeding(place=place, excess=excess, others=others)
 
 
 def middle_and_limit(values: Floats) -> tuple[float, float]:
-    """The median, and how far from it a value stands out."""
+    """The median, and the distance from it beyond which a value stands out:
+    MAX_DEVIATIONS scaled median absolute deviations."""
     middle = float(np.median(values))
-    return middle, MAX_DEVIATIONS * SCALE * float(np.median(np.abs(values - middle)))
+    median_deviation = float(np.median(np.abs(values - middle)))
+    return middle, MAX_DEVIATIONS * SCALE * median_deviation
 
 
-def outliers(values: Floats, step: float) -> Flags:
-    """Which values lie more than 3 scaled median absolute deviations, and more than 1 %
-    of a step (ns), from the median; none of fewer than 4. nan is a value that is not
-    known."""
+def outliers(values: Floats, step_ns: float) -> Flags:
+    """Which values (ns, nan where not known) lie further from the median than
+    MAX_DEVIATIONS scaled median absolute deviations, and than MIN_SHARE_OF_STEP of a
+    step; none if fewer than MIN_RANKS_FOR_DEVIATION are known."""
     known = values[~np.isnan(values)]
     if len(known) < MIN_RANKS_FOR_DEVIATION:
         return np.zeros(len(values), dtype=np.bool_)
     middle, limit = middle_and_limit(known)
-    return np.nan_to_num(np.abs(values - middle)) > max(limit, MIN_SHARE_OF_STEP * step)
+    distance = np.nan_to_num(np.abs(values - middle))  # 0 where not known
+    return distance > max(limit, MIN_SHARE_OF_STEP * step_ns)
 
 
 def balance(values: Floats) -> float | None:
-    """The mean as a share of the largest: 1 when all ranks have equally much; None if
-    not known."""
+    """The mean as a share of the largest: 1 when all ranks have equally much. nan is a
+    value that is not known; None if fewer than two are known, or all are 0."""
     known = values[~np.isnan(values)]
-    return (
-        float(known.mean() / known.max())
-        if len(known) > 1 and known.max() > 0
-        else None
-    )
+    if len(known) < 2 or known.max() <= 0:
+        return None
+    return float(known.mean() / known.max())

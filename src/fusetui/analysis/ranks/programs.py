@@ -22,8 +22,9 @@ class Preceding(msgspec.Struct, frozen=True, eq=False):
 
 
 def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Preceding:
-    """Those of the rows `among`, on the rank of each row of Matched, that ended before
-    it began; `begins` in ns of the common clock, of each row."""
+    """For each row of Matched the last of the rows `among` that ended on its rank
+    before it began; and for each of `among` the one that ended before it. `begins`: of
+    each row, in ns of the common clock."""
     first_ns = int(min(begins.min(), waits.end.min()))
     last = last_before(
         end_ranks=matched.rank,
@@ -42,11 +43,12 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
 def last_before(
     *, end_ranks: Rows, ends: Int64s, among: Rows, ranks: Rows, begins: Int64s
 ) -> Rows:
-    """For each of the `begins` on these `ranks` the last of the `ends` (places `among`
-    those given) that is on the same rank and not after it; NO_ROW for none. No time is
-    below 0."""
+    """For each of the `begins` the place in `ends` of the last end that is on the same
+    rank and not after it; NO_ROW for none. Only the places `among` are considered.
+    `end_ranks`: of each end; `ranks`: of each begin. No time is below 0."""
     if not len(among):
         return np.full(len(begins), NO_ROW, dtype=np.intp)
+    # all ranks on one axis, one after the other
     span = int(max(ends.max(), begins.max())) + 1
     keys = end_ranks[among] * span + ends[among]
     order = np.argsort(keys, kind="stable")
@@ -90,6 +92,7 @@ class Programs:
 
 
 def _kinds(matched: Matched) -> Rows:
+    """See Programs.kind_of_collective."""
     numbers: dict[tuple[str, int, int], int] = {}
     kinds = []
     for name, size_bytes, ranks in zip(

@@ -101,7 +101,8 @@ class _Changed(msgspec.Struct, frozen=True, eq=False):
 def graphs_of(
     facts: JobFacts, changes: Sequence[RankChange], *, cached: bool = False
 ) -> JobGraphs:
-    """Reads the trace of each rank, one after the other. Raises NoAnswerError, and
+    """The graphs of all ranks with and without the changes, and how their collectives
+    meet. The trace of each rank is read, one after the other. Raises NoAnswerError, and
     WrongChangeError for a change that changes nothing on any rank."""
     matched = facts.matched
     waits = facts.waits
@@ -129,7 +130,7 @@ def graphs_of(
         dur[nodes] = np.maximum(transfer[rows], 0)
         graph = msgspec.structs.replace(recorded, dur=dur)
         _check_links(trace, graph, nodes)
-        of_rank = [one for one in changes if one.rank in (None, summary.rank)]
+        of_rank = [change for change in changes if change.rank in (None, summary.rank)]
         with_changes = _changed(trace, graph, of_rank, missing)
         applied |= with_changes.applied
         notes += with_changes.notes
@@ -168,24 +169,24 @@ def _changed(
     changes: Sequence[RankChange],
     missing: dict[str, NoMatchError],
 ) -> _Changed:
-    """Adds to `missing` by their texts the changes that have nothing to change."""
-    applied: list[RankChange] = []
-    for one in changes:
+    """The graph of a rank with those of the changes that have something to change
+    there. The others are added to `missing`, in place, by their texts."""
+    applied: list[Change] = []
+    applied_texts: list[str] = []
+    for change_of_rank in changes:
         try:
-            changed(trace, graph, [one.change])
+            changed(trace, graph, [change_of_rank.change])
         except NoMatchError as reason:
-            missing[one.text] = reason
+            missing[change_of_rank.text] = reason
         else:
-            applied.append(one)
-    changed_graph, notes = changed(trace, graph, [one.change for one in applied])
-    return _Changed(
-        graph=changed_graph,
-        applied=frozenset(one.text for one in applied),
-        notes=notes,
-    )
+            applied.append(change_of_rank.change)
+            applied_texts.append(change_of_rank.text)
+    changed_graph, notes = changed(trace, graph, applied)
+    return _Changed(graph=changed_graph, applied=frozenset(applied_texts), notes=notes)
 
 
 def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph:
+    """What is kept of the trace of a rank; `graph` is without changes."""
     shares = [device.residual_share for device in residuals_of(trace)]
     residual_share = max(shares, default=0.0)
     return RankGraph(
@@ -200,21 +201,22 @@ def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph
 
 
 def _nodes_of_collectives(trace: Trace, graph: Graph, places: Rows) -> Rows:
-    """The nodes of the collectives of a rank at these places. Raises NoAnswerError."""
+    """The nodes of the collectives of a rank at these places in the order of issue.
+    Raises NoAnswerError if one is no kernel."""
     rows = collectives_of(trace).rows[places]
     nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
-    if not nodes.all():
+    if not nodes.all():  # 0: the row has no node
         raise NoAnswerError("on_cpu")
     return nodes
 
 
 def _loose_ns(graph: Graph, collectives: Rows) -> int:
-    """How much later than is understood collectives begin, and what begins as one
-    ends."""
+    """By how many ns in all collectives begin later than is understood, and so does
+    what begins as one ends, at most LATE_NS after it. `collectives`: nodes."""
     late_ns = graph.residual.max(axis=0)
     others = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
     others = np.setdiff1d(others[late_ns[others] > LATE_NS], collectives)
-    before_all = -LATE_NS - 1
+    before_all = -LATE_NS - 1  # so long before the begin that nothing follows it
     ends = np.append(before_all, np.sort(graph.ended[collectives]))
     began = graph.began[others]
     since_end = began - ends[np.searchsorted(ends, began, side="right") - 1]

@@ -59,8 +59,10 @@ class _Difference(msgspec.Struct, frozen=True):
 
 
 def reason_of(facts: JobFacts, rank: int) -> Reason:
-    """What `rank`, an index, did before the collectives for which it was late by its
-    own work, in the steps in which it holds up the others."""
+    """Why `rank`, an index, is late: by how much by its own work, in the steps in which
+    it holds up the others, and what it did longer than they before the collectives for
+    which it was late then. A delay that was there already where its recording begins
+    counts as outside."""
     matched = facts.matched
     meanwhile = _Meanwhile(matched)
     longer_ns: Counter[Place] = Counter()
@@ -100,7 +102,8 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
 
 
 def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
-    """Which of the own delays are of this rank, in a step in which it is late."""
+    """Which of the own delays are of this rank (an index), in a step in which it is
+    late; shape of `charges.own_delays`."""
     rows = facts.charges.own_delays.row
     step = facts.steps.of_row[rows]
     in_a_step = step >= 0
@@ -109,7 +112,7 @@ def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
 
 
 def _other_rows(matched: Matched, row: int) -> Rows:
-    """The rows of the other ranks in the collective of this one."""
+    """The rows of the other ranks in the collective of this row of Matched."""
     collective = matched.of_row[row]
     rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
     is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
@@ -119,7 +122,8 @@ def _other_rows(matched: Matched, row: int) -> Rows:
 def _largest(
     explained_ns: Counter[Place], longer_ns: Counter[Place], inside_ns: int
 ) -> tuple[Excess, ...]:
-    """What explains most, the largest first."""
+    """The at most MAX_REASONS places that explain most of a delay, the largest first;
+    without those that took longer by more than MAX_SHARE_OF_DELAY of all of it."""
     max_ns = MAX_SHARE_OF_DELAY * max(inside_ns, 1)
     reasons: list[Excess] = []
     for place, ns in explained_ns.items():
@@ -131,7 +135,7 @@ def _largest(
 
 
 def _evenly(count: int) -> Rows:
-    """At most MAX_PEERS of so many places."""
+    """At most MAX_PEERS of the places 0 to `count` - 1, at equal distances."""
     chosen: Rows = np.unique(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
     return chosen
 
@@ -139,19 +143,20 @@ def _evenly(count: int) -> Rows:
 def _late_begin(
     matched: Matched, clocks: Clocks, row: int, others: Rows, delay_ns: int
 ) -> _LateBegin | None:
-    """None unless most of the delay was there already where the recording begins, or
-    the step if the recording of every rank begins before it."""
+    """How late the rank of `row` was already where its step begins, or where a rank
+    recorded no begin of that step, where its recording begins. None unless at least
+    MIN_SHARE_OF_DELAY of the delay was there already. `row` and `others`: rows of one
+    collective."""
     rows = np.append(row, others)
     indices = matched.rank[rows]
     summaries = [matched.ranks[index] for index in indices.tolist()]
-    step_places: list[int] = []
+    steps: list[int] = []  # of each row, -1 before the first step
     for summary, start in zip(summaries, matched.start[rows].tolist(), strict=True):
-        place = int(np.searchsorted(summary.step_start, start, "right")) - 1
-        step_places.append(place)
-    is_step = min(step_places) >= 0
+        steps.append(int(np.searchsorted(summary.step_start, start, "right")) - 1)
+    is_step = min(steps) >= 0
     begins: list[int] = []
-    for summary, place in zip(summaries, step_places, strict=True):
-        begins.append(int(summary.step_start[place]) if is_step else summary.begin_ns)
+    for summary, step in zip(summaries, steps, strict=True):
+        begins.append(int(summary.step_start[step]) if is_step else summary.begin_ns)
     common = clocks.common(indices, np.array(begins, dtype=np.int64))
     own_begin = int(common[0])
     begins_of_others = common[1:]
@@ -179,11 +184,13 @@ class _Meanwhile:
         self._previous[order[1:][is_same_rank]] = order[:-1][is_same_rank]
 
     def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
-        """What took longer, or shorter, before `row` than before the median of the
-        others."""
+        """What took longer, or shorter, before `row` than in the median of the `others`
+        (rows of the same collective): classes of accounts, then places."""
         return [*self._of_accounts(row, others), *self._of_places(row, others)]
 
     def _of_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
+        """The differences of the classes of the account; [] unless all of these ranks
+        have one."""
         account = self._account(row)
         accounts_of_others = []
         for other in others:
@@ -201,8 +208,10 @@ class _Meanwhile:
         return differences
 
     def _of_places(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """[] unless the places before all of these are known: kept are those of the
-        longest stretches alone."""
+        """The differences of the places of the program, at least: a place that is left
+        out counts for the row itself as 0, and for the others as the most that it can
+        have taken. [] unless the places before all of these rows are known: only those
+        of the longest stretches are kept."""
         places_of_others: list[PlacesBefore] = []
         for other in others:
             places_of_other = self._places_before(other)
@@ -212,18 +221,19 @@ class _Meanwhile:
         own_places = self._places_before(row)
         if own_places is None:
             return []
-        in_any = dict.fromkeys(own_places.ns)
+        all_places = dict.fromkeys(own_places.ns)  # each once, in a fixed order
         for places in places_of_others:
-            in_any |= dict.fromkeys(places.ns)
+            all_places |= dict.fromkeys(places.ns)
         differences: list[_Difference] = []
-        for place in in_any:
+        for place in all_places:
             most_ns = [places.at_most(place) for places in places_of_others]
             ns = own_places.at_least(place) - median(most_ns)
             differences.append(_Difference(what=place, ns=ns))
         return differences
 
     def _account(self, row: int) -> Int64s | None:
-        """[CLASSES]; None without a GPU."""
+        """The ns of each class before the collective of a row, shape [CLASSES]; None
+        without a GPU."""
         matched = self._matched
         rank = int(matched.rank[row])
         if rank not in self._accounts:

@@ -39,8 +39,8 @@ WHY_UNTOLD = {
 
 
 def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
-    """Ranks that hold up others, the worst first; else those slower than their like in
-    a line."""
+    """The ranks that hold up others, the worst first; then, of a pipeline, those slower
+    than their like. Together at most MAX_STRAGGLERS."""
     worst_first = np.argsort(-facts.caused.total, kind="stable").tolist()
     late = [rank for rank in worst_first if facts.caused.straggles[rank]]
     late = late[:MAX_STRAGGLERS]
@@ -54,7 +54,8 @@ def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
 
 
 def _held_up(facts: JobFacts, rank: int) -> Straggler:
-    """`rank`, an index, that others wait for."""
+    """What is told of a rank (an index) that others wait for: how long, why it is late,
+    and in which steps."""
     ranks = facts.matched.ranks
     reason = reason_of(facts, rank)
     cause = _cause(reason)
@@ -81,6 +82,9 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
 
 
 def _cause(reason: Reason) -> StragglerCause:
+    """Where the cause of a delay lies: `outside` of the recording for more than half of
+    it; `inside` if what took longest explains MIN_SHARE_OF_DELAY of the rest; else
+    `untold`."""
     if reason.outside_ns > reason.inside_ns:
         return "outside"
     largest_ns = reason.excess[0].ns if reason.excess else 0
@@ -89,7 +93,8 @@ def _cause(reason: Reason) -> StragglerCause:
 
 
 def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
-    """() in a job without steps."""
+    """The steps in which a rank (an index) holds up the others; () in a job without
+    steps."""
     names = facts.steps.names
     if not names:
         return ()
@@ -102,7 +107,8 @@ def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
 
 
 def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
-    """A rank, or a stage of a pipeline, that computes longer than its like."""
+    """What is told of a rank, or of the first rank of a stage, that computes longer
+    than its like."""
     rank = slow.index
     summary = facts.matched.ranks[rank]
     total_ns = slow.excess_ns * len(summary.steps)
@@ -129,8 +135,10 @@ def _slow_straggler(facts: JobFacts, slow: Slow) -> Straggler:
 
 
 def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
-    """What else is to say of who is late: why nobody is named, where that is so; what
-    it would save to fix all that are named."""
+    """What it would save to fix all stragglers; or if there are none, what is known
+    instead: `in turn` if ranks wait MIN_STEP_SHARE of a step for whoever is late,
+    `untold` if that much of the waiting goes back to nobody, else `nobody`. No kind
+    where nothing was matched or clocks cannot be compared."""
     stages = facts.pipeline.stages if facts.pipeline else None
     if stragglers:
         if_all = if_all_ordinary(facts.matched, facts.replay, stragglers)

@@ -17,7 +17,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.quantiles import median
 
-UNTOLD = -1
+UNTOLD = -1  # in place of a rank or a time that clocks do not tell
 NO_ROW = -1
 
 
@@ -47,6 +47,8 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     ready = start - (matched.start - matched.ready)
     if not len(matched):
         return _no_waits(start, end)
+    # rows by collective and within one by start, so that its last one starts last;
+    # every collective has at least two
     by_start = np.lexsort((start, matched.of_row))
     first = matched.first[:-1]
     latest = by_start[matched.first[1:] - 1]
@@ -72,7 +74,7 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
 
 
 def _no_waits(start: Int64s, end: Int64s) -> Waits:
-    """Of a job without collectives, of which there are no times."""
+    """The waits of a job without collectives; `start` and `end` are empty."""
     no_rows = np.empty(0, dtype=np.intp)
     return Waits(
         start=start,
@@ -123,7 +125,9 @@ def _alone(
 def _transfer(
     matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s
 ) -> Int64s:
-    """Only where the whole group is given: another rank may have started later."""
+    """For each collective the ns from the last start to the median end; UNTOLD where
+    clocks are not precise enough for it, or not the whole group is given, of which
+    another rank may have started later. `last_start`: of each collective."""
     by_end = end[np.lexsort((end, matched.of_row))]
     first = matched.first[:-1]
     lower_middle = by_end[first + (matched.counts - 1) // 2]
@@ -180,7 +184,7 @@ def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
 
 
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
-    """The kinds of collectives with the longest waits first."""
+    """The collectives by name, group and size, those with the longest waits first."""
     if not len(matched):
         return ()
     mean_waits = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
@@ -195,7 +199,8 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
 def _kind(
     matched: Matched, waits: Waits, places: Sequence[int], wait_ns: int
 ) -> KindOfCollective:
-    """The collectives at these places, which are of one kind."""
+    """What is told of the collectives at these places, which are of one kind; rates are
+    None where no transfer or no size is known. `wait_ns`: their mean waits, added."""
     name = matched.names[places[0]]
     group = matched.groups[places[0]]
     size_bytes = int(matched.bytes[places[0]])

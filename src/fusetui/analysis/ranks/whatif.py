@@ -62,8 +62,9 @@ class RankThen(msgspec.Struct, frozen=True):
 
 
 class JobWhatIf(msgspec.Struct, frozen=True):
-    """The answer. Steps are those of the job, of which step_launched is the length.
-    `before_ns` and `after_ns` are medians as in WhatIf. No answer: see `why_not`."""
+    """What changes would be worth to a job. Steps are those of the job, and their
+    length is step_launched. `before_ns` and `after_ns` are medians as in WhatIf. Where
+    there is no answer, `why_not` says why, and these are None."""
 
     changes: tuple[str, ...]
     of: Of
@@ -119,20 +120,21 @@ def job_whatif(
 
 
 def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
-    """`2:loader` is of rank 2 alone. Raises WrongChangeError."""
+    """The changes that these texts name; `2:loader` is of rank 2 alone, `loader` of all.
+    Raises WrongChangeError, and NoMatchError for a rank that is not in `ranks`."""
     changes: list[RankChange] = []
     for text in texts:
-        of_rank = CHANGE_OF_RANK.fullmatch(text)
+        match = CHANGE_OF_RANK.fullmatch(text)
         rank = None
         change_text = text
-        if of_rank is not None:
-            rank = int(of_rank["rank"])
-            change_text = of_rank["change"]
+        if match is not None:
+            rank = int(match["rank"])
+            change_text = match["change"]
         if rank is not None and rank not in ranks:
             raise NoMatchError(f"There is no rank {rank}.")
         change = parse_change(change_text)
         changes.append(RankChange(rank=rank, text=text, change=change))
-    if is_range([one.change for one in changes]):
+    if is_range([change_of_rank.change for change_of_rank in changes]):
         untold = "What another device would be worth to a job is not told"
         raise WrongChangeError(f"{untold}: it is a range.")
     return tuple(changes)
@@ -176,14 +178,15 @@ def _uncertainty_ns(facts: JobFacts) -> float:
 def _answer(
     facts: JobFacts, changes: Sequence[RankChange], no_answer: JobWhatIf, cached: bool
 ) -> JobWhatIf:
-    """Raises NoAnswerError and WrongChangeError."""
+    """The answer, made from `no_answer`; that with a reason if too much of the time of
+    some rank is not understood. Raises NoAnswerError and WrongChangeError."""
     graphs = graphs_of(facts, changes, cached=cached)
     meetings = graphs.meetings
     recorded = [graph.recorded for graph in graphs.graphs]
     before = replayed(graphs.graphs, meetings)
     if before is None or not all(map(np.array_equal, before.times, recorded)):
         raise NoAnswerError("not_replayed")
-    has_changes_of_one = any(one.rank is not None for one in changes)
+    has_changes_of_one = any(change.rank is not None for change in changes)
     remaining = remaining_meetings(graphs, has_changes_of_one=has_changes_of_one)
     after = replayed(graphs.changed_graphs, remaining)
     if after is None:
@@ -214,7 +217,9 @@ def _answer(
     uncertainty_ns = round(_uncertainty_ns(facts))
     is_understood = not residual_share and not uncertainty_ns
     is_exact = is_understood and all(rank.is_certain for rank in graphs.ranks)
-    only_bounds = all(isinstance(one.change, Unsynced) for one in changes)
+    only_bounds = all(
+        isinstance(change_of_rank.change, Unsynced) for change_of_rank in changes
+    )
     is_bound = never_waits or batches_unknown or (only_bounds and is_exact)
     notes = graphs.notes
     if batches_unknown:
@@ -255,7 +260,7 @@ def _latest_steps(
 def _step_effects(
     facts: JobFacts, before: Int64s, after: Int64s, in_median: Flags
 ) -> tuple[StepEffect, ...]:
-    """() in a job without steps."""
+    """Each step before and after; () in a job without steps."""
     names = labels_of(facts.matched.ranks[0].steps)
     if not names:
         return ()
@@ -273,6 +278,8 @@ def _step_effects(
 def _ranks_then(
     facts: JobFacts, graphs: JobGraphs, *, before: _Arrivals, after: _Arrivals
 ) -> tuple[RankThen, ...]:
+    """How each rank arrives at collectives before and after, in the order of the
+    ranks."""
     ranks: list[RankThen] = []
     for index, (summary, rank) in enumerate(
         zip(facts.matched.ranks, graphs.ranks, strict=True)
@@ -312,7 +319,8 @@ def _ends_of_steps(
 
 
 def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals:
-    """`arrived`: when each row of `meetings` does, on the clock of its rank."""
+    """How ranks arrive at collectives. `arrived`: when each row of `meetings` does, in
+    ns on the clock of its rank's graph."""
     ranks = len(facts.matched.ranks)
     common = arrived + meetings.shift
     waits_ns = summed(meetings.rank, meetings.last(arrived) - common, ranks)
