@@ -179,8 +179,9 @@ def kinds_of(role: Role, name: str) -> frozenset[str]:
 
 
 def kinds(name: str) -> frozenset[str]:
-    """Everything that a GPU kernel or a CPU op of this name counts as: its kind, and
-    the library or compiler that the kernel comes from."""
+    """Everything that a GPU kernel or a CPU op of this name counts as: its kind (see
+    KINDS), and for a kernel its family of names and Inductor's category. An op of ATen
+    without another kind is `pointwise`; a name that says nothing is `unknown`."""
     fused = re.fullmatch(_FUSED_CPP, name)
     if fused:
         reduces = re.search(_REDUCING_OPS, fused[1]) is not None

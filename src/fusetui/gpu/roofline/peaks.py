@@ -104,13 +104,18 @@ def _peaks() -> Iterator[Peak]:
 
 
 def _device(line: str, sets: Mapping[str, str]) -> Peak:
-    """The device of a line of peaks.txt; `sets`: figures by the name of their set."""
+    """The limits of the device in a line of peaks.txt. Its columns, with two blanks or
+    more between them, are the pattern of the name, multiprocessors, bandwidth, cache,
+    and figures such as `tf32=156` or names of sets of them. `sets`: the figures of each
+    set by its name."""
     columns = [column.strip() for column in line.split("  ") if column.strip()]
-    pattern, sms, bandwidth, cache, words = columns
-    figures = [sets.get(word, word) for word in words.split()]
-    rates = dict(figure.split("=") for figure in " ".join(figures).split())
+    pattern, sms, bandwidth, cache, last_column = columns
+    figures: list[str] = []
+    for set_or_figure in last_column.split():
+        figures += sets.get(set_or_figure, set_or_figure).split()
+    rates = dict(figure.split("=") for figure in figures)
     least_gb, _, most_gb = rates.pop("memory", "").partition("-")
-    half = rates.pop("half", None)
+    half = rates.pop("half", None)  # see the head of this module
     if half is not None:
         rates = {"fp16": half, "bf16": half, **rates}
     return Peak(

@@ -152,7 +152,7 @@ def _pointwise_amount(inputs: Inputs) -> Amount | None:
         return _copy(inputs.tensor(0), inputs.tensor(1))
     if stem not in _OPERAND_COUNTS:
         return None
-    operands = []
+    operands = []  # without plain numbers and tensors without dimensions
     for place in range(_OPERAND_COUNTS[stem]):
         tensor = inputs.tensor(place)
         if tensor is not None and tensor.shape:
@@ -162,13 +162,15 @@ def _pointwise_amount(inputs: Inputs) -> Amount | None:
         return None
     if not is_in_place:
         return _amount(operands, Tensor(shape, _out_type(inputs, stem, operands)))
-    if operands[0].shape != shape:
+    target = operands[0]
+    if target.shape != shape:
         return None
-    return _amount(operands, Tensor(shape, operands[0].dtype))
+    return _amount(operands, Tensor(target.shape, target.dtype))
 
 
 def broadcast(shapes: list[Shape]) -> Shape | None:
-    """The common shape; None for none at all or shapes that do not fit.
+    """The shape that tensors of these shapes are broadcast to; None for shapes that do
+    not fit, and where none of them has a dimension.
 
     >>> broadcast([(8, 1, 3), (5, 3)])
     (8, 5, 3)
@@ -187,7 +189,9 @@ def broadcast(shapes: list[Shape]) -> Shape | None:
 
 
 def promoted(types: list[str | None]) -> str | None:
-    """The type of a result of tensors with dimensions; None when one is unknown.
+    """The element type of the result of an op on tensors of these types, by PyTorch's
+    type promotion for tensors with dimensions; None if there are none, if one is not
+    known, and for uint8 with int8.
 
     >>> promoted(["bf16", "fp32"]), promoted(["int64", "fp16"]), promoted(["fp16", "bf16"])
     ('fp32', 'fp16', 'fp32')

@@ -157,27 +157,28 @@ def _time_that_counts(facts: Facts) -> Cover:
     return Cover(begin_ns, end_ns)
 
 
-def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
+def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     """What the CPU did in some gaps, as text: `60 us in ops, mostly aten::add (3 x, 40
-    us), 15 us with nothing recorded`, and the modules with most of it. `ns_of_kind`:
-    the time of each ThreadActivity in these gaps; the longest ones are told."""
+    us); 15 us with nothing recorded`, and the modules with most of it.
+    `ns_of_activity`: the time of each ThreadActivity in these gaps, of which the
+    longest are told; `is_counted`: which gaps, shape [gaps]."""
     trace = facts.trace
     has_ops = bool((trace.role == Role.OP).any())
     words = WORDS if has_ops else {**WORDS, ThreadActivity.ANNOTATION: "in annotations"}
-    present = [kind for kind in words if ns_of_kind[kind]]
-    longest_first = sorted(present, key=lambda kind: -ns_of_kind[kind])
+    present = [activity for activity in words if ns_of_activity[activity]]
+    longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
     # without what other rules explain
-    rows, ns = held(facts, gaps, facts.explained, LAYERS)
+    rows, ns = held(facts, is_counted, facts.explained, LAYERS)
     all_ns = int(ns.sum())
     parts = []
-    for kind in longest_first[:MAX_KINDS_NAMED]:
-        kind_ns = int(ns_of_kind[kind])
-        part = f"{duration(kind_ns)} {words[kind]}"
-        of_kind = facts.accounts.kinds[rows] == kind
-        names = holders(trace, rows[of_kind], ns[of_kind], label, all_ns)
+    for activity in longest_first[:MAX_KINDS_NAMED]:
+        activity_ns = int(ns_of_activity[activity])
+        part = f"{duration(activity_ns)} {words[activity]}"
+        of_activity = facts.accounts.kinds[rows] == activity
+        names = holders(trace, rows[of_activity], ns[of_activity], label, all_ns)
         if names:
             longest_name, longest_ns = names[0]
-            if 2 * longest_ns > kind_ns:
+            if 2 * longest_ns > activity_ns:
                 part += f", mostly {longest_name}"
             else:
                 part += f", such as {' and '.join(text for text, _ in names)}"
@@ -186,8 +187,9 @@ def doing(facts: Facts, ns_of_kind: Int64s, gaps: Flags) -> str:
 
 
 def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
-    """The modules with the most of some time, each without what lies in modules inside
-    it."""
+    """`. Among modules, longest in Attention (3 x, 2 ms)`: the modules with the most of
+    some time, each without what lies in modules inside it; blank without modules.
+    `rows` and `ns`: slices, and the time of each."""
     spans = facts.kernels.origins.modules
     around = spans.rows_at(spans.around(rows)).astype(np.intp)
     is_inside = around >= 0
