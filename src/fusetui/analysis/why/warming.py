@@ -95,7 +95,8 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
     """As annotated, if by time the steps hold at least half of the GPU's work (see
     model.steps_tell). Else they only enqueue it, and each runs when its launched bounds
-    say; None where a step launched none that is known."""
+    say, the first from the start of its work on: how far the thread is ahead says
+    nothing of how long a step takes. None where a step launched none that is known."""
     if not len(spans) or _hold_the_work(trace, spans):
         return StepIntervals(start=spans.start, end=spans.end, length=StepLength.WALL)
     rows, launched_ns = by_launch_time(trace)
@@ -103,8 +104,9 @@ def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
     events_of_steps = [len(rows_of_step) for rows_of_step in launched]
     if not all(events_of_steps):
         return None
+    first_begin_ns = max(int(spans.start[0]), int(trace.start[launched[0]].min()))
     bounds = launched_bounds(
-        wall_bounds=np.append(spans.start[:1], spans.end),
+        wall_bounds=np.append(first_begin_ns, spans.end),
         work_end=trace.end[np.concatenate(launched)],
         step_of_work=np.repeat(np.arange(len(spans)), events_of_steps),
     )

@@ -80,7 +80,7 @@ def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) 
         "recording", enqueued(event, launched, 900, 300, 300, 300, first=10)
     )
     assert finding.text == (
-        "The first step (launched) takes 1 ms, 3.3 times as long as the median of the others "
+        "The first step (launched) takes 900 us, 3 times as long as the median of the others "
         "(300 us)."
     )
 
