@@ -59,19 +59,31 @@ def exit_if_forked(parent: int) -> None:
 
 
 def _exit_child(error: BaseException | None) -> NoReturn:
-    """Ends this process with the code that Python would use for `error`, after printing
-    its traceback, but without the clean-up: what would be cleaned up is the
-    parent's."""
-    code: object = 0
+    """Ends this process as Python would for `error`: with the same exit code, and after
+    printing its traceback, or what was given to `sys.exit` in place of a code. But
+    without the clean-up: what would be cleaned up is the parent's."""
+    code = 0
     if isinstance(error, SystemExit):
-        code = error.code or 0
+        code = _code_and_text(error.code)
     elif error is not None:
         traceback.print_exception(error)
         code = 1
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-    os._exit(code if isinstance(code, int) else 1)
+    os._exit(code)
+
+
+def _code_and_text(given: object) -> int:
+    """The exit code for what was given to `sys.exit`; anything but None and a number is
+    printed, and means 1."""
+    if given is None:
+        return 0
+    if isinstance(given, int):
+        return given
+    with suppress(Exception):
+        print(given, file=sys.stderr)
+    return 1
 
 
 _ENDING_SIGNALS = numbers_of(ENDING)

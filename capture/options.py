@@ -188,6 +188,7 @@ def validate(options: Options) -> None:
             check_value(name, value)
     if options.steps is not None and options.steps < 1:
         raise CaptureError(f"--steps must be at least 1, not {options.steps}.")
+    # nan is refused too
     if options.seconds is not None and not options.seconds > 0:
         raise CaptureError(f"--seconds must be more than 0, not {options.seconds:g}.")
 

@@ -46,10 +46,11 @@ class Session:
         """Of the steps with the profiler off, without the first one."""
 
     def step(self) -> None:
-        """Ends a step: the profiler goes on to the next one, or the step is timed."""
+        """Ends a step. Up to the last recorded one, the profiler goes on to the next;
+        after it, the step is timed."""
         self.steps += 1
         if self.steps <= self._last_recorded:
-            # The trace would show kernels that run later in the next step.
+            # Otherwise the trace would show kernels that run later in the next step.
             self._synchronize()
             with quiet_torch():
                 self._profiler.step()

@@ -60,6 +60,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         ("sys.exit()", 0),
         ("sys.exit(7)", 7),
         ("sys.exit('no')", 1),
+        ("sys.exit('')", 1),
+        ("sys.exit([])", 1),
         ("1 / 0", 1),
     ],
 )
@@ -68,3 +70,11 @@ def test_a_child_ends_where_its_code_ends(child: str, code: int) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert done.stdout == f"the child's\n{code}\n"
     assert ("ZeroDivisionError" in done.stderr) is (child == "1 / 0")
+
+
+def test_what_a_child_gives_to_exit_in_place_of_a_code_is_printed() -> None:
+    script = FORKS.replace("CHILD", "sys.exit('no data')")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=30
+    )
+    assert done.stderr == "no data\n"

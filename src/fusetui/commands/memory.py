@@ -16,7 +16,7 @@ from fusetui.commands.answers import shown
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import LoadedTrace, load, secret_sentence
 from fusetui.commands.sources import is_shipped
-from fusetui.commands.tables import chosen, form_of, put
+from fusetui.commands.tables import check_form, chosen, put
 from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.tables.sources import FILE, columns_of
@@ -91,7 +91,7 @@ def _print_both(args: Namespace, a: MemoryAnswer, b: MemoryAnswer) -> None:
 def show(args: Namespace) -> int:
     """Who holds it as a table; raises as `run_memory`, and Error for what cannot be
     written."""
-    form_of(args)
+    check_form(args)
     paths = _paths(args)
     tables: list[tuple[str, Table]] = []
     notes: list[str] = []

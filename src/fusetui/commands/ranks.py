@@ -15,7 +15,7 @@ from fusetui.analysis.ranks.model import JobAnswer
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import one_form
 from fusetui.commands.sources import ENDINGS, ENDINGS_TEXT, of_one_job
-from fusetui.commands.tables import chosen, form_of, put
+from fusetui.commands.tables import check_form, chosen, put
 from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.sources import ranks_table
 from fusetui.text.figures import plural
@@ -55,9 +55,10 @@ def run_ranks(args: Namespace) -> int:
 
 
 def show(args: Namespace) -> int:
-    """The ranks as a table; raises as `run_ranks`, and Error for what cannot be
-    written."""
-    form_of(args)
+    """Prints or writes the ranks as a table, as `--format` and `--out` say; returns the
+    exit code. Raises CommandError where the options do not fit a table, or the traces
+    are no job, and Error for what cannot be written."""
+    check_form(args)
     if args.csv:
         raise CommandError(
             "Use --format csv for a table: --csv prints the whole answer."

@@ -177,8 +177,8 @@ def _with_door(pid: int) -> Process:
 def trace_folder(out: Path | None) -> Iterator[Path]:
     """A folder for traces, made at once with mode 0700, or one that is there and is
     this user's alone to write. One that was made and stays empty is removed. Raises
-    CommandError for any other, CannotRecordError for a name that libkineto cannot be
-    told."""
+    CommandError for any other, and CannotRecordError for a name with characters that the
+    request to libkineto cannot hold."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     check_name(folder)
     is_made = False

@@ -263,7 +263,7 @@ class _Watched:
         return False
 
     def _why_nothing(self) -> str:
-        """The end of a sentence about a program of which nothing was recorded."""
+        """Why nothing of the program was recorded, to follow a colon."""
         ended = f"the program ended after {self._took_s:.1f} s"
         if not self._asked:
             return (

@@ -163,7 +163,7 @@ def _traces_in(folder: Path) -> list[Path]:
                 f"{path} is left out: it is no regular file, or a link that leads nowhere."
             )
     if len(files) > 1:
-        files = [path for path in files if not _is_other_json(path)] or files
+        files = [path for path in files if not _is_json_but_no_trace(path)] or files
     if not is_run(str(folder)):
         return files
     from fusetui.capture.record import why_not_opened
@@ -172,7 +172,7 @@ def _traces_in(folder: Path) -> list[Path]:
     return [path for path in files if why_not_opened(folder, path.name) is None]
 
 
-def _is_other_json(path: Path) -> bool:
+def _is_json_but_no_trace(path: Path) -> bool:
     """Whether a small file is whole JSON and no trace, as the settings that a server
     writes beside its traces. Damaged files stay: reading them says what is wrong."""
     try:

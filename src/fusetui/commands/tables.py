@@ -42,7 +42,7 @@ TABLE = "table"
 def show(args: Namespace) -> int:
     """The answer of a command as a table. Raises Error, also for what cannot be
     written."""
-    form_of(args)
+    check_form(args)
     given = vars(args)
     asked = TableRequest(
         by=given.get("by", "name"),
@@ -121,6 +121,11 @@ def write_document(name: str, table: Table, trace: Trace) -> None:
     for part in TEXTS["json"](table):
         write(part)
     write("}\n")
+
+
+def check_form(args: Namespace) -> None:
+    """Raises as `form_of`, before anything is read."""
+    form_of(args)
 
 
 def form_of(args: Namespace) -> str:
@@ -217,10 +222,10 @@ DESCRIBED = tuple(
 def run_sql(args: Namespace) -> int:
     """Answers one query, or those of a person at a prompt. Raises CommandError,
     WrongSqlError, MissingPackageError, and Error for what cannot be written."""
-    names, query = divided((args.trace, *args.others))
+    names, query = names_and_query((args.trace, *args.others))
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     at_prompt = not query and has_terminal
-    form_of(args)
+    check_form(args)
     needed("duckdb", "SQL", "sql")
     if not query and "-" in names:
         raise CommandError("Standard input is the trace: name the query behind it.")
@@ -249,9 +254,9 @@ class SqlArguments(NamedTuple):
     query: str
 
 
-def divided(arguments: Sequence[str]) -> SqlArguments:
-    """The last argument is the query if it is not the only one, holds white space, and
-    is no file."""
+def names_and_query(arguments: Sequence[str]) -> SqlArguments:
+    """The names of traces and the query among the arguments of `sql`: the last argument
+    is the query if it is not the only one, holds white space, and is no file."""
     *before, last = arguments
     has_space = re.search(r"\s", last) is not None
     if before and has_space and not os.path.exists(last):

@@ -73,7 +73,8 @@ def role_of_kernel(name: str) -> KernelRole:
 
 
 def _part(kernel: KernelName) -> str:
-    """The part of a kernel that does not add up those of a split K."""
+    """KernelRole.part of a kernel whose name is known and which is no reduction of
+    split-K."""
     if kernel.op is None or kernel.algo == "fft":
         return "helper"
     if _BASIS_CHANGES.search(kernel.name):
@@ -84,6 +85,9 @@ def _part(kernel: KernelName) -> str:
 
 
 def _is_helper(kernel: KernelName, part: str) -> bool:
+    """Whether a kernel with this part (see KernelRole.part) only helps another: it
+    moves data, or is of a library of products or convolutions and neither the main
+    kernel nor a norm."""
     if kernel.op in _MOVING_OPS:
         return True
     is_of_products = kernel.family in _HELPING_LIBRARIES or kernel.family.startswith(

@@ -147,7 +147,7 @@ def collective(group: GroupName, sequence: int) -> str:
 
 
 def mismatch_sentence(mismatch: Mismatch) -> str:
-    """Who issued what under one number."""
+    """Which ranks issued what as one and the same collective, each side in turn."""
     sides = "; ".join(_side(mismatch, side) for side in mismatch.sides[:MAX_REMARKS])
     over = " It is over on all of them." if mismatch.is_over else ""
     return (

@@ -379,23 +379,13 @@ def wait_text(row: RankRow) -> Iterator[str]:
 
 
 def clocks_text(answer: JobAnswer) -> str:
-    """How far times of different ranks can be compared."""
+    """How far times of different ranks can be compared, in sentences."""
     clocks = answer.clocks
     if clocks.refused:
         return f"Who waits for whom cannot be told: {printable(clocks.refused)}."
     if not answer.collectives:
         return "No collective is common to two of these ranks, so nothing is known of who waits."
-    if clocks.shared:
-        sentences = [f"Times are compared as recorded: {printable(clocks.shared)}."]
-    elif clocks.uncertainty_ns is None:
-        sentences = [
-            "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
-        ]
-    else:
-        sentences = [_aligned(clocks, clocks.uncertainty_ns)]
-        drifting = [clock for clock in clocks.hosts if round(clock.drift_ns_per_s)]
-        if drifting:
-            sentences.append(_drift(drifting))
+    sentences = _alignment_of_clocks(clocks)
     if clocks.on_one_host_ns is not None:
         limit = duration(clocks.on_one_host_ns)
         differences = "Differences" if clocks.shared else "On one host, differences"
@@ -416,6 +406,22 @@ def clocks_text(answer: JobAnswer) -> str:
         untold = plural(answer.untold, "collective")
         sentences.append(f"For {untold} they do not tell which rank was last.")
     return " ".join(sentences)
+
+
+def _alignment_of_clocks(clocks: ClockAnswer) -> list[str]:
+    """Whether the clocks are one, how far they are known, and which of them drift by a
+    nanosecond a second or more."""
+    if clocks.shared:
+        return [f"Times are compared as recorded: {printable(clocks.shared)}."]
+    if clocks.uncertainty_ns is None:
+        return [
+            "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
+        ]
+    sentences = [_aligned(clocks, clocks.uncertainty_ns)]
+    drifting = [clock for clock in clocks.hosts if round(clock.drift_ns_per_s) != 0]
+    if drifting:
+        sentences.append(_drift(drifting))
+    return sentences
 
 
 def _aligned(clocks: ClockAnswer, uncertainty_ns: int) -> str:

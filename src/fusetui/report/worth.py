@@ -160,16 +160,18 @@ def _whole(why: Why) -> str:
 def doubt(
     devices: Sequence[DeviceResidual], share: float, then: str = "the change"
 ) -> Iterator[str]:
-    """What is not understood, where that is much."""
+    """A sentence on the delays that nothing recorded explains, if these are more than
+    DOUBTFUL of the time: those of each device, and those of all after `then` where they
+    are a larger share than of any device. Shares are 0 to 1."""
     if share <= DOUBTFUL:
         return
     parts = []
     for device in devices:
         if device.residual_share > DOUBTFUL:
-            of_device = percent(device.residual_share, 1)
+            of_device = percent(device.residual_share, whole=1)
             parts.append(f"{of_device} of the time of {device_label(device.device)}")
     if share > max((device.residual_share for device in devices), default=0.0):
-        parts.append(f"{percent(share, 1)} of the time after {then}")
+        parts.append(f"{percent(share, whole=1)} of the time after {then}")
     not_understood = several(parts, MAX_DOUBTS)
     yield f"Not understood: {not_understood}. Nothing recorded explains these delays."
 

@@ -74,7 +74,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     def text(self, ns: int) -> str:
         """The time in this unit, without the name of the unit, as `1,437.3`; rounded
-        half up. A time that would round to nothing is shown as `<0.1`.
+        half up. A time that would round to nothing is shown as `<0.1`, whatever its sign.
 
         >>> unit_of([1_437_300, 12]).text(12)
         '<0.001'

@@ -88,6 +88,15 @@ def test_operation(says: Says, name: str, op: str) -> None:
     says(name, family="cublas-aux", op=op, dtype_a=None)
 
 
+def test_only_kernels_of_gemvx_are_called_so(says: Says) -> None:
+    says(
+        "void cublasLt::kernel<float>(cublasLtParams const&)",
+        family="cublas-aux",
+        op=None,
+        short="kernel fp32",
+    )
+
+
 def test_small_n(says: Says) -> None:
     says("void gemmSN_TN_kernel<float, 128, 16>(int)", op="gemm", layout="tn")
 

@@ -192,7 +192,9 @@ def schema(of: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _short(property_: dict[str, Any]) -> dict[str, Any]:
-    """A property without its title, and with the one type that it has but for null."""
+    """A property without its title, and without null where that is only one of its
+    types: `{"anyOf": [{"type": "integer"}, {"type": "null"}]}` is `{"type": "integer"}`. A
+    default of null goes too."""
     short = {
         key: value for key, value in property_.items() if key not in ("title", "anyOf")
     }

@@ -47,6 +47,8 @@ def decode(name: str) -> KernelName | None:
 
 
 def _first_decoded(body: str) -> KernelName | None:
+    """The record of the first family that knows a name without ROCm's suffix; None if
+    none does."""
     for beginnings, decoder in _families():
         if beginnings and not body.startswith(beginnings):
             continue
@@ -112,7 +114,8 @@ def _families() -> tuple[tuple[tuple[str, ...], Decoder], ...]:
 
 
 def decoded(name: str) -> DecodedName:
-    """What `decode --json` has of any name, also of one of no known family."""
+    """What `decode --json` has of any name: the record of `decode`, or one without a
+    family, whose fields are all None but the name and the short text."""
     kernel = decode(name)
     if kernel is not None:
         return kernel

@@ -154,8 +154,9 @@ def decode_elementwise(name: str) -> KernelName | None:
 
 
 def _operand_parts(name: str, match: re.Match[str], functor: str | None) -> list[Part]:
-    """What the arguments of the wrapper of a binary operator mean, or the one type of
-    another functor."""
+    """The parts of the name behind the functor: for the functor of a binary operator
+    the types of its operands and the operator, for any other its one type; [] where
+    these are not found."""
     if match["word"] not in _BINARY_FUNCTORS:
         one_type = _ONE_TYPE.match(name, match.end())
         return [(*one_type.span(1), "type of an element")] if one_type else []
@@ -170,6 +171,10 @@ def _operand_parts(name: str, match: re.Match[str], functor: str | None) -> list
 
 
 def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
+    """The fields of an elementwise loop: what it does (`op`) and the functor, with
+    `dtype_a`, `dtype_b` and `dtype_out` for the functor of a binary operator and one
+    `dtype` for any other, and `vec` for a vectorized loop. Only `op` where the loop
+    copies opaque bytes or draws random numbers: its functor says nothing."""
     kernel = match["kernel"]
     functor: str | None = match["word"]
     functor_end = match.end()
@@ -217,7 +222,8 @@ def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
 
 
 def _functor_text(name: str, match: re.Match[str]) -> str:
-    """The functor with its arguments, if it has some."""
+    """The functor with its template arguments; "" if the list that it is in cannot be
+    read."""
     spans, _ = split_args(name, match.start("functor"), limit=1)
     if not spans:
         return ""
@@ -226,26 +232,31 @@ def _functor_text(name: str, match: re.Match[str]) -> str:
 
 
 def _lambda_type(functor: str) -> str | None:
-    """The type of the parameters of a lambda, if it is one. A mask (`bool`) beside
-    others does not count. A lambda within others comes last; one that is wrapped
-    (`__nv_hdl_wrapper_t`) has the type of a function.
+    """The element type that all parameters of a lambda have; None for a functor that is
+    no lambda, and if they differ or have no element type. A `bool` beside others is a
+    mask and does not count. Of nested lambdas the innermost one counts.
 
     >>> _lambda_type("clamp(at::TensorIterator&)::{lambda()#1}::{lambda(float, float)#2}")
     'fp32'
     """
+    # a wrapped lambda (`__nv_hdl_wrapper_t`) is written with the type of a function
     pattern = _FUNCTION_TYPE if functor.startswith("__nv_") else _LAMBDA
-    parameters = pattern.findall(functor)
-    if not parameters:
+    parameter_lists = pattern.findall(functor)
+    if not parameter_lists:
         return None
-    types = set(parameters[-1].split(", "))
+    innermost = parameter_lists[-1]  # it is written behind those around it
+    types = set(innermost.split(", "))
     if len(types) > 1:
         types.discard("bool")
-    return cxx_type(types.pop()) if len(types) == 1 else None
+    if len(types) > 1:
+        return None
+    (only_type,) = types
+    return cxx_type(only_type)
 
 
 def _elementwise_op(kernel: str, functor: str | None) -> str | None:
-    """What the loop does. Pieces of a normalization are left open: the name does not
-    say which."""
+    """What the loop does: `index`, `rng`, `fill`, `copy` or, with any other functor,
+    `elementwise`; None for a piece of a normalization, which the name does not tell."""
     if "index" in kernel or "scatter" in kernel:
         return "index"
     if kernel.startswith("distribution"):
@@ -272,6 +283,8 @@ def operation_word(functor: str) -> str:
 
 
 def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
+    """The short text of an elementwise loop: what it computes, the types, and how it
+    reads, as in `add bf16 x4` or `scalar mul fp32 strided 128x4`."""
     if fields.get("op") in ("index", "rng"):
         return _opaque_short(name, match, fields["op"])
     outer_functor = match["word"]
@@ -287,7 +300,9 @@ def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) 
 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
-    """Copies of opaque bytes name only the size of the type: `index_put 4B`."""
+    """The short text of a loop whose functor is not named. Copies of opaque bytes have
+    the function and the size of the type, `index_put 4B`; others `op`, the loop and the
+    type if there is one."""
     accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
     if accessed:
         return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"
@@ -297,7 +312,8 @@ def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
 
 
 def _access_text(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
-    """How the loop reads its tensors: `x4`, `cast`, `unrolled` or `strided 128x4`."""
+    """How the loop reads its tensors: `x4` in vectors, `cast`, `unrolled`, or `strided
+    128x4` with threads x elements of each thread; None if the name does not tell."""
     if "vec" in fields:
         return f"x{fields['vec']}"
     if match["kernel"].startswith("unrolled"):
@@ -338,8 +354,9 @@ def decode_reduction(name: str) -> KernelName | None:
 
 
 def _combining_operator(text: str) -> str | None:
-    """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an
-    address)."""
+    """The name of what a reduction combines values with, from the second argument of
+    ReduceOp: a struct, or what func_wrapper_t wraps, which is a struct, a lambda or the
+    address of a function. None if there is no name."""
     wrapper = _WRAPPED.match(text)
     start = wrapper.end() if wrapper else 0
     if text.startswith("__nv_hdl_wrapper", start):
@@ -374,7 +391,8 @@ ReduceSumProdKernel.cu, ReduceMaxValuesKernel.cu, sparse/cuda/SparseCsrTensorMat
 
 
 def _accumulator(operator: str, functor: str | None) -> str | None:
-    """The type that an operator adds up in; None if its name does not say it."""
+    """The element type that the operator of a reduction adds up in; None if its name
+    does not say it. `functor` is the name of the operator without its arguments."""
     places = _ACCUMULATOR_PLACES.get(functor or "")
     if functor is None or places is None:
         return None
@@ -473,8 +491,9 @@ name (PersistentSoftmax.cuh, SoftMax.cu, layer_norm_kernel.cu)."""
 
 
 def _template_types(name: str, sign: Signature) -> dict[str, str | None]:
-    """The fields of the types among the template arguments; of other kernels `dtype`,
-    if there is one type."""
+    """The fields of the types among the template arguments: as _TYPE_ARGUMENTS has them
+    for the kernel ({} where it has another number of types), for other kernels only
+    `dtype`, which is None unless there is one element type."""
     for pattern, fields in _TYPE_ARGUMENTS.items():
         if compiled(pattern).fullmatch(sign.base):
             types = [cxx_type(text) for text in argument_texts(name, sign)]
@@ -486,9 +505,10 @@ def _template_types(name: str, sign: Signature) -> dict[str, str | None]:
 
 
 def _decode_with_index(name: str, sign: Signature) -> KernelName | None:
-    """`elementwise_kernel_with_index<index type, functor>` of RangeFactories.cu computes
-    each element from its index (arange, linspace, logspace): the functor is a lambda of
-    that operator, whose parameter is the index and not an element."""
+    """The record of `elementwise_kernel_with_index<index type, functor>` of
+    RangeFactories.cu, which computes each element from its index (arange, linspace,
+    logspace). The functor is a lambda of that operator; its parameter is the index, so
+    no type of an element is known."""
     arguments = argument_texts(name, sign, 2)
     functor = base_of(arguments[1]) if len(arguments) > 1 else None
     parts = [(sign.start, sign.end, "an elementwise loop of ATen over indices")]
@@ -522,9 +542,9 @@ def _pass_of(op: str | None, base: str) -> str | None:
 
 
 def _decode_foreach(name: str, sign: Signature) -> KernelName:
-    """`multi_tensor_apply_kernel<Metadata<depth>, Functor<type, ...>, Operator, ...>`:
-    depth is the number of tensor lists, the functor says what is done to each
-    element."""
+    """The record of `multi_tensor_apply_kernel<Metadata<depth>, Functor<type, ...>,
+    Operator, ...>`, one launch for lists of tensors: depth is the number of lists, and
+    the functor says what is done to each element. `op` is optimizer or foreach."""
     if sign.args < 0:
         return build(name, "aten-other", "foreach", op="foreach")
     spans, _ = split_args(name, sign.args, limit=4)
@@ -570,7 +590,8 @@ def _foreach_types(functor: str) -> dict[str, str | None]:
 
 
 def _foreach_operator(arguments: list[str]) -> str | None:
-    """The operator that a general functor applies: `std::plus<float>` gives `plus`."""
+    """The operator that a general functor applies, by the arguments behind it:
+    `std::plus<float>` gives `plus`. None if no argument is a class."""
     for text in arguments:
         if "::" in text or text[:1].isupper():
             operator = base_of(text)

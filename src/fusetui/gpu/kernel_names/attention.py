@@ -22,7 +22,8 @@ from .record import KernelName, Meaning, build, explain, fields_of, spaced, tile
 from .vocabulary import CUTLASS, cxx_type
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
-_BOOL = r"(?:\(bool\))?(?:true|false|0|1)"
+_FLAG_VALUE = lazy_pattern(r"true|false|0|1")
+_BOOL = rf"(?:\(bool\))?(?:{_FLAG_VALUE.pattern})"
 _FLASH2 = lazy_pattern(
     r"(?:void )?(?:(?:pytorch_)?flash::)?(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
     rf"(?:{_BOOL}, )?(?:\w+::)?Flash_\w+_kernel_traits<"
@@ -103,8 +104,9 @@ def decode(name: str) -> KernelName | None:
 def _record(
     match: re.Match[str], types: Meaning, *words: str | None, **more: Any
 ) -> KernelName:
-    """The record of a match: its groups and `more` are the fields, `words` end the
-    short text."""
+    """The record of a kernel of fused attention. The groups of the match and `more` are
+    its fields, `types` gives our names of element types, and `words` end the short
+    text, without those that are None."""
     fields = {**fields_of(match, types), **more}
     head_dim = fields.get("head_dim")
     short = spaced(
@@ -121,6 +123,8 @@ def _record(
 
 
 def _flash2(match: re.Match[str]) -> KernelName:
+    """The record of a kernel of FlashAttention 2. Its short text names the variant, such
+    as `splitkv`, and whether it is local or can apply dropout."""
     flags = _flags(match)
     variant = match["kernel"].removeprefix(f"flash_{match['pass']}_")
     variant = variant.removesuffix("kernel").strip("_")
@@ -137,10 +141,13 @@ def _flash2(match: re.Match[str]) -> KernelName:
 
 
 class _FlagOrder(NamedTuple):
-    """The boolean template arguments of a kernel of FlashAttention 2."""
+    """What the boolean template arguments of a kernel of FlashAttention 2 are."""
 
-    names: tuple[str, ...]  # of the first flags after the traits
-    count_with_local: int  # flags, at least, of a release that has `local`
+    names: tuple[str, ...]
+    """The names of the first flags after the traits, in their order."""
+    count_with_local: int
+    """The number of flags in the first release that has `local`; earlier ones have
+    fewer, and another flag in its place."""
 
 
 _FLAG_ORDERS: Final = {
@@ -154,26 +161,32 @@ _FLAG_ORDERS: Final = {
         names=("causal", "local"), count_with_local=6
     ),
 }
-"""The flags of kernels of FlashAttention 2, which has `local` from 2.3 on, and every
-release added some after it."""
+"""The flags of kernels of FlashAttention 2 by the name of the kernel. It has `local`
+from 2.3 on, and every release added some flags after it."""
 
 
 def _flags(match: re.Match[str]) -> dict[str, bool]:
-    """The flags of a kernel whose order is known; {} for others."""
+    """The values of `dropout`, `causal` and `local`, as far as a kernel of
+    FlashAttention 2 has these flags; {} for a kernel whose flags have an unknown order.
+    `local` is False in a release that does not have it.
+
+    The group `flags` of the match is a list such as `, (bool)1, (bool)0, false`."""
     order = _FLAG_ORDERS.get(match["kernel"])
     if order is None:
         return {}
-    values = match["flags"].replace("(bool)", "").split(", ")[1:]
-    flags = {
-        name: value in ("true", "1")
-        for name, value in zip(order.names, values, strict=False)
-    }
+    values = _FLAG_VALUE.findall(match["flags"])
+    flags = {}
+    # later releases have more flags than names, a shortened name may have fewer
+    for name, value in zip(order.names, values, strict=False):
+        flags[name] = value in ("true", "1")
     if len(values) < order.count_with_local:
         flags["local"] = False
     return flags
 
 
 def _decode_flash3(name: str) -> KernelName | None:
+    """The record of a kernel of FlashAttention 3: all of a forward one, of any other
+    only that it is attention, and its class. None for a name without such a class."""
     if "flash::" not in name[:120]:
         return None
     match = _FLASH3.search(name, 0, 3000)
@@ -197,6 +210,8 @@ def _decode_flash3(name: str) -> KernelName | None:
 
 
 def _mem_eff(match: re.Match[str]) -> KernelName:
+    """The record of a kernel of memory-efficient attention:
+    `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`."""
     is_aligned = match["aligned"] == "aligned"
     return _record(
         match,
@@ -209,6 +224,8 @@ def _mem_eff(match: re.Match[str]) -> KernelName:
 
 
 def _trtllm(match: re.Match[str]) -> KernelName:
+    """The record of a kernel of TensorRT-LLM. `causal` is True or None: a name without
+    `Causal` does not say that the mask is another one."""
     is_local = match["window"] is not None
     is_generation = match["tail"].endswith("ForGen")
     return _record(

@@ -26,6 +26,7 @@ from .cxx import Signature, callee_text, signature, split_args
 from .record import (
     KernelName,
     Meanings,
+    Part,
     build,
     epilogue_of,
     explain,
@@ -98,15 +99,15 @@ _LARGE_K = lazy_pattern(r"(?P<acc>[sdchz])gemm_largek_")
 _SMALL = lazy_pattern(r"(?:magma_[sdchz]gemm|gemmk1_kernel|gemmSN_)\w*")
 _TENSOR = lazy_pattern(
     rf"cublasGemvTensor(?:Strided)?Batched<"
-    rf"(?P<const>const )?(?P<dtype>{vocabulary.CXX_TYPE}|float2|double2)(?P<after> const)? ?>"
+    rf"(?P<const>const )?(?P<dtype>{vocabulary.CXX_TYPE}|float2|double2)(?P<const_behind> const)? ?>"
 )
 _COMPLEX: Final = {"float2": "c64", "double2": "c128"}
-_SMALL_MEANINGS: Final = {
+_SMALL_OPS: Final = {
     "gemv": "a matrix times a vector",
     "gemm": "a matrix product of a special shape",
     "reduction": "a dot product or a sum",
-    None: "a helper of cuBLAS",
 }
+"""What a small kernel does, by the field `op` of its name."""
 
 
 def decode_tuned(name: str) -> KernelName | None:
@@ -129,8 +130,14 @@ def decode_tuned(name: str) -> KernelName | None:
 
 
 def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
-    """The name gives the input type, or the accumulator implies it; s with an MMA does
-    not."""
+    """The fields dtype_a, dtype_b, dtype_acc and dtype_out of a hand-tuned kernel, each
+    None if the name does not determine it.
+
+    The type of the operands is in the name, or that of the sums implies it: fp16, fp64
+    and complex sums have operands of their own type, fp32 sums only without a
+    tensor-core instruction. Of complex products, a type in the name does not say what
+    is multiplied. The result has the type of the sums unless the name has another one;
+    that of int32 sums is not known."""
     acc = vocabulary.ACCUMULATORS[match["acc"]]
     named_operand = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
     is_complex = acc.startswith("c")
@@ -147,7 +154,8 @@ def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
 
 
 def _tuned_word(word: str) -> str | None:
-    """What a word of the rest of the name means."""
+    """What a word behind the tile of a hand-tuned kernel means; None if that is not
+    known. `64x3` (after `stages`) is the slice of K and the number of stages."""
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"
     if word.startswith("sliced"):
@@ -182,6 +190,8 @@ def decode_nvjet(name: str) -> KernelName | None:
 
 
 def _later_nvjet(name: str) -> KernelName:
+    """The record of an nvjet kernel of a form that is not understood: a matrix product,
+    and its target if the name has one."""
     capability = name.removeprefix("nvjet_sm").partition("_")[0]
     return build(
         name,
@@ -194,10 +204,11 @@ def _later_nvjet(name: str) -> KernelName:
 
 
 def _nvjet_types(letters: str) -> dict[str, str | None]:
-    """Three letters are the types of A and B, the sums and D; five those of A, B, C,
-    the sums and D."""
+    """The fields dtype_a, dtype_b, dtype_acc and dtype_out of an nvjet kernel, None for
+    a letter that is not known. Three letters are the types of A and B, the sums and D;
+    five those of A, B, C, the sums and D."""
     a = letters[0]
-    b = letters[0 if len(letters) == 3 else 1]
+    b = a if len(letters) == 3 else letters[1]
     return {
         "dtype_a": _NVJET_TYPES.get(a),
         "dtype_b": _NVJET_TYPES.get(b),
@@ -207,32 +218,56 @@ def _nvjet_types(letters: str) -> dict[str, str | None]:
 
 
 def decode_small(name: str) -> KernelName | None:
-    """The record of a matrix-vector product, a dot product, the second pass of split-K,
-    ..."""
+    """The record of a small kernel of cuBLAS: a product of a matrix and a vector, one
+    of a special shape, a dot product, the second pass of a split K, or a helper. None
+    for a kernel of somebody else."""
     sign = signature(name)
     if sign is None:
         return None
     fields = _small_fields(name, sign)
     if fields is None:
         return None
-    adds_up_parts = "role" in fields
-    if adds_up_parts:
-        word = "splitk-reduce"
-        meaning = "adds up the partial sums of a split K"
-    else:
-        word = sign.base.replace("_kernel", "")
-        meaning = _SMALL_MEANINGS[fields.get("op")]
-    parts = [(sign.start, sign.end, meaning)]
-    if "layout" in fields:
-        layout = fields["layout"]
-        start = sign.start + sign.base.index(f"_{layout.upper()}") + 1
-        parts = [(start, start + 2, vocabulary.layout_meaning(layout))]
-    short = callee_text(name, sign, "gemvx" if word == "kernel" else word)
+    short = callee_text(name, sign, _small_label(sign, fields))
+    parts = [_small_part(sign, fields)]
     return build(name, "cublas-aux", short, parts, **fields)
 
 
+def _small_label(sign: Signature, fields: dict[str, Any]) -> str:
+    """What the short text of a small kernel begins with: its base name without
+    `_kernel`, but `splitk-reduce` for the second pass of a split K, and `gemvx` for the
+    kernels of that namespace, whose base name is only `kernel`."""
+    if fields.get("role") == "splitk_reduce":
+        return "splitk-reduce"
+    if _is_gemvx(sign):
+        return "gemvx"
+    return sign.base.replace("_kernel", "")
+
+
+def _small_part(sign: Signature, fields: dict[str, Any]) -> Part:
+    """The part of the name that is explained: the two letters of the layout in the base
+    name where it has them (`sgemm_32x32x32_NT_vec`), else all of the base name."""
+    layout = fields.get("layout")
+    if layout is not None:
+        start = sign.start + sign.base.index(f"_{layout.upper()}") + 1
+        return start, start + len(layout), vocabulary.layout_meaning(layout)
+    if fields.get("role") == "splitk_reduce":
+        meaning = "adds up the partial sums of a split K"
+    elif "op" in fields:
+        meaning = _SMALL_OPS[fields["op"]]
+    else:
+        meaning = "a helper of cuBLAS"
+    return sign.start, sign.end, meaning
+
+
+def _is_gemvx(sign: Signature) -> bool:
+    """Whether a kernel is one of `internal::gemvx::kernel<...>`, which multiply a matrix
+    by a vector."""
+    return sign.base == "kernel" and sign.scope.endswith("gemvx::")
+
+
 def _same_type(letter: str) -> dict[str, str]:
-    """The types of a product that the BLAS letter before `gemm` gives all of them."""
+    """The fields dtype_a, dtype_b, dtype_acc and dtype_out of a product whose operands,
+    sums and result all have the type of the BLAS letter before `gemm`: `s` is fp32."""
     dtype = vocabulary.ACCUMULATORS[letter]
     return {
         "dtype_a": dtype,
@@ -243,31 +278,34 @@ def _same_type(letter: str) -> dict[str, str]:
 
 
 def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
-    """The types of the operands and of the result of a small product. Its tensors are
-    classes among the template arguments: those that it reads are const, and the one
-    that it writes is not. {} if there are none."""
+    """The fields dtype_a, dtype_b and dtype_out of a small product, by the tensors
+    among its template arguments (`cublasGemvTensorBatched<float const>`): those that it
+    reads are const, and the one that it writes is not. {} unless there are tensors of
+    both sorts, and one that is written."""
     if sign.args < 0:
         return {}
     _, end = split_args(name, sign.args)
     read: list[str | None] = []
     written: list[str | None] = []
     for tensor in _TENSOR.finditer(name, sign.args, end):
-        word = tensor["dtype"]
-        is_read = tensor["const"] or tensor["after"]
-        (read if is_read else written).append(
-            _COMPLEX.get(word) or vocabulary.cxx_type(word)
-        )
+        cxx_name = tensor["dtype"]
+        dtype = _COMPLEX.get(cxx_name) or vocabulary.cxx_type(cxx_name)
+        if tensor["const"] or tensor["const_behind"]:
+            read.append(dtype)
+        else:
+            written.append(dtype)
     if not read or len(written) != 1:
         return {}
     return {"dtype_a": read[0], "dtype_b": read[-1], "dtype_out": written[0]}
 
 
 def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
-    """The fields of a small kernel of cuBLAS; None for a kernel of somebody else."""
+    """The fields that the name of a small kernel of cuBLAS determines; {} for a helper,
+    None for a kernel of somebody else."""
     base = sign.base
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
-    if _GEMV.fullmatch(base) or (base == "kernel" and sign.scope.endswith("gemvx::")):
+    if _GEMV.fullmatch(base) or _is_gemvx(sign):
         return {"op": "gemv", **_tensor_types(name, sign)}
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:

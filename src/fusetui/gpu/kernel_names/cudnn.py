@@ -102,6 +102,8 @@ def _xmma_head(name: str) -> KernelName | None:
 
 
 def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
+    """The fields of an xmma kernel; those of the second pass of a split K say that it
+    is a reduction."""
     rest = match["rest"]
     is_conv = match["pass"] is not None
     fields = {
@@ -122,8 +124,10 @@ def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
-    """Complex operands are left open; in separate planes, the accumulator is per
-    plane."""
+    """The fields of the types of an xmma kernel: `dtype_a`, `dtype_b`, `dtype_out`,
+    `dtype_acc`, and `math` where the operands are converted before they are multiplied.
+    {} if they cannot be read, and for complex operands, except that complex numbers in
+    separate planes have `dtype_acc`, the type of each plane."""
     stored = _SPLIT_TYPES.findall(match["ad"])
     multiplied = _SPLIT_TYPES.findall(match["multiplied"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):
@@ -144,6 +148,8 @@ def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
 
 
 def _layout_text(match: re.Match[str]) -> str:
+    """What the letters of A and B mean, in words; of a convolution those of filter and
+    tensors."""
     letters = match["ab"]
     if match["pass"]:
         return (
@@ -179,7 +185,7 @@ _XMMA_WORDS: Final = {
 
 
 def _rest_meaning(word: str) -> str | None:
-    """What a word of the rest of an xmma name means."""
+    """What a word behind the tile of an xmma name means; None if that is not known."""
     for prefix, meaning in _NUMBERED_WORDS.items():
         number = word.removeprefix(prefix)
         if word.startswith(prefix) and number[:1].isdigit():
@@ -294,6 +300,7 @@ def decode(name: str) -> KernelName | None:
 
 
 def _implicit(name: str, match: re.Match[str]) -> KernelName:
+    """The record of a convolution of cuDNN 7 as an implicit matrix product."""
     return build(
         name,
         "cudnn",
@@ -306,6 +313,8 @@ def _implicit(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _tuned(name: str, match: re.Match[str]) -> KernelName:
+    """The record of a hand-tuned convolution. Sums in fp32 imply operands in fp32 only
+    where the name has no other type and no tensor-core instruction."""
     rest_words = match["rest"].split("_")
     words = [*match["mid"].split("_"), *rest_words]
     algo = "winograd" if "winograd" in words else None
@@ -326,6 +335,8 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _attention(name: str, match: re.Match[str]) -> KernelName:
+    """The record of a kernel of attention that cuDNN generated; its short text ends with
+    the knobs of the generator."""
     rest = match["rest"]
     pass_ = "fwd" if match["pass"] == "fprop" else "bwd"
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", rest)
@@ -343,6 +354,8 @@ def _attention(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
+    """The record of a kernel of CUTLASS that cuDNN bundles. `match` ends where the name
+    inside of `Kernel<...>` begins, which is procedural (see cutlass.py) or of C++."""
     procedural = cutlass.decode2_at(name, match.end(), "cudnn")
     if procedural:
         return procedural
@@ -355,8 +368,9 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _types_of_cxx(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
-    """What an engine multiplies (`dgrad_engine<float, 512, ...>`), or the elements that are
-    copied."""
+    """The fields of the types of a kernel with a C++ name: `dtype` of a copy, `dtype_a`
+    of a convolution (its first template argument: `dgrad_engine<float, 512, ...>`), {}
+    for others."""
     if op == "copy":
         return {"dtype": element_type(name, sign)}
     if op == "conv":

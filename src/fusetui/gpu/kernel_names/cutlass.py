@@ -204,7 +204,8 @@ _SHAPED_MEANINGS: Meanings = {
 
 
 def decode2(name: str) -> KernelName | None:
-    """The record of a procedural 2.x name, alone or inside `cutlass::Kernel2<...>`."""
+    """The record of a procedural 2.x name, alone or inside `cutlass::Kernel2<...>`;
+    None for any other name."""
     wrapper = _WRAPPER.match(name) or _MANGLED_WRAPPER.match(name)
     if wrapper is None:
         return None
@@ -213,8 +214,8 @@ def decode2(name: str) -> KernelName | None:
 
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
-    """The record of the procedural name at `start`; cuDNN wraps such names in its
-    namespaces."""
+    """The record of the procedural 2.x name that begins at name[start]; None if there is
+    none. `family` is that of the record: cuDNN wraps such names in its namespaces."""
     match = _BODY.match(name, start)
     if match is None:
         return None
@@ -240,30 +241,34 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
 
 
 def _types2(match: re.Match[str]) -> dict[str, str | None]:
-    """C and A are printed only if they differ from the accumulator; planar types are
-    per plane. 1688 with fp32 accumulation and no operand type is TF32 arithmetic on
-    fp32 data. Tensor cores do not multiply fp32 or int32: without a type only TF32 data
-    is certain."""
+    """The fields of the types of a procedural 2.x name: `dtype_a`, `dtype_b`,
+    `dtype_acc`, `dtype_out` and `math`, None for what is not certain. {} where the type
+    of the sums is missing, or complex numbers lie in planes.
+
+    The types of the result and of the operands are printed only if they differ from
+    that of the sums. Tensor cores multiply neither fp32 nor int32, so there operands
+    without a type are not known, with one exception: instruction 1688 with sums in fp32
+    is TF32 arithmetic on fp32 data."""
     if match["acc"] is None or "_planar" in match["rest"]:
         return {}
     acc = ACCUMULATORS[match["acc"]]
     mma = match["mma"]
     operands = [CUTLASS[word] for word in match["rest"].split("_") if word in CUTLASS]
     math = CUTLASS.get(match["math"] or "")
-    is_tf32_form = (match["acc"], mma, match["kind"]) == ("s", "1688", "gemm")
+    is_tf32_form = acc == "fp32" and mma == "1688" and match["kind"] == "gemm"
     if is_tf32_form and not match["math"] and not operands:
         math = "tf32"
+    # on plain cores, and on tensor cores by way of TF32
+    can_read_fp32 = mma in (None, "1688") or match["math"] is not None
     if operands:
-        a = operands[0]
-    elif acc == "int32" or (
-        acc == "fp32" and mma not in (None, "1688") and not match["math"]
-    ):
-        a = None
+        dtype_a: str | None = operands[0]
+    elif acc == "int32" or (acc == "fp32" and not can_read_fp32):
+        dtype_a = None
     else:
-        a = acc
+        dtype_a = acc
     return {
-        "dtype_a": a,
-        "dtype_b": operands[1] if len(operands) > 1 else a,
+        "dtype_a": dtype_a,
+        "dtype_b": operands[1] if len(operands) > 1 else dtype_a,
         "dtype_acc": acc,
         "dtype_out": CUTLASS.get(match["c"] or "", acc),
         "math": math,
@@ -298,8 +303,8 @@ def decode3(name: str) -> KernelName | None:
 
 
 def _type3(word: str) -> str | None:
-    """A scale type precedes its element type: ue8m0xe4m3. Complex types are left
-    open."""
+    """Our name of a type in a 3.x name: of elements that have scales (`ue8m0xe4m3`)
+    that of the elements, which come last; None for complex and unknown types."""
     return CUTLASS.get(word.rpartition("x")[2])
 
 
@@ -347,6 +352,8 @@ _THREADBLOCK = lazy_pattern(
 
 
 def _shaped_record(name: str, match: re.Match[str]) -> KernelName:
+    """The record of a C++ name of 3.x from a match of one of _SHAPED: a product whose
+    tile and cluster are known, and whose A and B have one type."""
     fields = {"op": "gemm", **fields_of(match, cxx_type)}
     fields["dtype_b"] = fields.get("dtype_a")
     fields["cluster"] = "x".join(match.group("x", "y", "z"))
@@ -377,8 +384,8 @@ def decode_cxx2(name: str) -> KernelName | None:
 
 
 def _op_of_class(scope: str, kernel: str) -> str | None:
-    """What a class of `cutlass::gemm` or `cutlass::conv` computes; None for a
-    helper."""
+    """What a class of `cutlass::gemm` or `cutlass::conv` (the scope: `gemm` or `conv`)
+    computes: `gemm`, `gemv` or `conv`; None for a helper."""
     if scope == "conv":
         return "conv" if "Convolution" in kernel else None
     if "Gemm" in kernel:

@@ -134,7 +134,8 @@ def signature(name: str) -> Signature | None:
 
 
 def _skip_return(name: str) -> int:
-    """Where the name begins after its return type."""
+    """The index at which the function's name begins, after its return type; 0 if it has
+    none."""
     if name.startswith("std::enable_if<"):
         _, end = split_args(name, len("std::enable_if<"))
         type_end = name.find("::type ", end, end + 20)
@@ -144,7 +145,8 @@ def _skip_return(name: str) -> int:
 
 
 def _mangled(name: str) -> Signature | None:
-    """Identifiers are written as their length followed by their letters:
+    """The head of a mangled name, as far as it consists of plain identifiers; None if
+    there is none. Each is written as its length followed by its letters:
     `_ZN2at6native...`."""
     is_nested = name.startswith("_ZN")
     start = end = len("_ZN") if is_nested else len("_Z")
@@ -277,8 +279,9 @@ def element_type(name: str, sign: Signature) -> str | None:
 
 
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
-    """Base name, element types, then numbers and flags (y, n) of the template argument
-    list.
+    """The short text of a function: `base` (or its base name), then from its template
+    arguments the element types and the numbers, with `y` and `n` for flags. One type
+    that all of them share is written once; types of indices are left out.
 
     >>> name = "void gemv2T_kernel_val<int, float, float, 128, 16, false>(int)"
     >>> callee_text(name, signature(name), "gemv2T")
@@ -331,7 +334,8 @@ def base_text(name: str) -> str:
 
 
 def _qualified_text(name: str, sign: Signature) -> str:
-    """Scope and base name, and what some write after the template arguments."""
+    """Scope and base name of a function, without an anonymous namespace. A word right
+    behind the template arguments, as some libraries write it, follows after `...`."""
     text = sign.scope.replace(_ANONYMOUS_SCOPE, "") + sign.base
     if sign.args < 0 or sign.mangled:
         return text

@@ -79,8 +79,8 @@ _SCHEDULES: Final = {"P": "persistent blocks", "S": "one block for each tile"}
 
 
 def _word_meaning(word: str) -> str | None:
-    """What a word behind the cluster means. Later releases write `schP` in place of
-    `schedP`, and numbers behind it."""
+    """What a word behind the cluster means; None if that is not known. Later releases
+    write `schP` in place of `schedP`, and numbers behind it."""
     schedule = _SCHEDULE.match(word)
     if schedule:
         return _SCHEDULES[schedule["kind"]]
@@ -230,7 +230,8 @@ def decode_deep_gemm(name: str) -> KernelName | None:
 
 
 def _has_form(arguments: list[str], form: _ArgumentForm) -> bool:
-    """Whether the template arguments are those of the known form."""
+    """Whether template arguments fit the known form of a kernel: there are enough, the
+    first one is of the right sort, and the sizes are numbers."""
     if len(arguments) < form.min_arguments:
         return False
     if not re.fullmatch(form.first_argument, arguments[0]):

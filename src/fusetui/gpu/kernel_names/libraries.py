@@ -229,7 +229,8 @@ def decode(name: str) -> KernelName | None:
 
 
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:
-    """NVIDIA Apex has ATen's multi_tensor_apply_kernel outside any namespace."""
+    """The record of a kernel of NVIDIA Apex, which has ATen's multi_tensor_apply_kernel
+    outside any namespace; None for other names."""
     if sign.base != "multi_tensor_apply_kernel" or sign.scope:
         return None
     functor = _APEX_FUNCTOR.search(name, sign.end, sign.end + 200)
@@ -250,6 +251,8 @@ def _decode_apex(name: str, sign: Signature) -> KernelName | None:
 
 
 def _library_of(qualified: str) -> Library | None:
+    """The first library whose beginning fits a name with its scope; None if none
+    does."""
     for library in _LIBRARIES:
         if compiled(library.beginning).match(qualified):
             return library
@@ -292,7 +295,8 @@ def _dtype_of(name: str, sign: Signature) -> str | None:
 
 
 def _short(name: str, sign: Signature) -> str:
-    """The library's outer namespace, then the function."""
+    """The short text of a kernel of a library: its outer namespace unless the name
+    repeats it, the function without `_kernel`, and its template arguments."""
     base = sign.base.removesuffix("_kernel").removesuffix("Kernel")
     base = base.replace("embedding_backward_codegen", "emb_bwd")
     base = base.replace("embedding_codegen_forward", "emb_fwd")

@@ -149,8 +149,9 @@ def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, A
 
 
 def epilogue_of(rest: str) -> str | None:
-    """What can be fused into the store, of the words between underscores:
-    `bias_relu`. None if there is nothing."""
+    """The words of a text that name what can be fused into the store, such as
+    `bias_relu` of `_lower_bias_relu_v1`; None if it has none. The words of the text are
+    between underscores."""
     fused = [word for word in rest.split("_") if word in _EPILOGUES]
     return "_".join(fused) or None
 
@@ -158,9 +159,10 @@ def epilogue_of(rest: str) -> str | None:
 def explain(
     match: re.Match[str], meanings: Meanings, words: Meaning | None = None
 ) -> list[Part]:
-    """A part for each group that took part in the match and has a meaning, its own or
-    that of all families: a function of the group's text, or a text with `{}` for it.
-    `words` explains those between the underscores of the groups `mid` and `rest`.
+    """The parts of a match: one for each group that matched characters and has a
+    meaning, in `meanings` or in those of all families. A meaning is a function of the
+    group's text, or a text with `{}` in its place. For the groups `mid` and `rest`, there
+    is also a part for each word between underscores that `words` has a meaning for.
 
     >>> explain(re.compile("(?P<tile_m>[0-9]+)x").match("64x"), {"tile_m": "tile of {} rows"})
     [(0, 2, 'tile of 64 rows')]
@@ -229,7 +231,7 @@ def safe(text: str) -> str:
 
 
 def spaced(*words: str | int | None) -> str:
-    """Those of the words that there are, with a blank between them."""
+    """The words in one text, with a blank between them; None, 0 and "" are left out."""
     return " ".join([str(word) for word in words if word])
 
 
@@ -259,7 +261,8 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
 def _types(
     a: str | None, b: str | None, acc: str | None, out: str | None
 ) -> str | None:
-    """As dtype_words; of unknown operands only what is known, the sums or the result.
+    """The types of a product as dtype_words writes them. Where that of A is not known,
+    `->bf16` for the result if it differs from the sums, else the type of the sums.
 
     >>> _types(None, None, "fp32", "bf16"), _types(None, None, "fp32", None)
     ('->bf16', 'fp32')
@@ -327,14 +330,16 @@ def annotate(
 
 
 def _signs(parts: int) -> Sequence[str]:
-    """A sign for each part: numbers if there are too many for one character each."""
+    """A sign for each of so many parts: one character each, or numbers if there are
+    more parts than SIGNS."""
     if parts <= len(SIGNS):
         return SIGNS[:parts]
     return [str(number) for number in range(1, parts + 1)]
 
 
 def _mark(sign: str, width: int, ends: Sequence[str]) -> list[str]:
-    """`└─3─┘`, or as much of it as fits; the sign has priority."""
+    """The characters of a mark, `width` of them: `└─3─┘`, or where that does not fit
+    the sign alone, filled up with the middle of the underline or cut."""
     left, middle, right = ends
     if width <= len(sign) + 1:
         return list(sign[:width].ljust(width, middle))

@@ -291,18 +291,20 @@ class _TensileTypes(NamedTuple):
 
 
 def _tensile_types(types: str, more: str) -> _TensileTypes | None:
-    """The letters of two groups of a name; None if they do not settle the types.
+    """The letters of the types of a product, from the first word behind the layouts and
+    the next one ("" for none); None if they do not settle the types.
 
-    `BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer form:
-    A/B (two letters if they differ), then result and compute (`B_BS`) or flags."""
-    letters = _LETTER.findall(types)
-    more_letters = _LETTER.findall(more)
+    Three letters in the first word are A and B, result and sums: `BBS`. One letter and
+    the flag for beta, `SB` or `S_B`, is the type of all. In the newer form the first
+    word has A and B (two letters if they differ), the next one result and sums:
+    `B_BS`."""
     if not _is_letters(types):
         return None
-    is_one_type = (len(letters) == 2 and letters[1] == "B") or (
-        len(letters) == 1 and more == "B"
-    )
-    if is_one_type:
+    letters = _LETTER.findall(types)
+    more_letters = _LETTER.findall(more)
+    has_beta_behind = len(letters) == 2 and letters[1] == "B"
+    has_beta_apart = len(letters) == 1 and more == "B"
+    if has_beta_behind or has_beta_apart:
         letter = letters[0]
         return _TensileTypes(a=letter, b=letter, out=letter, sums=letter)
     if len(letters) == 3:
@@ -317,6 +319,7 @@ def _tensile_types(types: str, more: str) -> _TensileTypes | None:
 
 
 def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
+    """The fields `dtype_a`, `dtype_b`, `dtype_out` and `dtype_acc`; {} for None."""
     if types is None:
         return {}
     return {
@@ -328,7 +331,9 @@ def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
 
 
 def _type_parts(match: re.Match[str]) -> list[Part]:
-    """What the groups of letters mean that name types."""
+    """The parts of the letters that name types: one group, or two where the result and
+    the sums have a group of their own. Letters that do not settle the types are
+    explained as such."""
     types = _tensile_types(match["types"], match["more"] or "")
     if types is None:
         groups = ["types", "more"] if _has_second_group(match) else ["types"]
@@ -354,17 +359,20 @@ def _type_parts(match: re.Match[str]) -> list[Part]:
 
 
 def _has_second_group(match: re.Match[str]) -> bool:
-    """Whether the word after the first group names types, too, and no flags."""
+    """Whether the word behind the first group of letters names types too, and is no
+    flag."""
     more = match["more"]
     return more is not None and more not in _FLAG_WORDS and _is_letters(more)
 
 
 def _is_letters(group: str) -> bool:
+    """Whether a word is made of letters of types alone, such as `BBS`."""
     return "".join(_LETTER.findall(group)) == group
 
 
 def _flag_parts(match: re.Match[str]) -> list[Part]:
-    """What the words mean that follow the types."""
+    """The parts of the words that follow the types, up to the first one that is no
+    flag."""
     start = match.end("more" if _has_second_group(match) else "types")
     flags = _FLAGS.match(match.string, start)
     if flags is None:
@@ -390,6 +398,8 @@ def decode_miopen(name: str) -> KernelName | None:
 
 
 def _decode_igemm(name: str) -> KernelName | None:
+    """The record of a convolution of MIOpen as an implicit matrix product; None for a
+    name of another scheme."""
     match = _IGEMM.fullmatch(name)
     if match is None:
         return None
@@ -422,9 +432,8 @@ def decode_ck(name: str) -> KernelName | None:
             for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
                 text = meaning.format(integer.value)
                 parts.append((integer.start, integer.end, text))
-            _, m, n, k, _, _, m_xdl, n_xdl, _, _ = (
-                integer.value for integer in integers
-            )
+            values = [integer.value for integer in integers]
+            _, m, n, k, _, _, m_xdl, n_xdl, _, _ = values
             fields |= {"tile_m": m, "tile_n": n, "tile_k": k}
             fields["mma_mn"] = f"{m_xdl}x{n_xdl}"
     short = gemm_label(
@@ -437,7 +446,9 @@ def decode_ck(name: str) -> KernelName | None:
 
 
 def _ck_kernel(name: str, sign: Signature) -> str:
-    """The name of the kernel; ck_tile runs every class through one function, kentry."""
+    """What the short text calls a kernel of Composable Kernel: its base name without
+    what they all have. ck_tile runs every class through one function, kentry: there it
+    is the class, which follows in the mangled name behind its length."""
     if sign.base == "kentry":
         length = _CLASS.search(name, sign.end, sign.end + 30)
         if length is not None:
@@ -447,7 +458,8 @@ def _ck_kernel(name: str, sign: Signature) -> str:
 
 
 def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
-    """The fields `op` and `pass_`."""
+    """The fields `op` (None for a helper) and, of a convolution, `pass_` (None if the
+    name does not say it) of a kernel of Composable Kernel."""
     base = sign.base
     after_base = name[sign.end : sign.end + 120]
     if sign.scope.startswith("ck_tile::"):
@@ -466,7 +478,8 @@ def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
 
 
 def _find_tile(name: str) -> list[_Integer]:
-    """The only ten consecutive integers that satisfy the arithmetic, or nothing."""
+    """The ten consecutive integers of a name that satisfy the arithmetic of a tile, in
+    the order of _CK_MEANINGS; [] if there are none, or several that differ."""
     run_pattern = _MANGLED_RUN if name.startswith("_Z") else _PLAIN_RUN
     # A demangled name repeats its types in the parameters, so the same values may come
     # twice.
@@ -488,7 +501,8 @@ def _find_tile(name: str) -> list[_Integer]:
 
 
 def _is_tile(values: tuple[int, ...]) -> bool:
-    """Whether ten integers satisfy the arithmetic of a tile."""
+    """Whether ten integers, in the order of _CK_MEANINGS, satisfy the arithmetic of a
+    tile: see the head of this module."""
     block_size, m, n, _, _, _, m_xdl, n_xdl, m_per_wave, n_per_wave = values
     if 0 in values or m_xdl not in _XDL_SIZES or n_xdl not in _XDL_SIZES:
         return False

@@ -105,7 +105,7 @@ _MEMORY: Final = {
 
 
 def decode_nccl(name: str) -> KernelName | None:
-    """The record of a kernel of NCCL, RCCL or MSCCL."""
+    """The record of a kernel of NCCL, RCCL or MSCCL; None for any other name."""
     any_collective = _RCCL.match(name)
     if any_collective:
         parts = [(*any_collective.span(), "can be any collective")]
@@ -132,10 +132,11 @@ def decode_nccl(name: str) -> KernelName | None:
         field, value = _field_of(word)
         if field is None:
             continue
-        # Only a reduction has an operator and a type; symmetric kernels have schemes of
-        # their own.
-        is_of_reductions = field in ("redop", "dtype")
-        if collective in _REDUCING_COLLECTIVES if is_of_reductions else not symmetric:
+        if field in ("redop", "dtype"):
+            is_meant = collective in _REDUCING_COLLECTIVES
+        else:
+            is_meant = not symmetric  # their algorithms have a scheme of their own
+        if is_meant:
             fields[field] = value
             parts.append((start, end, _MEANINGS[field].format(value)))
     short = spaced(
@@ -149,8 +150,9 @@ def decode_nccl(name: str) -> KernelName | None:
 
 
 def _field_of(word: str) -> tuple[str | None, str]:
-    """The field that a word of the name belongs to, None for no field; and its
-    value."""
+    """(field, value) of a word of the name of a collective: `("redop", "sum")`, or
+    `("dtype", "bf16")` with our name of the type; the field is None for a word that is
+    of none."""
     value = word.lower()
     if value in _FIELD_OF_WORD:
         return _FIELD_OF_WORD[value], value
@@ -182,6 +184,8 @@ def decode_copy(name: str) -> KernelName | None:
 
 
 def _fill_record(name: str, fill: re.Match[str]) -> KernelName:
+    """The record of a fill, with the kind of memory if the name has it: `Memset
+    (Device)`."""
     memory = fill["kind"]
     parts = []
     if memory:

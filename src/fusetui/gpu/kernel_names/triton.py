@@ -113,6 +113,8 @@ def decode_inductor(name: str) -> KernelName | None:
 
 
 def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
+    """The record of a kernel of Inductor, from a match of _TRITON or _CPP: its category,
+    the operators that are fused in it, and its number."""
     category = _CATEGORIES[match["category"]]
     ops = split_ops(match["ops"]) if match["ops"] else ()
     parts: list[Part] = [(*match.span("category"), category.meaning)]
@@ -139,6 +141,8 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
 
 
 def _kind_of_template(ops: tuple[str, ...]) -> str | None:
+    """What a template computes, by the operators in its name: attention, conv or gemm;
+    None if none of them is one of these."""
     for pattern, kind in _TEMPLATES:
         if any(pattern.fullmatch(op) for op in ops):
             return kind
@@ -146,8 +150,9 @@ def _kind_of_template(ops: tuple[str, ...]) -> str | None:
 
 
 def _short(category: str, ops: tuple[str, ...], number: str) -> str:
-    """`gelu*mul (fused #4)`, where 4 is the number of the kernel in its graph.
-    Operators that only rename a tensor are dropped first."""
+    """The short text of a kernel of Inductor: `gelu*mul (fused #4)` for a pointwise one,
+    `sum (red 4)` for others, where 4 is its number in the graph. Operators that only
+    rename a tensor are left out if there are others; too long a list is cut."""
     suffix = f"(fused #{number})" if category == "poi" else f"({category} {number})"
     if not ops:
         return f"inductor {suffix}"
@@ -228,8 +233,8 @@ def split_ops(text: str) -> tuple[str, ...]:
 
 
 def _operator_ends(text: str, start: int) -> list[int]:
-    """Where an operator that begins at `start` may end: before an underscore or at the
-    end."""
+    """The indices at which an operator that begins at `start` may end, ascending: those
+    of underscores, and the end of the text; none farther than _MAX_CUSTOM_CHARACTERS."""
     limit = min(len(text), start + _MAX_CUSTOM_CHARACTERS)
     ends = []
     for end in range(start + 1, limit):
@@ -291,8 +296,9 @@ def _cheapest(text: str) -> tuple[str, ...]:
 
 
 def _extend(op: str, rests: list[_Split]) -> _Split | None:
-    """`op` before the cheapest rest that begins with a later name; None if there is
-    none."""
+    """A split that begins with `op`, before the cheapest of the splits of the text
+    behind it that begins with a later name, as the list is ascending; None if none
+    does. `rests`: these splits, the cheapest first."""
     for rest in rests:
         if rest.ops and op >= rest.ops[0]:
             continue
@@ -389,6 +395,9 @@ def decode_written(name: str) -> KernelName | None:
 
 
 def _decode_plain(name: str) -> KernelName:
+    """The record of a Triton kernel that is named like a function; AITER's names end in
+    sizes, `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`, which are the tile of a product if
+    all three are there."""
     stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
     op = op_by(_OPERATIONS, stem)
     fields: dict[str, Any] = {"op": op}

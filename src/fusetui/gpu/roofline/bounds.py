@@ -106,7 +106,9 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
-    """The limits of the device for this work; `name` is that of the kernel."""
+    """The least times that a device with these peaks needs for this work, and which of
+    them bounds it. `kernel` is what the kernel's name determines, `name` the whole of
+    it. The compute time of an algorithm with fewer products (Winograd, FFT) is None."""
     kind = arithmetic(amount.dtype, kernel, peak)
     flop_per_s = peak.flop_per_s(kind)
     compute_ns = None
@@ -153,8 +155,9 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
 
 
 def _narrow_kind(dtype: str, kernel: KernelName) -> str:
-    """The arithmetic of operands below 16 bits, which is that of the wider one; of
-    others the type itself."""
+    """The arithmetic by the formats of the operands: if both are below 16 bits, that of
+    the wider one (`fp8`, `fp6`, `fp4`), else `fp8` for inputs of any fp8 format and the
+    type of the inputs for all others."""
     bits_a = _narrow_bits(kernel.dtype_a)
     bits_b = _narrow_bits(kernel.dtype_b)
     if bits_a is not None and bits_b is not None:  # mxfp4 x mxfp8 runs as fp8
@@ -169,7 +172,8 @@ def _narrow_bits(dtype: str | None) -> int | None:
 
 
 def on_plain_cores(kernel: KernelName) -> bool:
-    """A GEMM or convolution of float32 whose name says that it uses no tensor core."""
+    """Whether a kernel is a GEMM or convolution of float32 whose name says that it uses
+    no tensor core."""
     if kernel.op not in ("gemm", "conv"):
         return False
     if "fp32" not in (kernel.dtype_a, kernel.dtype):
@@ -179,14 +183,19 @@ def on_plain_cores(kernel: KernelName) -> bool:
     return _PLAIN_CORES["fp32"].search(kernel.name) is not None
 
 
-def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:
+def _bound(
+    amount: Amount, compute_ns: float | None, memory_ns: float | None
+) -> str | None:
+    """Which of the two least times bounds the work: `compute` or `memory`, the longer
+    one; None if that is not known. Of elementwise work, softmax and norms only memory
+    counts. A convolution whose bytes are not known counts as bound by its FLOP."""
     if amount.kind in BY_MEMORY:
-        return "memory" if memory is not None else None
-    if amount.kind == "conv" and memory is None:
-        return "compute" if compute is not None else None  # the bound of its FLOP
-    if compute is None or memory is None:
+        return "memory" if memory_ns is not None else None
+    if amount.kind == "conv" and memory_ns is None:
+        return "compute" if compute_ns is not None else None
+    if compute_ns is None or memory_ns is None:
         return None
-    return "compute" if compute >= memory else "memory"
+    return "compute" if compute_ns >= memory_ns else "memory"
 
 
 _SWIZZLES: Final = (1, 2, 4, 8)
@@ -273,11 +282,14 @@ def tiles(
 
 
 def _ceil_div(number: int, divisor: int) -> int:
+    """number / divisor, rounded up."""
     return -(-number // divisor)
 
 
 def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | None:
-    """The launch grid in blocks; some HIP calls record it in threads."""
+    """The launch grid (x, y, z) of a kernel in blocks, by its args; None if that was
+    not recorded. `in_threads`: its arg `grid` counts threads, as that of some HIP calls
+    does. Then the arg `block` must divide it, else the result is None too."""
     grid = _triple(args.get("grid"))
     if grid is None or not in_threads:
         return grid
@@ -291,8 +303,10 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
 
 
 def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """How many blocks of a kernel one NVIDIA SM holds at once; None if that is
-    undetermined. The minimum that threads, registers and shared memory allow."""
+    """How many blocks of a kernel one NVIDIA SM holds at once: the least of what its
+    limit of blocks, its threads, registers and shared memory allow. None if an arg of
+    the kernel or a property of the device is missing or the limit of blocks is unknown,
+    and if not even one block fits."""
     block = _triple(args.get("block"))
     registers_per_thread = _whole(args.get("registers per thread"))
     shared_bytes = _whole(args.get("shared memory"))
@@ -325,8 +339,9 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
 def _confirms(
     grid: tuple[int, int, int], along_n: int, along_m: int, batch: int, family: str
 ) -> bool:
-    """Whether there is a block for each tile, launched directly or with CUTLASS's
-    swizzle."""
+    """Whether a grid has one block for each of `along_n` x `along_m` tiles of each
+    matrix of the batch: launched as they are or, by CUTLASS, with its swizzle, which
+    lays 2, 4 or 8 rows of tiles side by side."""
     if batch == 1 and grid[2] > 1:
         # with one matrix, a third dimension of the grid would be parts of K
         return False
@@ -342,13 +357,16 @@ def _confirms(
 
 
 def _triple(value: object) -> tuple[int, int, int] | None:
-    """Three positive numbers of a recorded list; None for anything else."""
-    if not isinstance(value, list):
+    """A recorded list of three positive integers, as (x, y, z); None for anything
+    else."""
+    if not isinstance(value, list) or len(value) != 3:
         return None
-    sizes = [size for size in value if _whole(size)]
-    return (sizes[0], sizes[1], sizes[2]) if len(sizes) == 3 else None
+    if not all(_whole(size) for size in value):
+        return None
+    x, y, z = value
+    return x, y, z
 
 
 def _whole(value: object) -> int | None:
-    """A recorded number that is not negative; None for anything else."""
+    """A recorded integer that is not negative; None for anything else."""
     return value if isinstance(value, int) and value >= 0 else None

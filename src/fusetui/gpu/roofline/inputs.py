@@ -116,8 +116,8 @@ class Inputs(msgspec.Struct, frozen=True):
         return Tensor(shape, dtype, strides)
 
     def strided(self, *places: int) -> bool:
-        """Whether the strides of these tensors were recorded; if not, one may be
-        expanded."""
+        """Whether the strides of all tensors at these positions were recorded; if not,
+        one may be expanded. Positions without a tensor do not count."""
         for place in places:
             is_recorded = place < len(self.strides) and self.strides[place] is not None
             if not is_recorded and self.tensor(place) is not None:
@@ -147,18 +147,20 @@ class Inputs(msgspec.Struct, frozen=True):
         return numbers
 
     def flag(self, place: int) -> bool | None:
-        """A recorded True or False."""
+        """A recorded True or False; None for anything else."""
         return _FLAGS.get(self.value(place) or "")
 
     def flags(self, place: int) -> tuple[bool, ...] | None:
-        """A recorded list of booleans, such as an output mask."""
+        """A recorded list of booleans, such as an output mask; None for anything
+        else."""
         words = (self.value(place) or "").strip("[]").split(", ")
         if not all(word in _FLAGS for word in words):
             return None
         return tuple(_FLAGS[word] for word in words)
 
     def numbered_type(self, place: int) -> str | None:
-        """The element type that a dtype argument names."""
+        """The element type that a dtype argument has by its number; None if it is not
+        in our table."""
         return _NUMBERED_TYPES.get(self.value(place) or "")
 
 
@@ -205,9 +207,11 @@ def _shape(entry: object) -> Shape | None:
 
 
 def _words(entries: object) -> tuple[str, ...]:
-    """A recorded list of texts; "" for what is none."""
+    """A recorded list of texts, with "" in place of an entry that is no text; () for
+    anything but a list."""
     return tuple(entry if isinstance(entry, str) else "" for entry in _list(entries))
 
 
 def _list(value: object) -> list[Any]:
+    """The value if it is a list, else []."""
     return value if isinstance(value, list) else []

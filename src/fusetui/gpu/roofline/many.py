@@ -160,8 +160,8 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
 
 
 def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
-    """From what was read of distinct ops, in their order, to that of each op; -1 has
-    none."""
+    """What was recorded of each of these ops (rows, -1 for none), from what was read of
+    the distinct ones in their order; `number` is -1 for op -1."""
     distinct_ops, place = np.unique(ops, return_inverse=True)
     number = np.full(len(distinct_ops), -1, dtype=np.int32)
     number[distinct_ops >= 0] = of_distinct.number
@@ -169,8 +169,8 @@ def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
-    """What is read of the args of the ops of some kernels, and of the kernels' own:
-    indices in traceEvents, and names of args."""
+    """Two questions for `arguments_of`: INPUTS of the ops of some kernels, and LAUNCH
+    of the kernels themselves. Each is (indices in traceEvents, names of args)."""
     ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 
@@ -191,8 +191,10 @@ def _alike(
     inputs: NDArray[np.int32],
     launch_configuration: NDArray[np.int32],
 ) -> tuple[Rows, Rows]:
-    """The first index of each job, shape [jobs], and the number of each row's job,
-    shape [rows]."""
+    """Which kernels have the same job, see the head of this module: the first index in
+    `rows` of each job, shape [jobs], and the number of the job of each row, shape
+    [rows]. `inputs` and `launch_configuration` are numbers of distinct args, -1 for
+    none."""
     if not len(rows):
         return rows, rows
     launch = trace.launch[rows]
@@ -211,30 +213,36 @@ def _alike(
 
 
 def _kernel_sets(trace: Trace, rows: Rows) -> Int64s:
-    """A number per kernel, equal for those whose ops launched the same kernel names
-    equally often; an op that was captured did so once for each replay. Shape [rows]."""
+    """A number for each of these kernels, shape [rows]: equal numbers where their
+    owners (see `_owner`) launched kernels of the same names, each equally often."""
     kernels = trace.rows_of(Role.KERNEL)
     owner = _owner(trace, kernels)
     name = trace.name[kernels]
-    order = np.lexsort((name, owner))
-    sorted_names = name[order]
-    owners, first, kernel_counts = np.unique(
-        owner[order], return_index=True, return_counts=True
+    by_owner = np.lexsort((name, owner))
+    names_by_owner = name[by_owner]  # those of one owner side by side, and sorted
+    owners, first_of_owner, kernel_counts = np.unique(
+        owner[by_owner], return_index=True, return_counts=True
     )
-    # owners with equally many kernels have equal sets if their sorted names are equal
-    set_number = np.zeros(len(owners), dtype=np.int64)
-    next_number = 0
+    # Owners with equally many kernels have equal sets if all columns are equal: the
+    # first name of each owner, the second name of each, and so on.
+    set_of_owner = np.zeros(len(owners), dtype=np.int64)
+    next_set = 0
     for kernel_count in distinct(kernel_counts).tolist():
         places = np.flatnonzero(kernel_counts == kernel_count)
-        names = [sorted_names[first[places] + n] for n in range(kernel_count)]
-        _, number_of_set = distinct_rows(names)
-        set_number[places] = next_number + number_of_set
-        next_number = int(set_number[places].max()) + 1
-    return set_number[np.searchsorted(owners, _owner(trace, rows))]
+        first = first_of_owner[places]
+        columns = [names_by_owner[first + nth] for nth in range(kernel_count)]
+        _, set_among_these = distinct_rows(columns)
+        set_of_owner[places] = next_set + set_among_these
+        next_set += int(set_among_these.max()) + 1
+    return set_of_owner[np.searchsorted(owners, _owner(trace, rows))]
 
 
 def _owner(trace: Trace, rows: Rows) -> Int64s:
-    """A number per kernel, equal for those of one op, and of one replay of it."""
+    """A number for each of these kernels, shape [rows]: equal for the kernels of one
+    op. An op that was captured in a graph owns the kernels of each replay apart from
+    those of the others."""
+    # of a kernel of a replayed graph, the captured call asked for it, and another one
+    # launched it: that of the graph
     is_replayed = trace.asked[rows] != trace.launch[rows]
     replay = np.where(is_replayed, trace.launch[rows] + 1, 0)
     return trace.op[rows].astype(np.int64) * (len(trace) + 1) + replay

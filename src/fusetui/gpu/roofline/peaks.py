@@ -124,6 +124,7 @@ def _device(line: str, sets: Mapping[str, str]) -> Peak:
 
 
 def _number(text: str) -> float:
+    """A figure of peaks.txt; an int where it has no point."""
     return float(text) if "." in text else int(text)
 
 
@@ -286,7 +287,8 @@ MEASURED: Final = (
 
 
 def attainable(peak: Peak) -> Peak:
-    """The device with attainable figures in place of its peaks."""
+    """The limits of a device with attainable figures in place of its peaks: the
+    measured ones, and ASSUMED_SHARE of the data sheet for all others, bandwidth too."""
     rates = {kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()}
     return msgspec.structs.replace(
         peak,
@@ -296,7 +298,8 @@ def attainable(peak: Peak) -> Peak:
 
 
 def is_assumed(peak: Peak, kind: str | None) -> bool:
-    """Whether the attainable figure of this kind (or of BANDWIDTH) is an assumption."""
+    """Whether the attainable figure of this kind of arithmetic (or of BANDWIDTH) is an
+    assumption, and not measured. True also for None."""
     return kind == BANDWIDTH or kind not in _measured(peak)
 
 
@@ -312,6 +315,7 @@ def _measured(peak: Peak) -> dict[str, float]:
 
 @lru_cache(maxsize=64)  # every job asks
 def _measured_on(device: str) -> Mapping[str, float]:
+    """The measured TFLOP/s of a device with this name, by kind; {} if none are known."""
     for measurement in MEASURED:
         if re.search(measurement.device, device):
             return measurement.teraflops

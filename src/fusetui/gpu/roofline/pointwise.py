@@ -139,7 +139,8 @@ def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
 
 
 def _pointwise_amount(inputs: Inputs) -> Amount | None:
-    """As `pointwise`, of tensors that are not expanded."""
+    """What an elementwise op reads and writes, if none of its tensors is expanded; None
+    for an unknown op or odd shapes."""
     if not inputs.op.startswith("aten::"):
         return None
     name = inputs.op.removeprefix("aten::")
@@ -202,7 +203,9 @@ def promoted(types: list[str | None]) -> str | None:
 
 
 def _out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
-    """The type of a new result, or of the given tensor that it is written to."""
+    """The type of the result of an elementwise op (`stem`: its name without namespace
+    and underscore): that of the tensor that it is given to write to, else the promoted
+    type of its operands, or bool. None if that is not certain."""
     for place in range(_OPERAND_COUNTS[stem], len(inputs.dims)):
         out = inputs.tensor(place)
         if out is not None and out.shape:
@@ -219,6 +222,8 @@ def _out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
 
 
 def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
+    """The work of copying a tensor into another one, whose shape the source is broadcast
+    to; None for shapes that do not fit."""
     if target is None or source is None or not target.shape:
         return None
     if broadcast([target.shape, source.shape]) != target.shape:
@@ -227,6 +232,8 @@ def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
 
 
 def _amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
+    """The work of an elementwise op that reads these tensors once and writes one; None
+    if that one is not known or has no dimensions."""
     if written is None or not written.shape:
         return None
     return Amount(
@@ -292,8 +299,9 @@ _LAYER_NORM_BACKWARD: Final = (
 
 
 def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
-    """What one kernel of a softmax or a normalization moves; None for other ops and
-    kernels."""
+    """What one kernel of a softmax or a normalization moves in its own pass; None for
+    other ops, for kernels whose name does not tell what they read and write, and for
+    tensors of different shapes."""
     op = _ROWWISE_OPS.get(inputs.op)
     if op is None or kernel is None or kernel.op != op.kind:
         return None

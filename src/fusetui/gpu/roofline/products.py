@@ -123,6 +123,8 @@ def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
 def _product_bytes(
     inputs: Inputs, a: Tensor, b: Tensor, sizes: _ProductSizes
 ) -> int | None:
+    """The bytes of A, B, the result and what is added, each moved once; None if one of
+    them is not known."""
     operands = _OPERANDS[inputs.op]
     if sizes.batch > 1 and not inputs.strided(operands.a, operands.b):
         return None  # one matrix may be repeated for the whole batch
@@ -206,42 +208,76 @@ _TRANSPOSED: Final = 7
 _OUTPUT_MASK: Final = 10
 
 
-def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
-    """The convolution that an op computes; `pass_` is the pass according to the
-    kernel's name. In a backward op each kernel computes one gradient, which must be
-    known."""
+def conv(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
+    """The work of one kernel of a convolution op, by the inputs of the op; None for
+    other ops, and for transposed convolutions or shapes that do not fit.
+
+    `kernel_pass` is the pass that the kernel's name tells: `fprop`, `dgrad`, `wgrad` or
+    None. Only aten::convolution_backward needs it, of which each kernel computes one
+    gradient."""
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
-    grad = inputs.tensor(0)
+    if inputs.op == "aten::cudnn_convolution_backward_input":
+        return _cudnn_backward_input(inputs)
+    if inputs.op == "aten::convolution_backward":
+        return _conv_backward(inputs, kernel_pass)
+    return None
+
+
+def _cudnn_backward_input(inputs: Inputs) -> Amount | None:
+    """The work of aten::cudnn_convolution_backward_input(input_size, grad_output,
+    weight, ...), which computes the gradient of the input. The bytes stay unknown: the
+    size of the input is recorded as a value and not as a tensor."""
+    grad_output = inputs.tensor(1)
+    weight = inputs.tensor(2)
+    if grad_output is None or weight is None:
+        return None
+    return _conv_amount(
+        weight, image_of=grad_output, moved_bytes=None, shown=(grad_output, weight)
+    )
+
+
+def _conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
+    """The work of one kernel of aten::convolution_backward(grad_output, input, weight,
+    ...). It computes the gradient of the input (`dgrad`) or of the weight (`wgrad`): as
+    its name says, or as the op was asked for only one of them. None if neither tells
+    which."""
+    grad_output = inputs.tensor(0)
     x = inputs.tensor(1)
     weight = inputs.tensor(2)
-    if inputs.op == "aten::cudnn_convolution_backward_input" and x and weight:
-        return _conv_amount(weight, positions=x, moved=None, shown=(x, weight))
-    if inputs.op != "aten::convolution_backward" or not (grad and x and weight):
+    if grad_output is None or x is None or weight is None:
         return None
-    gradient = pass_ or _only_gradient(inputs)
-    if gradient not in ("dgrad", "wgrad"):
+    computed = kernel_pass or _only_gradient(inputs)
+    if computed == "dgrad":
+        read = (grad_output, weight)
+    elif computed == "wgrad":
+        read = (grad_output, x)
+    else:
         return None
-    if not _is_plain(inputs, grad, x, weight):
+    if not _is_plain(inputs, grad_output, x, weight):
         return None
-    moved = total_bytes(grad, x, weight)  # two of them are read, the third is written
-    shown = (grad, x if gradient == "wgrad" else weight)
-    return _conv_amount(weight, positions=grad, moved=moved, shown=shown)
+    # the third tensor has the shape of the gradient that is written
+    moved_bytes = total_bytes(grad_output, x, weight)
+    return _conv_amount(
+        weight, image_of=grad_output, moved_bytes=moved_bytes, shown=read
+    )
 
 
 def _only_gradient(inputs: Inputs) -> str | None:
-    """The gradient that a backward convolution was asked for; None if it was asked for
-    both or for that of the bias alone, or if that is unknown."""
-    mask = inputs.flags(_OUTPUT_MASK) or ()
-    gradients = [
-        name
-        for name, is_wanted in zip(("dgrad", "wgrad"), mask, strict=False)
-        if is_wanted
-    ]
-    return gradients[0] if len(gradients) == 1 else None
+    """`dgrad` or `wgrad`, if a backward convolution was asked for only one of these
+    gradients; None if it was asked for both or for neither, or if that is unknown."""
+    mask = inputs.flags(_OUTPUT_MASK)
+    if mask is None or len(mask) < 2:
+        return None
+    wants_dgrad, wants_wgrad = mask[:2]  # the third one is that of the bias
+    if wants_dgrad == wants_wgrad:
+        return None
+    return "dgrad" if wants_dgrad else "wgrad"
 
 
 def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
+    """The work of a forward convolution whose arguments have these positions; None if
+    it is transposed or may be, and for shapes that do not fit."""
     x = inputs.tensor(0)
     weight = inputs.tensor(1)
     if x is None or weight is None or len(x.shape) != len(weight.shape):
@@ -257,8 +293,9 @@ def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
     bias = None if arguments.bias is None else inputs.tensor(arguments.bias)
     if bias is not None:
         tensors.append(bias)
-    moved = total_bytes(*tensors)
-    return _conv_amount(weight, positions=out, moved=moved, shown=(x, weight))
+    return _conv_amount(
+        weight, image_of=out, moved_bytes=total_bytes(*tensors), shown=(x, weight)
+    )
 
 
 def _image(
@@ -284,8 +321,9 @@ def _image(
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
-    """Whether a convolution is known not to be transposed. Where that was not recorded:
-    only if the channels fit to no transposed one."""
+    """Whether a backward convolution is known not to be transposed: by its flag or,
+    where that was not recorded, because its channels fit to no transposed one. False
+    too for tensors without an image or of different numbers of dimensions."""
     have_equal_dimensions = len(x.shape) == len(grad.shape) == len(weight.shape)
     if not have_equal_dimensions or len(x.shape) < 3:
         return False
@@ -300,22 +338,24 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
 def _conv_amount(
     weight: Tensor,
     *,
-    positions: Tensor,
-    moved: int | None,
+    image_of: Tensor,
+    moved_bytes: int | None,
     shown: tuple[Tensor, Tensor],
 ) -> Amount | None:
-    """The work of a convolution whose positions are those of the image of one tensor;
-    `moved`: its bytes."""
-    if len(positions.shape) < 3 or len(positions.shape) != len(weight.shape):
+    """The work of a convolution that uses each element of the weight once at each place
+    of an image: that of `image_of`, which is [batch, channels, *image]. None for one
+    without an image, or whose weight has another number of dimensions. `shown`: the two
+    tensors that it multiplies."""
+    if len(image_of.shape) < 3 or len(image_of.shape) != len(weight.shape):
         return None
-    batch, _, *image = positions.shape
+    batch, _, *image = image_of.shape
     first, second = shown
     return Amount(
         kind="conv",
         shapes=(first.shape, second.shape),
         dtype=first.dtype,
         flop=2 * batch * math.prod(image) * math.prod(weight.shape),
-        bytes=moved,
+        bytes=moved_bytes,
     )
 
 
@@ -434,6 +474,7 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
 
 
 def _qkv_places(arguments: _AttentionArguments) -> range:
+    """The positions of Q, K and V."""
     first = 1 if arguments.is_backward else 0
     return range(first, first + 3)
 
@@ -475,8 +516,9 @@ def _heads_first(shape: Shape) -> Shape:
 def _attention_flop(
     sizes: _AttentionSizes, is_backward: bool, is_causal: bool | None
 ) -> int | None:
-    """See the head of this module; None if it is unknown whether the attention is
-    causal, and for a causal one that is not square."""
+    """The FLOP of an attention by the formulas at the head of this module; None if it
+    is not known whether it is causal, and for a causal one with other numbers of
+    queries and keys."""
     forward = sizes.qk_dim + sizes.v_dim
     backward = 3 * sizes.qk_dim + 2 * sizes.v_dim
     pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
@@ -491,8 +533,9 @@ def _attention_flop(
 def _is_causal(
     inputs: Inputs, arguments: _AttentionArguments, by_name: bool | None
 ) -> bool | None:
-    """Whether it is causal, as recorded or as the kernel is named. None also for a
-    window."""
+    """Whether an attention is causal: by its argument or, where that was not recorded,
+    by the name of the kernel (`by_name`). None if neither tells, and if it is limited
+    to a window."""
     for place in arguments.absent:
         is_window = place >= _FIRST_WINDOW_ARGUMENT
         if is_window and inputs.value(place) not in (None, "", "-1"):
@@ -509,7 +552,9 @@ def _is_causal(
 def _attention_bytes(
     inputs: Inputs, arguments: _AttentionArguments, q: Tensor, k: Tensor, v: Tensor
 ) -> int | None:
-    """Q, K and V read and the output written; backward also their gradients."""
+    """The least traffic of an attention: Q, K and V read and the output written;
+    backward the output and its gradient read too, and three gradients written. None if
+    a type is not known or strides were not recorded."""
     if not inputs.strided(*_qkv_places(arguments)):
         return None  # heads of K and V may be repeated
     if not arguments.is_backward:

@@ -78,8 +78,10 @@ def job_of(
     own_args: Callable[[], Args],
     peak: Peak | None,
 ) -> KernelJob | None:
-    """What a kernel computed, from the args of its op and its own; None as in
-    `work_of`."""
+    """What the kernel in a row computed, and the limits of its device for that; None as
+    in `work_of`. `op_args` are the args of its op, `own_args` reads those of the kernel
+    (only a matrix product needs them), and `peak` is that of the device: None if it is
+    not known, and then the limits are empty."""
     inputs = inputs_of(trace.name_of(int(trace.op[row])), op_args)
     if inputs is None:
         return None
@@ -104,8 +106,9 @@ def job_of(
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
-    """What an op computes, from its inputs and what the kernel's name says about its
-    part."""
+    """What an op computes, from its inputs and from what the name of its kernel says
+    about the part of it that the kernel did; None for an op or shapes that no formula
+    covers. `kernel` is None for a name that no decoder knows."""
     reads_contiguous = kernel is not None and kernel.vec is not None
     # A window may be causal without the flag of a full mask.
     causal = None if kernel is None or kernel.local else kernel.causal
@@ -126,7 +129,9 @@ def properties_of(trace: Trace, row: int) -> dict[str, Any]:
 def _tiles(
     trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]
 ) -> Tiles | None:
-    """None too where a second kernel of the op adds up partial sums."""
+    """The tiles of a matrix product, see `bounds.tiles`; None for other work, for a
+    name that says nothing, and where a second kernel of the op adds up partial sums:
+    then a tile has several blocks."""
     kernel = decode(trace.name_of(row))
     if amount.kind != "matmul" or kernel is None:
         return None
@@ -203,7 +208,8 @@ def _kernels_of_op(trace: Trace, row: int) -> list[str]:
 
 @memo()
 def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """Ops, sorted, and the row of the kernel of each; arrays of shape [kernels]."""
+    """The op of each kernel, sorted (-1 for none), and the row of that kernel; two
+    arrays of shape [kernels]."""
     rows = trace.rows_of(Role.KERNEL)
     order = np.argsort(trace.op[rows], kind="stable")
     return trace.op[rows][order], rows[order]
@@ -266,7 +272,8 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
 
 
 def tiles_text(tiles: Tiles | None) -> str:
-    """`1,536 tiles, 14.2 waves, the last 22 % full`."""
+    """`1,536 tiles, 14.2 waves, the last 22 % full`; only the number of tiles where the
+    waves are not known, "" without tiles."""
     if tiles is None:
         return ""
     text = plural(tiles.tiles, "tile")
@@ -284,7 +291,9 @@ def tiles_text(tiles: Tiles | None) -> str:
 
 
 def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
-    """An amount, and how much of it each second; [] if it is not known."""
+    """The texts of an amount and of how much that is per second, as `38.7 GFLOP` and
+    `204 TFLOP/s`; without the second one if `ns` is 0, [] if the amount is 0 or not
+    known."""
     if not number:
         return []
     texts = [quantity(number, unit, _RATE_DIGITS)]
@@ -310,20 +319,33 @@ def _idle_text(tiles: Tiles, unit: str) -> str:
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
-    """The generation of a device by its compute capability; None if that is ambiguous.
-    AMD writes 9.0 for several generations, which is Hopper's number too."""
+    """The generation of a device, such as `Hopper` or `CDNA3`, by its compute
+    capability; None for one that is not recorded, unknown or ambiguous. AMD writes 9.0
+    for several generations, which is Hopper's number too: so the maker must be known."""
     capability = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):
-        return {"94": "CDNA3", "95": "CDNA4"}.get(capability)
-    if "sharedMemPerMultiprocessor" not in properties:
-        return None
-    return from_capability(capability).get("arch_name")
+        return _AMD_GENERATIONS.get(capability)
+    if _is_nvidia(properties):
+        return from_capability(capability).get("arch_name")
+    return None
+
+
+_AMD_GENERATIONS: Final = {"94": "CDNA3", "95": "CDNA4"}
+"""Generations by the digits of the compute capabilities that ROCm writes, those of
+which it writes for one generation only."""
 
 
 def _is_amd(properties: dict[str, Any]) -> bool:
-    """Known from a property that only ROCm writes; names may be empty."""
+    """Whether a device is AMD's, by a property that only ROCm writes: its name may be
+    empty."""
     return "maxSharedMemoryPerMultiProcessor" in properties
 
 
+def _is_nvidia(properties: dict[str, Any]) -> bool:
+    """Whether a device is NVIDIA's, by a property that only CUDA writes."""
+    return "sharedMemPerMultiprocessor" in properties
+
+
 def _article(noun: str) -> str:
+    """`an` before a vowel, else `a`."""
     return "an" if noun[0] in "AEIOU" else "a"

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Int32s, Int64s, Kinds, Rows, first_with
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Track
 
@@ -114,20 +114,25 @@ def enclosing_rows(
     start: Int64s,
     end: Int64s,
     parent: Int32s,
-    begins: Int64s,
-    ends: Int64s,
+    interval_begins: Int64s,
+    interval_ends: Int64s,
 ) -> Int32s:
-    """The innermost row of `track` that contains each interval [begins, ends), else -1.
+    """The innermost row of `track` that contains each interval [begin, end), else -1.
 
     `start`, `end` and `parent` are the columns of the whole trace; the result has the
-    shape of `begins`.
+    shape of `interval_begins`.
     """
-    last_begun = np.searchsorted(start[track.rows], begins, side="right") - 1
+
+    def end_too_early(rows: Int32s) -> Flags:
+        # end[-1] is of no interest: no row, no parent
+        return np.asarray((rows >= 0) & (end[rows] < interval_ends))
+
+    last_begun = np.searchsorted(start[track.rows], interval_begins, side="right") - 1
     rows = np.where(last_begun >= 0, last_begun + track.first_row, -1).astype(np.int32)
-    ends_early = (rows >= 0) & (end[rows] < ends)
-    while ends_early.any():
-        rows[ends_early] = parent[rows[ends_early]]
-        ends_early = (rows >= 0) & (end[rows] < ends)
+    is_too_early = end_too_early(rows)
+    while is_too_early.any():
+        rows[is_too_early] = parent[rows[is_too_early]]
+        is_too_early = end_too_early(rows)
     return rows
 
 
@@ -149,7 +154,7 @@ def adopt_overlapping(
             start,
             end,
             parent,
-            begins=start[without_op],
-            ends=end[without_op],
+            interval_begins=start[without_op],
+            interval_ends=end[without_op],
         )
         op[without_op] = np.where(around >= 0, op[around], -1)

@@ -177,11 +177,15 @@ def _crossing_rows(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Rows:
 
 
 def _parents(depth: Int64s) -> Int32s:
-    """For each row the last earlier row that is one level less deep, or -1."""
+    """For each row the last earlier row that is one level less deep; -1 for those of
+    depth 0. `depth` is that of properly nested rows: before one of depth n there is one
+    of depth n - 1."""
     parent = np.full(len(depth), -1, dtype=np.int32)
     rows, bounds = rows_by_depth(depth)
-    keys = depth[rows] * len(depth) + rows  # sorted, because the rows are by depth
+    # By depth, then by row, as the rows are: in ascending order.
+    keys = depth[rows] * len(depth) + rows
     not_outermost = slice(bounds[1] if len(bounds) > 1 else 0, None)
+    # What this row's key would be one level up: its parent is the last key before it.
     keys_one_level_up = keys[not_outermost] - len(depth)
     before = np.searchsorted(keys, keys_one_level_up) - 1
     parent[rows[not_outermost]] = rows[np.maximum(before, 0)]

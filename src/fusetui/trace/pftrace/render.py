@@ -385,8 +385,10 @@ class PacketWriter:
             )
 
     def _flows(self, first: int) -> Iterator[bytes]:
-        """Both ends of each of STRETCH_EVENTS arrows from number `first` on: from the end of one
-        node to the begin of another."""
+        """The events of arrows from number `first` on, STRETCH_EVENTS at most: for each the
+        one where it leaves (phase `s`, at the end of a slice) and the one where it arrives
+        (phase `f`, at the begin of another). Both are `ac2g`, as torch calls arrows from
+        a launch to its kernel; `bp: e` binds an end to the slice around it."""
         flows = self._layout.flows
         rows = slice(first, first + STRETCH_EVENTS)
         leaving = self._flow_ends(flows.source[rows], flows.leaves[rows])

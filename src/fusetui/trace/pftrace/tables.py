@@ -190,8 +190,10 @@ class Tables:
         return threads
 
     def labels(self) -> Iterable[Label]:
-        """The names of processes and of threads."""
-        for written_pid, name in dict(self._processes.values()).items():
+        """The names of processes and of threads; where one process is described several
+        times, its last name."""
+        name_by_pid = dict(self._processes.values())
+        for written_pid, name in name_by_pid.items():
             pid = _process_id(written_pid, name)
             if name != str(pid):
                 yield Label("process_name", pid, 0, name)

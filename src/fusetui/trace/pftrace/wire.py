@@ -307,7 +307,8 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def one_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, of 64 bits, and the byte behind it. Raises ValueError."""
+    """The number that begins at byte `at`, its lower 64 bits, and where the next field
+    begins. Raises ValueError for one that does not end."""
     number = 0
     for place, byte in enumerate(data[at : at + MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << (7 * place)

@@ -210,7 +210,7 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return summed(self.of_place[places[known]], amounts[known], len(self))
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
-        """The same with those of all paths inside each."""
+        """Amounts by path, as `own`, each with those of all paths inside it."""
         total = self.own(places, amounts)
         for level in range(int(self.level.max(initial=0)), 0, -1):
             paths = np.flatnonzero(self.level == level)

@@ -142,10 +142,11 @@ def _add_decoded(listed: bytes, gathering: Gathering) -> None:
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
     """The elements from `start` to the bracket that closes the list, or else to the
-    end.
+    end; None where they cannot be decoded together (see `decode_list`).
 
     `buffer` holds the document from byte `offset` on. The place where the list seems to
-    end is tried first: a wrong guess does not parse.
+    end is tried first: a wrong guess does not parse. Without a bracket, the chunk says -1
+    for what comes after the list.
     """
 
     def chunk_up_to(close: int) -> Chunk | None:
@@ -154,7 +155,10 @@ def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
         return decode_list(text, offset + start, offset + close, after)
 
     guess = END.search(buffer, max(start, len(buffer) - END_BYTES))
-    if guess and (chunk := chunk_up_to(guess.end())):
-        return chunk
+    if guess is not None:
+        bracket = guess.end()  # which END only looks ahead at
+        chunk = chunk_up_to(bracket)
+        if chunk is not None:
+            return chunk
     close = split(buffer[start:]).close
     return chunk_up_to(start + close if close >= 0 else len(buffer))

@@ -224,7 +224,9 @@ class _Reading:
             return
         self._joiner.add(self._workers.collect().values())
         chunks = self._joiner.prefix(source.document, body.start, reached)
-        if chunks and chunks[-1].end >= self._next_preview_bytes:  # or there is a gap
+        # They end earlier where a thread is not yet done with what comes next.
+        has_enough = bool(chunks) and chunks[-1].end >= self._next_preview_bytes
+        if has_enough:
             self._preview(source, body, chunks)
 
     def _preview(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:

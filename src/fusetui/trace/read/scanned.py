@@ -116,6 +116,8 @@ def _decoded_strings(contents: Sequence[bytes]) -> tuple[str, ...]:
 
 
 def _lanes(events: ScannedEvents) -> tuple[Lane, ...]:
+    """The ids of the process and the thread of each lane, and its device, for which the
+    scanner has -1 where the events name none."""
     ids = [plain_id(each) for each in decode_ids(_json_list(events["ids"]))]
     return tuple(
         (ids[process], ids[thread], None if device < 0 else device)

@@ -199,16 +199,21 @@ def _pieces(
     stream: Stream, stored: Any, at: int, size: int, largest: int
 ) -> Iterator[tuple[bytes, int]]:
     """Pieces of what a stream unpacks of the bytes from `at` on, each with how far they
-    went in. First `size` bytes go in at once, then more, up to `largest`."""
+    went in.
+
+    First `size` bytes go in at once, twice as many each next time, up to `largest`. A
+    stream that has more to give than fits into a piece is fed nothing until it has given
+    it.
+    """
     while not stream.eof:
-        more = b""
+        fed = b""
         if stream.needs_input:
-            more = stored[at : at + size]
-            if not more:
+            fed = stored[at : at + size]
+            if not fed:
                 return
-        at += len(more)
-        size = min(size * 2, largest)
-        yield stream.decompress(more, MAX_OUTPUT_BYTES), at
+            at += len(fed)
+            size = min(size * 2, largest)
+        yield stream.decompress(fed, MAX_OUTPUT_BYTES), at
 
 
 def _before_damage(

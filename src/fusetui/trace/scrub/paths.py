@@ -96,14 +96,15 @@ MAX_BLANKS = 4  # in the last part of a path; with more it is a sentence
 
 
 def scrub_paths(text: str, given: Placeholders) -> str:
-    """A text whose paths contain no folder names."""
-    if "%2" in text:
-        text = ENCODED.sub(lambda path: given.give(FOLDER, path[0]), text)
+    """A text whose paths contain no folder names: those in it, or the whole text where
+    it is one."""
+    if "%2" in text:  # %2F is a slash in a URL
+        text = ENCODED.sub(lambda match: given.give(FOLDER, match[0]), text)
     if "/" not in text and "\\" not in text:
         return text
     if _is_one_path(text):
         return scrub_path(text, given)
-    return PATH.sub(lambda path: _shorten(path, given), text)
+    return PATH.sub(lambda match: _shorten(match, given), text)
 
 
 def scrub_path(path: str, given: Placeholders) -> str:

@@ -29,6 +29,8 @@ GET_BYTES = _by_opcode({b"h": 2, b"j": 5})
 """Bytes of BINGET and LONG_BINGET, with their number."""
 INT_BYTES = _by_opcode({b"K": 1, b"M": 2, b"J": 4})
 """Bytes of the number after BININT1, BININT2 and BININT."""
+MAX_UNSIGNED_BYTES = 2
+"""BININT1 and BININT2 have no sign."""
 TEXT_HEAD_BYTES = _by_opcode({b"\x8c": 2, b"X": 5})
 """Bytes before those of a text."""
 
@@ -118,8 +120,14 @@ class EventWalk:
             self.step(length)
 
     def number(self, among: Flags | bool = True) -> Int64s:
-        """An integer of at most 8 bytes, of those events only."""
-        opcode = self.byte()
+        """The integers that stand here, shape [events]; those of events that are not
+        `among` mean nothing.
+
+        An integer has 1, 2 or 4 bytes, or up to 8 behind LONG1. One of more than 8, and
+        anything else, clears `fits` of its event. Those of 1 and 2 bytes have no sign
+        (BININT1, BININT2); all others have.
+        """
+        opcode = self.byte()  # the step comes at the end
         is_long = opcode == LONG1  # whose size stands in a byte of its own
         size = np.where(is_long, self._bytes[self.at + 1], INT_BYTES[opcode])
         self.fits &= ((size > 0) & (size <= 8)) | ~np.asarray(among)
@@ -130,7 +138,8 @@ class EventWalk:
         shift = spare_bits.view(np.uint64)
         unsigned = (word.view(np.uint64) >> shift).view(np.int64)
         self.step(np.where(among, 1 + is_long + size, 0))
-        numbers: Int64s = np.where(size <= 2, unsigned, signed)
+        is_unsigned = size <= MAX_UNSIGNED_BYTES
+        numbers: Int64s = np.where(is_unsigned, unsigned, signed)
         return numbers
 
     def reference(self) -> Int64s:

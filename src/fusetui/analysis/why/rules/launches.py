@@ -79,22 +79,30 @@ FEWER_LAUNCHES: Final = (
     by_launches=True,
 )
 def host_bound(facts: Facts) -> Iterator[Claim]:
-    gaps = ~facts.busy_cpu & ~facts.set_up
-    ns_of_kind = facts.late[:, gaps].sum(axis=1)
-    at_stake_ns = int(ns_of_kind.sum())
+    """One claim: how long the GPU waits because the CPU launches too late. At stake is
+    the time from the beginning of each gap until the call begins that launches the next
+    work, as far as the CPU neither waits nor allocates in it, and no other rule
+    explains it (Facts.late). Gaps in which the CPU does other work are those of
+    cpu-work. The claim is little where the GPU is not late by CPU_BOUND of the span."""
+    is_counted = ~facts.busy_cpu & ~facts.set_up
+    late_ns = facts.late[:, is_counted]  # [ThreadActivity, counted gaps]
+    ns_of_activity = late_ns.sum(axis=1)
+    ns_of_gap = late_ns.sum(axis=0)
+    at_stake_ns = int(ns_of_gap.sum())
     if at_stake_ns <= 0:
         return
     if not facts.is_late:
+        # no finding, but its time is among what lies below the thresholds
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
     claimed_by_others = joined(facts.explained, _busy(facts))
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake_ns)} for the CPU to launch the next kernel"
-        f"{not_counted(facts)}: {doing(facts, ns_of_kind, gaps)}.",
+        f"{not_counted(facts)}: {doing(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(without(_time_that_counts(facts), claimed_by_others)),
-        rows=the_most(facts.idle.launch[gaps], facts.late[:, gaps].sum(axis=0)),
-        remedy=unseen_remedy(facts, ns_of_kind) or _remedy(facts),
+        rows=the_most(facts.idle.launch[is_counted], ns_of_gap),
+        remedy=unseen_remedy(facts, ns_of_activity) or _remedy(facts),
         why_likely=why_likely(facts),
     )
 

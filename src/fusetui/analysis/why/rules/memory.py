@@ -122,9 +122,7 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     )
 
 
-TO_HOST: Final = lazy_pattern(
-    r"DtoH|DeviceToHost|Device -> Pageable|Device -> ThreadActivity"
-)
+TO_HOST: Final = lazy_pattern(r"DtoH|DeviceToHost|Device -> Pageable")
 DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 
 LEAST_PART: Final = 0.1
