@@ -76,16 +76,17 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     groups: tuple[ProcessGroup, ...]
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
-    unmatched: Int64s  # of each rank
-    unshared_rank: (
-        Rows  # of the collectives that are not matched or are cut, in no order
-    )
+    unmatched: Int64s  # [ranks]: how many collectives of each rank are not matched
+    # The collectives that are not matched or are cut, in no order: the rank of each (an
+    # index), and its end.
+    unshared_rank: Rows
     unshared_end: Int64s
-    cut: int  # collectives that the beginning or the end of a recording cuts
-    cut_rank: Rows  # where these ran: ranks, and their collectives, in no order
+    cut: int  # how many collectives the beginning or the end of a recording cuts
+    # where these ran, in no order: ranks, and indices in the collectives of these
+    cut_rank: Rows
     cut_row: Rows
-    one_given: int  # of those: in groups of which one rank alone is given
-    no_group: int  # of those: of which group they are is not known
+    one_given: int  # collectives of groups of which one rank alone is given
+    no_group: int  # collectives of which it is not known of which group they are
 
     def __len__(self) -> int:
         return len(self.names)
@@ -132,11 +133,12 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def sequence(self) -> Int64s:
+        """See Collectives."""
         return self.column("sequence")
 
     @cached_property
     def is_cut(self) -> Flags:
-        """Whether the recording of its own rank cuts it."""
+        """Which collectives the recording of their own rank cuts."""
         is_cut = np.zeros(len(self.key), dtype=np.bool_)
         first_of_rank = np.searchsorted(self.rank, np.arange(len(self.ranks)))
         for summary, first in zip(self.ranks, first_of_rank.tolist(), strict=True):
@@ -145,6 +147,8 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def is_point_to_point(self) -> Flags:
+        """Which are sends and receives whose other rank is not known; keys of the
+        others have the names of their pairs."""
         by_key = [key.name in POINT_TO_POINT for key in self.keys]
         return np.array(by_key, dtype=np.bool_)[self.key]
 
@@ -216,14 +220,14 @@ def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
     )
 
 
-UNMATCHED: Final = -1
-ALONE: Final = -2
-CUT: Final = -3
-"""Instead of the number of a collective: which one it is of is not known; it is of one
-rank; a recording cuts it."""
+# In place of the number of a collective:
+UNMATCHED: Final = -1  # which one it is is not known
+ALONE: Final = -2  # its group is of one rank
+CUT: Final = -3  # a recording cuts it
 
 NOBODY: Final = ProcessGroup("", (), 1)
-"""With whom is not known, so it is matched with nothing."""
+"""The group of a send or receive whose other rank is not known: as if of one rank, so
+that it is matched with nothing."""
 
 
 def run_bounds(ordered: NDArray[np.integer]) -> Rows:
