@@ -32,7 +32,7 @@ def test_a_missing_rank_is_named() -> None:
 def test_two_files_of_one_number() -> None:
     job = job_of([rank(0), rank(1), rank(1, path="copy.json")])
     assert [one.path for one in job.ranks] == ["rank0.json", "rank1.json"]
-    assert [(one.rank, one.reason) for one in job.left] == [
+    assert [(one.rank, one.reason) for one in job.left_out] == [
         (1, "copy.json is rank 1, as rank1.json is: it is left out.")
     ]
 
@@ -40,7 +40,7 @@ def test_two_files_of_one_number() -> None:
 def test_a_rank_of_another_job() -> None:
     job = job_of([rank(0, size=4), rank(1, size=4), rank(2, size=8)])
     assert job.world_size == 4
-    (left,) = job.left
+    (left,) = job.left_out
     assert (
         left.reason
         == "rank2.json is of another job: it has 8 ranks, the others have 4."
@@ -50,8 +50,8 @@ def test_a_rank_of_another_job() -> None:
 def test_a_rank_recorded_at_another_time() -> None:
     ranks = [rank(n, [(0, 10)], size=3, begin=0) for n in range(2)]
     job = job_of([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
-    assert [one.rank for one in job.left] == [2]
-    assert "recorded at another time" in job.left[0].reason
+    assert [one.rank for one in job.left_out] == [2]
+    assert "recorded at another time" in job.left_out[0].reason
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:

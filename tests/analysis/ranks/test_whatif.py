@@ -205,7 +205,9 @@ def assert_recorded(facts: JobFacts) -> None:
     """Without a change each rank is its recording, to the nanosecond; also where it is
     not recorded what waits for what."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fusetui.analysis.ranks.rank_graphs._loose_ns", lambda *_: 0)
+        patch.setattr(
+            "fusetui.analysis.ranks.rank_graphs._unexplained_ns", lambda *_: 0
+        )
         graphs = graphs_of(facts, ())
     found = replayed(graphs.graphs, graphs.meetings)
     assert found is not None

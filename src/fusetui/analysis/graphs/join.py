@@ -314,7 +314,7 @@ def _tracks(
 ) -> tuple[tuple[Track, ...], NDArray[np.int32]]:
     """Our tracks and those of the rows taken, and for each of these the number of its
     track."""
-    used, first, index = np.unique(
+    used_tracks, first, index = np.unique(
         capture_trace.track[taken], return_index=True, return_inverse=True
     )
     end = np.append(first[1:], len(taken))
@@ -322,7 +322,7 @@ def _tracks(
     capture_number = len(joins) + 1
     tracks = list(trace.tracks)
     for number, first_taken, end_taken in zip(
-        used.tolist(), first.tolist(), end.tolist(), strict=True
+        used_tracks.tolist(), first.tolist(), end.tolist(), strict=True
     ):
         track = capture_trace.tracks[number]
         captured_track = replace(

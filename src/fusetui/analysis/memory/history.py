@@ -27,7 +27,7 @@ UNSPLIT_BYTES = 1 << 20
 """At most so much is left on a block of a large pool; more is split off."""
 
 BEFORE = -1
-"""The number of an event: before the first."""
+"""In place of the number of an event: before the first one."""
 
 SEGMENT_GIVEN = (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)
 """Events in which the device gives memory."""
@@ -76,6 +76,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _by_address(self) -> _ByAddress:
+        """See _ByAddress."""
         order: Rows = np.lexsort((self.born, self.address))
         addresses, address_row = np.unique(self.address[order], return_inverse=True)
         births = address_row.astype(np.int64) * self._births_per_address
@@ -84,7 +85,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def _births_per_address(self) -> int:
-        """Births are from BEFORE to `events`."""
+        """How many births there can be at an address: from BEFORE to `events`."""
         return self.events + 2
 
     def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:

@@ -156,7 +156,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         untold=int(np.count_nonzero(is_untold)),
         clocks=_clock_answer(job, facts.clocks),
         ranks=tuple(rows),
-        left_out=job.left,
+        left_out=job.left_out,
         stragglers=stragglers,
         verdict=verdict_of(facts, stragglers),
         bubble=facts.pipeline.bubble if facts.pipeline else None,

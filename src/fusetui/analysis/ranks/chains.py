@@ -489,12 +489,13 @@ def shares_of_late(after: Floats) -> Floats:
     missing = 1 + np.arange(after.shape[1])
     earlier = np.append(latest_first[:, 1:], np.zeros((len(after), 1)), axis=1)
     each = (latest_first - earlier) / missing
-    own = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
-    largest = own.max(axis=1, initial=0.0, keepdims=True)
-    own = np.where(own > NOISE_SHARE * largest, own, 0.0)
-    total = own.sum(axis=1, keepdims=True)
-    shares = np.empty_like(own)
-    np.put_along_axis(shares, order, own / np.where(total > 0, total, 1.0), axis=1)
+    # a rank has a share of every interval up to its arrival
+    ns_of_rank = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
+    largest = ns_of_rank.max(axis=1, initial=0.0, keepdims=True)
+    counted = np.where(ns_of_rank > NOISE_SHARE * largest, ns_of_rank, 0.0)
+    total = counted.sum(axis=1, keepdims=True)
+    shares = np.empty_like(counted)
+    np.put_along_axis(shares, order, counted / np.where(total > 0, total, 1.0), axis=1)
     return shares
 
 
@@ -504,12 +505,12 @@ def _ends_of_unmatched(
     """For each row, when a collective that is not matched ended on its rank, if that is
     after the end of the row before; else NOT_UNMATCHED."""
     never = np.full(len(matched.rank), NOT_UNMATCHED, dtype=np.int64)
-    if not len(matched.loose_rank):
+    if not len(matched.unshared_rank):
         return never
-    end = clocks.common(matched.loose_rank, matched.loose_end)
+    end = clocks.common(matched.unshared_rank, matched.unshared_end)
     first_ns = min(int(waits.start.min()), int(end.min()))
     last = last_before(
-        end_ranks=matched.loose_rank,
+        end_ranks=matched.unshared_rank,
         ends=end - first_ns,
         among=np.arange(len(end)),
         ranks=matched.rank,

@@ -275,7 +275,7 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
 
 def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
     """The hosts, if the ranks fill one machine after another, by the number of devices
-    that each machine lists; None where the devices of the ranks do not fit to that, or
+    that each machine lists; None where the devices of the ranks do not fit that, or
     nothing says the size of the job."""
     listed = {summary.devices for summary in ranks}
     size = max((summary.world_size for summary in ranks), default=0)
@@ -332,6 +332,7 @@ def _worst_contradiction(
 
 
 def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
+    """A contradiction as the rest of a sentence."""
     ended = matched.ranks[matched.rank[worst.ended]]
     started = matched.ranks[matched.rank[worst.started]]
     name = matched.names[matched.of_row[worst.ended]]

@@ -145,7 +145,10 @@ def if_all_ordinary(
 ) -> JointStepChange | None:
     """The mean step_wall if all stragglers were as fast as the others. None unless that
     saves MIN_STEP_SHARE of a step more than fixing the best one."""
-    changes = [one.what_if for one in stragglers if one.what_if is not None]
+    changes: list[MeanStepChange] = []
+    for straggler in stragglers:
+        if straggler.what_if is not None:
+            changes.append(straggler.what_if)
     if isinstance(replay, str) or len(changes) < 2 or len(changes) < len(stragglers):
         return None
     numbers = {change.rank for change in changes}

@@ -76,14 +76,17 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     groups: tuple[ProcessGroup, ...]
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
-    unmatched: Int64s  # of each rank
-    loose_rank: Rows  # of the collectives that are not matched or are cut, in no order
-    loose_end: Int64s
-    cut: int  # collectives that the beginning or the end of a recording cuts
-    cut_rank: Rows  # where these ran: ranks, and their collectives, in no order
+    unmatched: Int64s  # [ranks]: how many collectives of each rank are not matched
+    # The collectives that are not matched or are cut, in no order: the rank of each (an
+    # index), and its end.
+    unshared_rank: Rows
+    unshared_end: Int64s
+    cut: int  # how many collectives the beginning or the end of a recording cuts
+    # where these ran, in no order: ranks, and indices in the collectives of these
+    cut_rank: Rows
     cut_row: Rows
-    one_given: int  # of those: in groups of which one rank alone is given
-    no_group: int  # of those: of which group they are is not known
+    one_given: int  # collectives of groups of which one rank alone is given
+    no_group: int  # collectives of which it is not known of which group they are
 
     def __len__(self) -> int:
         return len(self.names)
@@ -130,11 +133,12 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def sequence(self) -> Int64s:
+        """See Collectives."""
         return self.column("sequence")
 
     @cached_property
     def is_cut(self) -> Flags:
-        """Whether the recording of its own rank cuts it."""
+        """Which collectives the recording of their own rank cuts."""
         is_cut = np.zeros(len(self.key), dtype=np.bool_)
         first_of_rank = np.searchsorted(self.rank, np.arange(len(self.ranks)))
         for summary, first in zip(self.ranks, first_of_rank.tolist(), strict=True):
@@ -143,12 +147,16 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def is_point_to_point(self) -> Flags:
+        """Which are sends and receives whose other rank is not known; keys of the
+        others have the names of their pairs."""
         by_key = [key.name in POINT_TO_POINT for key in self.keys]
         return np.array(by_key, dtype=np.bool_)[self.key]
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
-    """Matches the collectives of ranks of one job; groups of one rank take no part."""
+    """The collectives of ranks of one job that at least two of them share, and what is
+    left over. A collective that a recording cuts is left out on all ranks, one of a
+    group of one rank is not even counted."""
     flat = _flat(ranks)
     number = _numbers(flat)
     cut = _cut_anywhere(flat, number)
@@ -163,21 +171,22 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     without_number = np.flatnonzero(number == UNMATCHED)
     ranks_of_unmatched = flat.rank[np.concatenate((without_number, of_one_rank))]
     # with whom such a send is may not be known, but its rank may have waited in it
-    is_loose = (number == ALONE) & flat.is_point_to_point
-    is_loose[without_number] = True
-    is_loose[cut.rows] = True
-    is_loose[of_one_rank] = True
+    is_unshared = (number == ALONE) & flat.is_point_to_point
+    is_unshared[without_number] = True
+    is_unshared[cut.rows] = True
+    is_unshared[of_one_rank] = True
     return _in_time(
         flat,
         by_number[is_shared],
         number,
         unmatched=np.bincount(ranks_of_unmatched, minlength=len(ranks)),
-        loose=np.flatnonzero(is_loose),
+        unshared=np.flatnonzero(is_unshared),
         cut=cut,
     )
 
 
 def _flat(ranks: Sequence[RankSummary]) -> _Flat:
+    """All collectives of these ranks, with the keys by which they can be matched."""
     number_of_key: dict[MatchingKey, int] = {}
     keys_of_ranks = [_keys_of(summary, number_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
@@ -199,8 +208,9 @@ class _CutRows(msgspec.Struct, frozen=True, eq=False):
 
 
 def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
-    """A collective that is cut on one rank is cut on all; those without a number count
-    one by one."""
+    """The rows of the collectives that are cut on some rank: those on all ranks count.
+    `number`: of the collective of each row; rows that are UNMATCHED are collectives of
+    their own, rows that are ALONE take no part."""
     is_cut = flat.is_cut & (number != ALONE)
     cut_numbers = np.unique(number[is_cut & (number >= 0)])
     without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
@@ -210,14 +220,14 @@ def _cut_anywhere(flat: _Flat, number: Int64s) -> _CutRows:
     )
 
 
-UNMATCHED: Final = -1
-ALONE: Final = -2
-CUT: Final = -3
-"""Instead of the number of a collective: which one it is of is not known; it is of one
-rank; a recording cuts it."""
+# In place of the number of a collective:
+UNMATCHED: Final = -1  # which one it is is not known
+ALONE: Final = -2  # its group is of one rank
+CUT: Final = -3  # a recording cuts it
 
 NOBODY: Final = ProcessGroup("", (), 1)
-"""With whom is not known, so it is matched with nothing."""
+"""The group of a send or receive whose other rank is not known: as if of one rank, so
+that it is matched with nothing."""
 
 
 def run_bounds(ordered: NDArray[np.integer]) -> Rows:
@@ -268,7 +278,8 @@ def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey
 
 
 def _numbers(flat: _Flat) -> Int64s:
-    """The number of the collective that each row is of, UNMATCHED or ALONE."""
+    """For each row the number of its collective, equal for the rows of one; UNMATCHED
+    where which one it is is not known, ALONE if its group is of one rank."""
     number = np.full(len(flat.key), UNMATCHED, dtype=np.int64)
     by_key = np.argsort(flat.key, kind="stable")
     bounds = np.searchsorted(flat.key[by_key], np.arange(len(flat.keys) + 1))
@@ -308,9 +319,10 @@ def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
-    """A number per step, equal on all ranks, and of how many of the same step come
-    after it. Behind the last step it is how many come before: a recording may end
-    within a step, at another place on each rank."""
+    """A number for each of these rows of one key, equal for the same collective. It is
+    made of the step and of how many of the key come after it in the same step. Behind
+    the last step it is how many come before: a recording may end within a step, at
+    another place on each rank."""
     numbers = np.empty(len(rows), dtype=np.int64)
     step_numbers: dict[StepKey, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
@@ -348,11 +360,11 @@ def _in_time(
     number: Int64s,
     *,
     unmatched: Int64s,
-    loose: Rows,
+    unshared: Rows,
     cut: _CutRows,
 ) -> Matched:
     """The collectives in the order of their first starts. `order`: the rows of shared
-    collectives, by their numbers; `loose`: those of others that ranks may have waited
+    collectives, by their numbers; `unshared`: those of others that ranks may have waited
     in."""
     bounds = run_bounds(number[order])
     counts = np.diff(bounds)
@@ -365,19 +377,16 @@ def _in_time(
     rows = order[np.argsort(place_in_time, kind="stable")]
     first = np.concatenate(([0], np.cumsum(counts[by_time])))
     heads = rows[first[:-1]]
-    keys = [flat.keys[key] for key in flat.key[heads].tolist()]
+    keys_of_matched = [flat.keys[key] for key in flat.key[heads].tolist()]
     given = {summary.rank for summary in flat.ranks}
-    groups = [key.group for key in flat.keys]
-    is_unknown = np.array([group == UNKNOWN_GROUP for group in groups], dtype=np.bool_)
-    given_of_groups = [len(given & {*group.ranks}) for group in groups]
-    has_one_given = np.array(
-        [
-            group.size > 1 and given_of_group == 1
-            for group, given_of_group in zip(groups, given_of_groups, strict=True)
-        ],
-        dtype=np.bool_,
-    )
-    has_one_given &= ~is_unknown
+    has_unknown_group: list[bool] = []  # of each key
+    has_one_given: list[bool] = []  # of each key
+    for key in flat.keys:
+        group = key.group
+        is_unknown = group == UNKNOWN_GROUP
+        given_of_group = len(given & {*group.ranks})
+        has_unknown_group.append(is_unknown)
+        has_one_given.append(not is_unknown and group.size > 1 and given_of_group == 1)
     return Matched(
         ranks=flat.ranks,
         first=first,
@@ -389,19 +398,25 @@ def _in_time(
         ready=flat.column("ready")[rows],
         ahead=flat.column("ahead")[rows],
         stalled=flat.column("stalled")[rows],
-        names=tuple(key.name for key in keys),
-        groups=tuple(key.group for key in keys),
+        names=tuple(key.name for key in keys_of_matched),
+        groups=tuple(key.group for key in keys_of_matched),
         bytes=flat.column("size")[heads],
-        size=np.array([group.size for _, group in keys], dtype=np.int64),
+        size=np.array([key.group.size for key in keys_of_matched], dtype=np.int64),
         unmatched=unmatched,
-        loose_rank=flat.rank[loose],
-        loose_end=flat.column("end")[loose],
+        unshared_rank=flat.rank[unshared],
+        unshared_end=flat.column("end")[unshared],
         cut=cut.collectives,
         cut_rank=flat.rank[cut.rows],
         cut_row=flat.row[cut.rows],
-        one_given=int(has_one_given[flat.key].sum()),
-        no_group=int(is_unknown[flat.key].sum()),
+        one_given=_count_of_keys(flat, has_one_given),
+        no_group=_count_of_keys(flat, has_unknown_group),
     )
+
+
+def _count_of_keys(flat: _Flat, is_counted: Sequence[bool]) -> int:
+    """How many rows have a key that is counted; `is_counted`: of each key."""
+    of_keys = np.array(is_counted, dtype=np.bool_)
+    return int(np.count_nonzero(of_keys[flat.key]))
 
 
 class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
@@ -469,7 +484,7 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
     """The ranks of a job that are given, in their order."""
 
     ranks: tuple[RankSummary, ...]
-    left: tuple[LeftOut, ...]
+    left_out: tuple[LeftOut, ...]
     world_size: int  # 0 if it is not known
     missing: tuple[int, ...]  # ranks that are not given; () if the size is not known
     notes: tuple[str, ...]
@@ -479,12 +494,13 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
         return bool(self.world_size) and not self.missing
 
 
-def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
-    """Sorts out files that could not be read, ranks of other jobs, and numbers given
-    twice."""
-    files = list(found)
+def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
+    """The job that most of these summaries are of. Files that could not be read, ranks
+    of other jobs, and ranks whose number was given before are left out, each with the
+    reason."""
+    files = list(summaries_or_reasons)
     summaries = [file for file in files if isinstance(file, RankSummary)]
-    left = [file for file in files if isinstance(file, LeftOut)]
+    left_out = [file for file in files if isinstance(file, LeftOut)]
     given = _numbered(summaries)
     size = _size_of_most(given)
     windows = sorted((summary.begin_ns, summary.end_ns) for summary in given)
@@ -497,12 +513,12 @@ def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
                 "it is left out."
             )
         if reason:
-            left.append(LeftOut(summary.path, summary.rank, reason))
+            left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
             ranks[summary.rank] = summary
     return RankJob(
         ranks=tuple(ranks[number] for number in sorted(ranks)),
-        left=tuple(left),
+        left_out=tuple(left_out),
         world_size=size,
         missing=tuple(sorted(set(range(size)) - ranks.keys())),
         notes=tuple(_notes_of_job(given, ranks.values())),
@@ -510,7 +526,8 @@ def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
 
 
 def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:
-    """What nothing numbers is numbered in order, by the numbers that are free."""
+    """These summaries in their order; those without a rank (-1) get the lowest numbers
+    that no other has."""
     taken = {summary.rank for summary in summaries}
     free = (number for number in itertools.count() if number not in taken)
     numbered = []
@@ -531,7 +548,8 @@ def _size_of_most(given: Sequence[RankSummary]) -> int:
 def _notes_of_job(
     given: Sequence[RankSummary], ranks: Iterable[RankSummary]
 ) -> Iterator[str]:
-    """Each once. `given`: all ranks; `ranks`: those that take part."""
+    """What users are told about the job, each sentence once. `given`: all ranks;
+    `ranks`: those that take part."""
     sources = {summary.rank_by for summary in given if summary.rank_by != RECORDED}
     for source in sorted(sources):
         yield f"Some ranks are numbered by {source}."

@@ -155,8 +155,8 @@ def graphs_of(
 def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
     """Raises NoAnswerError where it is not recorded what waits for the collectives of a
     rank, or where other work of their stream begins before they end."""
-    loose_ns = _loose_ns(graph, collectives)
-    if loose_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
+    unexplained_ns = _unexplained_ns(graph, collectives)
+    if unexplained_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
         raise NoAnswerError("not_linked")
     unchanged, _ = changed(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
@@ -210,7 +210,7 @@ def _nodes_of_collectives(trace: Trace, graph: Graph, places: Rows) -> Rows:
     return nodes
 
 
-def _loose_ns(graph: Graph, collectives: Rows) -> int:
+def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     """By how many ns in all collectives begin later than is understood, and so does
     what begins as one ends, at most LATE_NS after it. `collectives`: nodes."""
     late_ns = graph.residual.max(axis=0)
