@@ -378,7 +378,7 @@ def _noun_of_work(a: DiffSide, b: DiffSide) -> str:
     if a.gpu and b.gpu:
         return "GPU event"
     if a.gpu or b.gpu:
-        return "piece of work"
+        return "work item"
     return "working op"
 
 
