@@ -285,6 +285,18 @@ def test_change(before: int, after: int, text: str) -> None:
     assert change(before, after) == text
 
 
+def test_plural_of_nouns_that_end_in_a_hiss() -> None:
+    nouns = ("launch", "mismatch", "process", "box", "push")
+    assert [plural(2, noun) for noun in nouns] == [
+        "2 launches",
+        "2 mismatches",
+        "2 processes",
+        "2 boxes",
+        "2 pushes",
+    ]
+    assert plural(1, "graph launch") == "1 graph launch"
+
+
 def test_plural() -> None:
     assert [plural(n, "kernel") for n in (0, 1, 4330)] == [
         "0 kernels",

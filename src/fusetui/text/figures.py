@@ -282,8 +282,10 @@ def count(number: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`."""
-    ending = "" if number == 1 else "s"
+    """`1 kernel`, `2 kernels`, `2 launches`."""
+    if number == 1:
+        return f"{count(number)} {noun}"
+    ending = "es" if noun.endswith(("ch", "sh", "ss", "x")) else "s"
     return f"{count(number)} {noun}{ending}"
 
 

@@ -178,9 +178,12 @@ def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
 
 
 def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:
-    """`12 of 2,000 GPU events belong to no step, because ...`; "" if each belongs to
-    one. `step_of_row`: -1 for none, of the rows that were placed; `of_gpu`: steps are
-    of the GPU's time."""
+    """`12 of 2,000 GPU events belong to no step, because ...`; "" for none.
+
+    Where steps are of the GPU's time (`of_gpu`), these are the rows whose `step_of_row`
+    is -1. Else they are the GPU events whose launch was not recorded, which belong to no
+    step wherever they ran; what was launched between steps is not counted.
+    """
     if of_gpu:
         left_out = int((step_of_row < 0).sum())
         why = "lie outside the passes of the model"

@@ -261,8 +261,11 @@ class _Meanwhile:
 
 def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float | None:
     """How much longer the kernels of a rank take than the same ones on the median of
-    the others: 0.18 for 18 %. Only names that compute and ran equally often on all of
-    them count; None if there are none, or if they do not take longer."""
+    the others: 0.18 for 18 %; None if they do not take longer, or if none is the same.
+
+    The others are at most MAX_PEERS of them, evenly spread; there is at least one. The
+    same are names that compute and ran equally often on all of these.
+    """
     kernels_of_others: list[dict[str, KernelRuns]] = []
     for place in _evenly(len(others)).tolist():
         by_name = {

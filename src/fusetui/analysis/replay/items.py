@@ -58,16 +58,21 @@ class Items(msgspec.Struct, frozen=True, eq=False):
     process: Rows  # which gave the stream its work, -1: not known; shape [streams]
 
     def before(self, stream: int, times: Int64s, ended: Int64s | None = None) -> Rows:
-        """The item that ends last of those that a stream was given before each time,
-        and that had ended before another one; else -1."""
+        """For each time the item that ends last of those that a stream was given before
+        it; -1 for none.
+
+        With `ended`, the same of the first items in the order in which they were given,
+        up to the last after which all so far had ended by that time: an item that ends
+        later than one given after it hides that one.
+        """
         of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
         latest = self.latest[of_stream]
         given = self.given[self.by_given[of_stream]]
-        place = np.searchsorted(given, times)
+        count = np.searchsorted(given, times)
         if ended is not None:
-            ended_before = np.searchsorted(self.end[latest], ended, side="right")
-            place = np.minimum(place, ended_before)
-        return np.append(NONE, latest)[place]
+            count_ended = np.searchsorted(self.end[latest], ended, side="right")
+            count = np.minimum(count, count_ended)
+        return np.append(NONE, latest)[count]
 
     def after(self, stream: int, times: Int64s) -> Rows:
         """The first item that a stream was given after each time, else -1."""

@@ -362,8 +362,8 @@ def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
 
 
 def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
-    """Calls that are known to wait do not; copies take no time, nor do calls that only
-    launch them."""
+    """Calls that are known to wait return at once; copies take no time, nor do calls
+    that only launch GPU work. Raises WrongChangeError if there is neither."""
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.WAIT, rows=wanted.rows)
