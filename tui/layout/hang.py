@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.hang.model import Call, CallState, GroupProgress, Mismatch
+from fusetui.analysis.hang.model import Call, CallState, GroupProgress, Mismatch, Wait
 from fusetui.trace.flight.columns import UNKNOWN
 
 if TYPE_CHECKING:
@@ -81,15 +81,20 @@ def first_view(paths: Sequence[str], grid: CollectiveGrid) -> HangShown:
     """With the collective selected that the answer is about: the one that the first
     culprit lacks, or that ranks issued differently, or that somebody waits in."""
     shown = HangShown(paths=tuple(paths), grid=grid)
-    group, number = _place_of_reason(grid)
-    return shown.in_group(group).at(number)
+    if not grid.groups:
+        return shown
+    reason = _collective_of_reason(grid)
+    if reason is None:
+        return shown.in_group(0)
+    return shown.in_group(grid.index_of(reason.group)).at(reason.sequence)
 
 
 def rank_of_reason(grid: CollectiveGrid) -> int:
     """The rank that the answer is about; UNKNOWN where it names none."""
     answer = grid.answer
     if answer.verdict == "mismatch":
-        return _undone_first(grid)[0].sides[-1].ranks[0]
+        smallest_side = answer.open_mismatches_first[0].sides[-1]
+        return smallest_side.ranks[0]
     if answer.culprits:
         return answer.culprits[0].rank
     if answer.cycle:
@@ -97,24 +102,19 @@ def rank_of_reason(grid: CollectiveGrid) -> int:
     return answer.waits[0].waiting[0] if answer.waits else UNKNOWN
 
 
-def _place_of_reason(grid: CollectiveGrid) -> tuple[int, int]:
-    """The index of a group, and a number."""
+def _collective_of_reason(grid: CollectiveGrid) -> Mismatch | Wait | None:
+    """The collective that the answer is about; None where nobody waits in one. A message
+    is no collective."""
     answer = grid.answer
-    index_of = {progress.group: n for n, progress in enumerate(grid.groups)}
     if answer.verdict == "mismatch":
-        mismatch = _undone_first(grid)[0]
-        return index_of[mismatch.group], mismatch.sequence
-    if answer.culprits and answer.culprits[0].group in index_of:
-        culprit = answer.culprits[0]
-        return index_of[culprit.group], culprit.sequence
-    for wait in answer.waits:
-        if not wait.is_p2p and wait.group in index_of:
-            return index_of[wait.group], wait.sequence
-    return 0, grid.numbers(0).last if grid.groups else 1
-
-
-def _undone_first(grid: CollectiveGrid) -> list[Mismatch]:
-    return sorted(grid.answer.mismatches, key=lambda mismatch: mismatch.is_over)
+        return answer.open_mismatches_first[0]
+    culprit = answer.culprits[0] if answer.culprits else None
+    waits = [wait for wait in answer.waits if not wait.is_p2p]
+    for wait in waits:
+        lacking = (*wait.without_dump, *wait.lacking)
+        if culprit is not None and culprit.rank in lacking:
+            return wait
+    return waits[0] if waits else None
 
 
 def letter(call: Call) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.picture import (
     Rows,
     Said,
@@ -26,10 +27,11 @@ from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.pages.page import ListPage, Pane, page_table
 from fusetui.tui.state import hang
 from fusetui.tui.state.action import action, nothing, on
-from fusetui.tui.state.hang import NO_DUMPS, hang_of, rank_here
+from fusetui.tui.state.hang import NO_DUMPS, hang_of, members_of, rank_here
 from fusetui.tui.state.state import HANG, Outcome, Overlay, Size, State
 
 if TYPE_CHECKING:
+    from fusetui.analysis.hang.grid import CollectiveGrid
     from fusetui.tables.public import Table
     from fusetui.tui.layout.hang import HangShown
 
@@ -37,6 +39,7 @@ RANK_CELLS = 7  # of a row, with the blank after it
 NEWEST_CELLS = 10
 MAX_HEADLINES = 5  # lines of the answer above the grid
 MIN_DETAILS, MAX_DETAILS = 5, 12  # lines below it, with the rule
+NO_COLLECTIVE = "the dumps hold no collective"
 SELECTED = "selection"  # the token of the selected column
 
 
@@ -84,7 +87,7 @@ class HangPage(ListPage):
     def rows(self, state: State) -> Rows:
         shown = hang_of(state)
         if not shown.grid.groups:
-            return no_rows("the dumps hold no collective")
+            return no_rows(NO_COLLECTIVE)
         progress, layout = shown.progress, letters()
 
         def row(index: int, width: int) -> list[Styled]:
@@ -110,7 +113,9 @@ class HangPage(ListPage):
         return Rows(shown, len(progress.members), titles, row)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        return replace(state, overlay=self.described(state))
+        return replace(
+            state, overlay=_details(hang_of(state), members_of(state)[index])
+        )
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         state = super().scroll(before, state, size)
@@ -136,18 +141,15 @@ class HangPage(ListPage):
             return ()
         shown = hang_of(state)
         rule = glyphs_for(state.ascii_only).rule
-        title = f"rank {rank}, collective {count(shown.number)}"
+        title = _title(shown, rank)
         about = ruled((shown, rank), title, rule, partial(_about, shown, rank))
         height = max(MIN_DETAILS, min(MAX_DETAILS, size.height // 3))
         return (Pane(height, about),)
 
-    def described(self, state: State) -> Overlay:
+    def described(self, state: State) -> Overlay | str:
         """All that is known of the call under the cursor, with the whole stack."""
-        shown, rank = hang_of(state), rank_here(state)
-        lines = (
-            () if rank is None else (*_call_lines(shown, rank), *_stack(shown, rank))
-        )
-        return OverlayLines(f"rank {rank}, collective {count(shown.number)}", lines)
+        rank = rank_here(state)
+        return NO_COLLECTIVE if rank is None else _details(hang_of(state), rank)
 
     def copied(self, state: State) -> str:
         shown, rank = hang_of(state), rank_here(state)
@@ -156,7 +158,7 @@ class HangPage(ListPage):
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """The ranks of the group: how far each came, and what it issued last."""
         shown = hang_of(state)
-        members = shown.progress.members if shown.grid.groups else ()
+        members = members_of(state)
         listed = range(len(members)) if rows is None else rows
         last = [shown.grid.last_of(members[index]) for index in listed]
         from fusetui.report.hang import group_name, place_text  # rarely needed
@@ -188,10 +190,16 @@ def _newest_text(newest: int) -> str:
 
 def _headline(shown: HangShown, width: int, height: int) -> list[Said]:
     """The answer in sentences; what does not fit ends in an ellipsis."""
+    sentences = _sentences(shown.grid)
+    return folded(sentences, max(width - 2, 20), "plain", " ", most=height)
+
+
+@memo()
+def _sentences(grid: CollectiveGrid) -> tuple[str, ...]:
+    """Of a large job they name thousands of ranks: made once, not for each key."""
     from fusetui.report.hang import headline  # only once dumps are open
 
-    sentences = map(printable, headline(shown.grid.answer))
-    return folded(sentences, max(width - 2, 20), "plain", " ", most=height)
+    return tuple(printable(sentence) for sentence in headline(grid.answer))
 
 
 def _group_text(shown: HangShown) -> str:
@@ -207,6 +215,16 @@ def _group_text(shown: HangShown) -> str:
         f" group {name} ({shown.group + 1} of {groups}), {members}, "
         f"collectives {count(numbers.first)} to {count(numbers.last)}"
     )
+
+
+def _title(shown: HangShown, rank: int) -> str:
+    return f"rank {rank}, collective {count(shown.number)}"
+
+
+def _details(shown: HangShown, rank: int) -> Overlay:
+    """What one rank did in the selected collective, with the whole stack."""
+    lines = (*_call_lines(shown, rank), *_stack(shown, rank))
+    return OverlayLines(_title(shown, rank), lines)
 
 
 def _about(shown: HangShown, rank: int, width: int, height: int) -> list[Said]:
@@ -241,18 +259,9 @@ def _stack(shown: HangShown, rank: int) -> list[str]:
 _action = partial(action, section="In the hang page", where=on(HANG), needs=nothing)
 
 
-def _moved(state: State, by: int) -> State:
-    return hang.moved(state, by)
-
-
-class _Screens:
-    """A screen of collectives to the left or right."""
-
-    def __init__(self, by: int) -> None:
-        self.by = by
-
-    def __call__(self, state: State) -> State:
-        return hang.moved(state, self.by * grid_width(state.size.width - 1))
+def _by_screens(state: State, screens: int) -> State:
+    """So many screens of collectives to the right; negative to the left."""
+    return hang.moved(state, screens * grid_width(state.size.width - 1))
 
 
 def _end(state: State, *, is_last: bool) -> State:
@@ -268,18 +277,28 @@ HangPage.actions = (
         "Collective before",
         "left h",
         "one to the left",
-        partial(_moved, by=-1),
+        partial(hang.moved, by=-1),
     ),
     _action(
         "hang-after",
         "Next collective",
         "right l",
         "one to the right",
-        partial(_moved, by=1),
+        partial(hang.moved, by=1),
     ),
-    _action("hang-left", "Screen left", "H shift+left", "of collectives", _Screens(-1)),
     _action(
-        "hang-right", "Screen right", "L shift+right", "of collectives", _Screens(1)
+        "hang-left",
+        "Screen left",
+        "H shift+left",
+        "of collectives",
+        partial(_by_screens, screens=-1),
+    ),
+    _action(
+        "hang-right",
+        "Screen right",
+        "L shift+right",
+        "of collectives",
+        partial(_by_screens, screens=1),
     ),
     _action(
         "hang-first",

@@ -77,9 +77,7 @@ def turned(state: State, by: int) -> State:
         return told(state, "these dumps name one group only")
     rank = rank_here(state)
     now = shown.in_group((shown.group + by) % groups)
-    members = now.progress.members
-    cursor = members.index(rank) if rank in members else 0
-    return replace(state, hang=now, hint="").with_list(HANG, ListState(cursor))
+    return _with_cursor_on(replace(state, hang=now, hint=""), rank)
 
 
 def at_reason(state: State) -> State:
@@ -91,16 +89,25 @@ def at_reason(state: State) -> State:
 def _at_reason(state: State, paths: Sequence[str], grid: CollectiveGrid) -> State:
     from fusetui.tui.layout.hang import first_view, rank_of_reason  # rarely needed
 
-    shown = first_view(paths, grid)
-    members = shown.progress.members if grid.groups else ()
-    rank = rank_of_reason(grid)
+    now = replace(state, hang=first_view(paths, grid))
+    return _with_cursor_on(now, rank_of_reason(grid))
+
+
+def _with_cursor_on(state: State, rank: int | None) -> State:
+    """On the first rank where this one is no member of the group."""
+    members = members_of(state)
     cursor = members.index(rank) if rank in members else 0
-    return replace(state, hang=shown).with_list(HANG, ListState(cursor))
+    return state.with_list(HANG, ListState(cursor))
+
+
+def members_of(state: State) -> tuple[int, ...]:
+    """The ranks of the group that is shown; () where the dumps name no group."""
+    shown = hang_of(state)
+    return shown.progress.members if shown.grid.groups else ()
 
 
 def rank_here(state: State) -> int | None:
     """The rank under the cursor."""
-    shown = hang_of(state)
-    members = shown.progress.members if shown.grid.groups else ()
+    members = members_of(state)
     cursor = state.list_of(HANG).cursor
     return members[cursor] if cursor < len(members) else None

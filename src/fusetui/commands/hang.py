@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from fusetui.analysis.hang.answer import why_it_hangs
 from fusetui.analysis.hang.model import HangAnswer
@@ -16,17 +14,11 @@ from fusetui.commands.errors import (
     DONE,
     NO,
     CommandError,
-    say,
 )
+from fusetui.commands.sources import dumps_in
 from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.trace.flight.reading import read_dumps
-from fusetui.trace.read.foreign import HEAD, is_flight_dump
-from fusetui.trace.read.source import glimpse
 
-MAX_LEVELS = 3
-"""Of folders below the one that is given: one for each machine, say."""
-
-DIGITS = re.compile(r"[0-9]+")
 CODES_OF_VERDICTS = {
     "none": DONE,
     "missing": NO,
@@ -83,45 +75,3 @@ def dump_files(names: Sequence[str]) -> list[str]:
         else:
             raise CommandError(f"{name} cannot be opened: there is no such file.")
     return paths
-
-
-def dumps_in(folder: str) -> list[str]:
-    """The dumps in a folder and below it."""
-    return dumps_among(list(_files(Path(folder), MAX_LEVELS)))
-
-
-def dumps_among(files: Sequence[Path]) -> list[str]:
-    """The dumps among some files, by content. An empty or damaged file counts too if
-    only the number in its name tells it from a dump."""
-    dumps = {path for path in files if is_dump_file(str(path))}
-    patterns = {_pattern(path) for path in dumps}
-    return sorted(
-        str(path) for path in files if path in dumps or _pattern(path) in patterns
-    )
-
-
-def is_dump_file(path: str) -> bool:
-    """Whether a file is a dump, by its first bytes."""
-    return is_flight_dump(glimpse(path, HEAD))
-
-
-def _files(folder: Path, levels: int) -> Iterator[Path]:
-    """The files of a folder, those in folders below it too; hidden ones are left
-    out."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError as error:
-        say(f"{folder} cannot be listed: {error.strerror}.")
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_file():
-            yield folder / entry.name
-        elif levels > 0 and entry.is_dir(follow_symlinks=False):
-            yield from _files(folder / entry.name, levels - 1)
-
-
-def _pattern(path: Path) -> str:
-    """A name with # for its numbers."""
-    return DIGITS.sub("#", path.name)

@@ -21,8 +21,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from fusetui import debug_log, sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
@@ -33,11 +31,13 @@ from fusetui.commands.sources import (
     ENDINGS,
     LESSON,
     SAMPLE,
+    NamedFiles,
     changed,
     folders_below,
     is_run,
     listed,
     traces,
+    with_dumps_apart,
 )
 from fusetui.commands.terminal import has_terminal, needs_ascii
 from fusetui.report.output import emit
@@ -46,8 +46,7 @@ from fusetui.signals import ENDED, HUNG_UP, SignalInterrupt
 from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
-from fusetui.trace.read.foreign import HEAD, is_flight_dump
-from fusetui.trace.read.source import glimpse, is_remote
+from fusetui.trace.read.source import is_remote
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.tour import LESSONS
 
@@ -154,64 +153,6 @@ def _check_snapshots(paths: Sequence[str]) -> None:
     for path in paths:
         if not Path(path).is_file():
             raise CommandError(f"{path} cannot be opened: there is no such file.")
-
-
-class NamedFiles(msgspec.Struct, frozen=True):
-    """What the user names, by what it is."""
-
-    dumps: tuple[str, ...]
-    """Files of the flight recorder: those that are named, and those in folders."""
-    others: tuple[str, ...]
-    """The names of everything else, and of folders that hold traces too."""
-
-
-def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
-    """Dumps are recognized by their content, whatever their names are."""
-    dumps: list[str] = []
-    others: list[str] = []
-    for name in names:
-        if os.path.isdir(name):
-            inside = _dumps_of_folder(name)
-            dumps += inside
-            if not inside or _has_traces(name):
-                others.append(name)
-        elif os.path.isfile(name) and _is_dump(name):
-            dumps.append(name)
-        else:
-            others.append(name)
-    return NamedFiles(dumps=tuple(dumps), others=tuple(others))
-
-
-def _dumps_of_folder(folder: str) -> list[str]:
-    """Those of a folder without traces, and of the folders below it; of one with traces,
-    those beside them."""
-    from fusetui.commands.hang import dumps_among, dumps_in
-
-    if not _has_traces(folder):
-        return dumps_in(folder)
-    return dumps_among([path for path in listed(Path(folder)) if path.is_file()])
-
-
-def _has_traces(folder: str) -> bool:
-    """Whether it is a run, or a file of it, or of the folders below one without any,
-    bears the name of a trace and is no dump: dumps may be JSON as traces are."""
-    if any(map(is_run, (folder, *folders_below(folder)))):
-        return True
-    return not all(map(_is_dump, _named_as_traces(folder)))
-
-
-def _named_as_traces(folder: str) -> Iterator[str]:
-    """The files of a folder, or of the folders below one without any, that bear the
-    name of a trace. Nothing is said about them: the user may have asked for something
-    else."""
-    for inner in folders_below(folder) or [folder]:
-        for path in listed(Path(inner)):
-            if path.name.endswith(ENDINGS) and path.is_file():
-                yield str(path)
-
-
-def _is_dump(path: str) -> bool:
-    return is_flight_dump(glimpse(path, HEAD))
 
 
 def is_snapshot(path: str) -> bool:

@@ -4,7 +4,7 @@ folders."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,9 @@ import msgspec
 
 from fusetui.commands.errors import CommandError, say
 from fusetui.text.figures import several
+from fusetui.text.patterns import lazy_pattern
+from fusetui.trace.read.foreign import HEAD, is_flight_dump
+from fusetui.trace.read.source import glimpse
 
 SAMPLE = "sample:"
 LESSON = "lesson:"
@@ -33,6 +36,10 @@ ENDINGS_TEXT = "(.json, .pftrace or .sqlite, plain, .gz or .zst)"
 MAX_LEVELS = 2
 """Of folders that are looked into, below the one that is named."""
 
+MAX_LEVELS_OF_DUMPS = 3
+"""The same for dumps, which may lie in a folder for each machine."""
+
+NUMBER = lazy_pattern(r"[0-9]+")
 MAX_ENTRIES = 10_000
 """Of a folder that are looked at."""
 
@@ -249,3 +256,93 @@ def _newest(folder: Path) -> float | None:
         if path.name.endswith(ENDINGS) and path.name != SWEEP and path.is_file():
             times.append(changed(path))
     return max(times, default=None)
+
+
+class NamedFiles(msgspec.Struct, frozen=True):
+    """What the user names, by what it is."""
+
+    dumps: tuple[str, ...]
+    """Files of the flight recorder: those that are named, and those in folders."""
+    others: tuple[str, ...]
+    """The names of everything else, and of folders that hold traces too."""
+
+
+def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
+    """Dumps are recognized by their content, whatever their names are. In a folder with
+    traces, they are those beside them; else also those in folders below."""
+    dumps: list[str] = []
+    others: list[str] = []
+    for name in names:
+        if not os.path.isdir(name):
+            is_dump = os.path.isfile(name) and is_dump_file(name)
+            (dumps if is_dump else others).append(name)
+            continue
+        has_traces = _has_traces(name)
+        if has_traces:
+            beside = [path for path in listed(Path(name)) if path.is_file()]
+            dumps_of_folder = dumps_among(beside)
+        else:
+            dumps_of_folder = dumps_in(name)
+        dumps += dumps_of_folder
+        if has_traces or not dumps_of_folder:
+            others.append(name)
+    return NamedFiles(dumps=tuple(dumps), others=tuple(others))
+
+
+def dumps_in(folder: str) -> list[str]:
+    """The dumps in a folder and below it."""
+    return dumps_among(list(_files_in(Path(folder), MAX_LEVELS_OF_DUMPS)))
+
+
+def dumps_among(files: Sequence[Path]) -> list[str]:
+    """The dumps among some files, by content. An empty or damaged file counts too if
+    only the number in its name tells it from a dump."""
+    dumps = {path for path in files if is_dump_file(str(path))}
+    patterns = {_without_numbers(path) for path in dumps}
+    return sorted(
+        str(path)
+        for path in files
+        if path in dumps or _without_numbers(path) in patterns
+    )
+
+
+def is_dump_file(path: str) -> bool:
+    """Whether a file is a dump of the flight recorder, by its first bytes."""
+    return is_flight_dump(glimpse(path, HEAD))
+
+
+def _has_traces(folder: str) -> bool:
+    """Whether it is a run, or a file of it, or of the folders below one without any,
+    bears the name of a trace and is no dump: dumps may be JSON as traces are. Nothing is
+    said about the files: the user may have asked for something else."""
+    below = folders_below(folder)
+    if any(is_run(path) for path in (folder, *below)):
+        return True
+    for inner in below or [folder]:
+        for path in listed(Path(inner)):
+            is_named_as_trace = path.name.endswith(ENDINGS) and path.is_file()
+            if is_named_as_trace and not is_dump_file(str(path)):
+                return True
+    return False
+
+
+def _files_in(folder: Path, levels: int) -> Iterator[Path]:
+    """The files of a folder and of so many levels of folders below it; hidden ones are
+    left out."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        say(f"{folder} cannot be listed: {error.strerror}.")
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file():
+            yield folder / entry.name
+        elif levels > 0 and entry.is_dir(follow_symlinks=False):
+            yield from _files_in(folder / entry.name, levels - 1)
+
+
+def _without_numbers(path: Path) -> str:
+    """A name with # for its numbers."""
+    return NUMBER.sub("#", path.name)

@@ -75,7 +75,7 @@ def headline(answer: HangAnswer) -> list[str]:
     if absent:
         sentences.append(_absent(answer, absent))
     if answer.verdict == "mismatch":
-        sentences += map(mismatch_sentence, _decisive(answer.mismatches)[:1])
+        sentences += map(mismatch_sentence, answer.open_mismatches_first[:1])
     missing = [culprit for culprit in answer.culprits if culprit.has_dump]
     if answer.verdict != "unmatched":
         for culprit in missing[:MAX_CULPRITS]:
@@ -340,11 +340,6 @@ def _side(mismatch: Mismatch, side: Side) -> str:
     return f"{ranks_named(side.ranks)} {what} ({place_text(first.place)})"
 
 
-def _decisive(mismatches: Sequence[Mismatch]) -> list[Mismatch]:
-    """Those that a rank still waits in, before those that are over."""
-    return sorted(mismatches, key=lambda mismatch: mismatch.is_over)
-
-
 def _by_interest(answer: HangAnswer) -> list[GroupProgress]:
     """The groups in which a rank waits or that were called differently, then the others."""
     concerned = {wait.group for wait in answer.waits}
@@ -378,7 +373,7 @@ def _progress_text(progress: GroupProgress) -> str:
 
 
 def _remarks(answer: HangAnswer) -> Iterator[str]:
-    mismatches = _decisive(answer.mismatches)
+    mismatches = answer.open_mismatches_first
     if answer.verdict == "mismatch":
         mismatches = mismatches[1:]  # the headline has the first
     yield from map(mismatch_sentence, mismatches[:MAX_REMARKS])

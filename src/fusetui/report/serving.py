@@ -45,7 +45,7 @@ FOLDERS = lazy_pattern(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
 
 PHASES = (
-    Column(str(StepLength.MODEL_PASS), left=True, cell=lambda phase: phase.phase),
+    Column(f"{StepLength.MODEL_PASS} of", left=True, cell=lambda phase: phase.phase),
     Column("steps", cell=lambda phase: count(phase.steps)),
     *times(p50=0, p90=0, p99=0),
     Column("longest", cell=lambda phase: duration(phase.max_ns)),

@@ -18,6 +18,7 @@ from fusetui.trace.layout.steps import (
     model_pass,
     step_launched,
     step_wall,
+    step_wall_of_job,
     steps_of,
 )
 
@@ -151,3 +152,10 @@ def test_words_for_users() -> None:
     ]
     assert StepLength.SPAN.a_step == "the span"
     assert StepLength.MODEL_PASS.a_step == "a model pass"
+
+
+def test_a_rank_that_begins_late_does_not_shorten_a_step_of_the_job() -> None:
+    start = np.array([0, 40])
+    end = np.array([100, 100])
+    assert step_wall(start, end).tolist() == [100, 60]
+    assert step_wall_of_job(start, end) == 100

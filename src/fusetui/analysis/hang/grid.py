@@ -17,7 +17,13 @@ from fusetui.analysis.hang.model import (
     Issued,
     Wait,
 )
-from fusetui.trace.flight.columns import UNKNOWN, EntryState, FlightDumps, Frame
+from fusetui.trace.flight.columns import (
+    UNKNOWN,
+    EntryState,
+    FlightDumps,
+    Frame,
+    GroupName,
+)
 from fusetui.trace.model.arrays import Int64s, Rows
 
 NO_ENTRY = -1
@@ -53,6 +59,10 @@ class CollectiveGrid:
     @property
     def groups(self) -> tuple[GroupProgress, ...]:
         return self.answer.groups
+
+    def index_of(self, group: GroupName) -> int:
+        """Its index in `groups`."""
+        return self._index_of[group]
 
     def numbers(self, group: int) -> NumberRange:
         """Of a group, by its index in `groups`; 1 to 1 where it has no collective."""
@@ -96,7 +106,7 @@ class CollectiveGrid:
 
     def wait(self, group: int, number: int) -> Wait | None:
         """The wait in this collective, if ranks wait in it for others."""
-        return self._wait_of.get((group, number))
+        return self._waits.get((group, number))
 
     def last_of(self, rank: int) -> Issued | None:
         """The newest of all that a rank issued, in any group."""
@@ -165,13 +175,17 @@ class CollectiveGrid:
         for (group, _), newest in self._newest.items():
             if newest != UNKNOWN:
                 highest[group] = max(highest.get(group, 1), newest)
-        for (group, number), _ in self._waits:
+        for group, number in self._waits:
             highest[group] = max(highest.get(group, 1), number)
         return {
             group: NumberRange(first=lowest.get(group, last), last=last)
             for group, last in highest.items()
             if last
         }
+
+    @cached_property
+    def _index_of(self) -> dict[GroupName, int]:
+        return {progress.group: index for index, progress in enumerate(self.groups)}
 
     @cached_property
     def _newest(self) -> dict[tuple[int, int], int]:
@@ -183,34 +197,28 @@ class CollectiveGrid:
         return newest
 
     @cached_property
-    def _waits(self) -> list[tuple[tuple[int, int], Wait]]:
-        """The waits in collectives, each with its group's index and its number."""
-        index_of = {progress.group: n for n, progress in enumerate(self.groups)}
-        return [
-            ((index_of[wait.group], wait.sequence), wait)
+    def _waits(self) -> dict[tuple[int, int], Wait]:
+        """The waits in collectives, by the index of the group and the number."""
+        return {
+            (self.index_of(wait.group), wait.sequence): wait
             for wait in self.answer.waits
-            if not wait.is_p2p and wait.group in index_of
-        ]
-
-    @cached_property
-    def _wait_of(self) -> dict[tuple[int, int], Wait]:
-        return dict(self._waits)
+            if not wait.is_p2p
+        }
 
     @cached_property
     def _awaited(self) -> dict[tuple[int, int], frozenset[int]]:
         """The ranks that others wait for, by group and number."""
         return {
             place: frozenset((*wait.lacking, *wait.without_dump))
-            for place, wait in self._waits
+            for place, wait in self._waits.items()
         }
 
     @cached_property
     def _sides(self) -> dict[tuple[int, int, int], int]:
         """On which side of a mismatch a rank is, by group, number and rank."""
-        index_of = {progress.group: n for n, progress in enumerate(self.groups)}
         sides = {}
         for mismatch in self.answer.mismatches:
-            group = index_of[mismatch.group]
+            group = self.index_of(mismatch.group)
             for number_of_side, side in enumerate(mismatch.sides):
                 for rank in side.ranks:
                     sides[group, mismatch.sequence, rank] = number_of_side

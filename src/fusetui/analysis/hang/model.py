@@ -148,6 +148,11 @@ class HangAnswer(msgspec.Struct, frozen=True):
     doubts: tuple[Doubt, ...]
     unread: tuple[UnreadDump, ...]
 
+    @property
+    def open_mismatches_first(self) -> tuple[Mismatch, ...]:
+        """The mismatches that a rank still waits in, then those that are over."""
+        return tuple(sorted(self.mismatches, key=lambda mismatch: mismatch.is_over))
+
 
 class CallState(IntEnum):
     """How far the call of one rank to one collective had come."""

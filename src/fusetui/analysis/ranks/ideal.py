@@ -18,7 +18,7 @@ from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.matching import Matched, RankJob, step_keys
 from fusetui.analysis.ranks.model import JointStepChange, MeanStepChange, Straggler
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.layout.steps import step_wall
+from fusetui.trace.layout.steps import step_wall, step_wall_of_job
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.quantiles import medians
 
@@ -34,10 +34,9 @@ class ReplayableStep(msgspec.Struct, frozen=True, eq=False):
     # [stretches, ranks]: the last one follows the last collective; the first one counts
     # from when the first rank begins the step
     own: Int64s
-    begin: Int64s  # [ranks]: when each begins it, after the first rank that does
     # [stretches - 1, ranks]: from the last start of a collective to each rank's end
     transfer: Int64s
-    recorded_ns: float  # the mean step_wall of the ranks
+    recorded_ns: float  # its step_wall_of_job
 
 
 def replayable(
@@ -109,14 +108,12 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
         own = stretch_ends - stretch_begins
         if (own < 0).any():
             return None
-        begin_after_first = begin - begin.min()
-        own[0] += begin_after_first
+        own[0] += begin - begin.min()
         last_starts = starts.max(axis=1, keepdims=True)
         step = ReplayableStep(
             own=own,
-            begin=begin_after_first,
             transfer=np.maximum(ends - last_starts, 0),
-            recorded_ns=float(step_wall(begin, until).mean()),
+            recorded_ns=step_wall_of_job(begin, until),
         )
         steps.append(step)
     return steps
@@ -125,7 +122,7 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
 def if_ordinary(
     matched: Matched, steps: Sequence[ReplayableStep], rank: int
 ) -> MeanStepChange | None:
-    """The mean step_wall if `rank`, an index, were as fast as the others. None if
+    """The mean step_wall_of_job if `rank`, an index, were as fast as the others. None if
     replaying what was recorded does not give what was recorded."""
     means = _mean_steps(steps, [rank])
     if means is None:
@@ -143,8 +140,8 @@ def if_all_ordinary(
     replay: Sequence[ReplayableStep] | str,
     stragglers: Sequence[Straggler],
 ) -> JointStepChange | None:
-    """The mean step_wall if all stragglers were as fast as the others. None unless that
-    saves MIN_STEP_SHARE of a step more than fixing the best one."""
+    """The mean step_wall_of_job if all stragglers were as fast as the others. None
+    unless that saves MIN_STEP_SHARE of a step more than fixing the best one."""
     changes: list[MeanStepChange] = []
     for straggler in stragglers:
         if straggler.what_if is not None:
@@ -172,7 +169,7 @@ def if_all_ordinary(
 
 
 class _MeanSteps(msgspec.Struct, frozen=True):
-    """The mean step_wall of all ranks and steps."""
+    """The mean step_wall_of_job of all steps."""
 
     recorded_ns: float
     replayed_ns: float  # as it was recorded
@@ -184,10 +181,7 @@ def _mean_steps(
 ) -> _MeanSteps | None:
     """The mean step as recorded, as replayed, and with the stretches of the `late`
     ranks (indices) at most as long as the median of the others'. None if replaying what
-    was recorded does not give what was recorded.
-
-    A late rank that begins a step earlier does not make its step longer: what a change
-    saves is counted at the ends of the ranks, and the begins are as recorded."""
+    was recorded does not give what was recorded."""
     recorded: list[float] = []
     replayed: list[float] = []
     would_be: list[float] = []
@@ -197,9 +191,8 @@ def _mean_steps(
         changed = step.own.copy()
         changed[:, late] = np.minimum(step.own[:, late], median_of_others[:, None])
         recorded.append(step.recorded_ns)
-        mean_begin = float(step.begin.mean())
-        replayed.append(_mean_end(step.own, step.transfer) - mean_begin)
-        would_be.append(_mean_end(changed, step.transfer) - mean_begin)
+        replayed.append(_mean_end(step.own, step.transfer))
+        would_be.append(_mean_end(changed, step.transfer))
     means = _MeanSteps(
         recorded_ns=float(np.mean(recorded)),
         replayed_ns=float(np.mean(replayed)),

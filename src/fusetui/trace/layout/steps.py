@@ -178,6 +178,13 @@ def step_wall(start: Int64s, end: Int64s) -> Int64s:
     return end - start
 
 
+def step_wall_of_job(start: Int64s, end: Int64s) -> float:
+    """The same of one step of a job: from when the first rank begins it to its end, the
+    mean over the ranks. That a late rank begins late makes the step longer, not shorter.
+    `start` and `end`: of each rank, on a common clock; shape [ranks]."""
+    return float((end - start.min()).mean())
+
+
 def launched_bounds(
     wall_bounds: Int64s, work_end: Int64s, step_of_work: Rows
 ) -> Int64s:
