@@ -31,7 +31,7 @@ from benchmarks.pages import put
 
 from fusetui.analysis.hang.answer import why_it_hangs
 from fusetui.analysis.hang.model import HangAnswer, Verdict
-from fusetui.commands.hang import dumps_in
+from fusetui.commands.sources import dumps_in
 from fusetui.text.printable import markdown_table
 from fusetui.trace.flight.reading import read_dumps
 

@@ -31,7 +31,7 @@ def test_a_step_of_unknown_phase(fusetui: Run, tmp_path: Path) -> None:
 
 def test_text(fusetui: Run, served: Path) -> None:
     text = fusetui("serving", served).out
-    assert "decode         19" in text
+    assert "decode            19" in text
     assert "A decode step (step[DECODE bs=4])" in text
     assert "3 matrix products read 24.58 kB of weights" in text
     assert "Between passes of the model: 18 gaps" in text
