@@ -95,7 +95,7 @@ def test_three_files_print() -> None:
 def classes() -> dict[str, list[str]]:
     """The names of the bases of each class of the project, by its name."""
     bases: dict[str, list[str]] = {}
-    for folder in (*FOLDERS, DOOR, "tests", "benchmarks", "docs"):
+    for folder in (*FOLDERS, DOOR, "tests", "fuzz", "benchmarks", "docs"):
         for path in files_of(folder):
             for node in nodes(path):
                 if isinstance(node, ast.ClassDef):
@@ -122,6 +122,6 @@ def test_names_of_exceptions_end_in_error() -> None:
 
 
 def test_no_file_switches_the_rule_off() -> None:
-    for folder in (*FOLDERS, DOOR, "tests", "benchmarks", "docs"):
+    for folder in (*FOLDERS, DOOR, "tests", "fuzz", "benchmarks", "docs"):
         for path in files_of(folder):
             assert f"noqa: {'N818'}" not in path.read_text(encoding="utf-8"), path
