@@ -267,6 +267,8 @@ def _missing(answer: HangAnswer, culprit: Culprit) -> str:
         last = "It issued nothing at all."
     else:
         last = f"The last that it issued is {_issued(culprit.last)}."
+    if culprit.now is not None:
+        last += f" It was at {place_text(culprit.now)} when the dumps were taken."
     others = culprit.waiting - len(wait.waiting)
     behind = ""
     if others > 0:
@@ -276,10 +278,12 @@ def _missing(answer: HangAnswer, culprit: Culprit) -> str:
 
 
 def _waiters(wait: Wait) -> str:
+    """Which ranks wait, in which operation, and at which line the first of them does."""
     waits = "waits" if len(wait.waiting) == 1 else "wait"
+    place = wait.example.place or wait.now
     return (
         f"{ranks_named(wait.waiting).capitalize()} {waits} in "
-        f"{kind_of(wait.example.operation)} at {place_text(wait.example.place)}."
+        f"{kind_of(wait.example.operation)} at {place_text(place)}."
     )
 
 
