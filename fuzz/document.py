@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from tests.fuzz import words
-from tests.fuzz.program import Event, program
+from fuzz import words
+from fuzz.program import Event, program
 
 HEADS = (
     '{"traceEvents":',

@@ -11,12 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check
-from tests.fuzz.known import PLACES, Secret, secret
-from tests.fuzz.limits import limited
-from tests.fuzz.oracle_of_secrets import detected
-from tests.fuzz.words import KERNELS, NAMES
+from fuzz.campaign import Kind
+from fuzz.checks import check
+from fuzz.known import PLACES, Secret, secret
+from fuzz.limits import limited
+from fuzz.oracle_of_secrets import detected
+from fuzz.words import KERNELS, NAMES
 
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.detect import secrets_in

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzz.campaign import Kind
-from tests.fuzz.case import Case, case
-from tests.fuzz.examine import examine
-from tests.fuzz.limits import limited
-from tests.fuzz.packing import unpacked
-from tests.fuzz.shrink import shrunk_bytes
-from tests.fuzz.trial import alone
+from fuzz.campaign import Kind
+from fuzz.case import Case, case
+from fuzz.examine import examine
+from fuzz.limits import limited
+from fuzz.packing import unpacked
+from fuzz.shrink import shrunk_bytes
+from fuzz.trial import alone
 
 
 def attempt(seed: int, number: int) -> str:

@@ -14,16 +14,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check, check_trace
-from tests.fuzz.commands import answer
-from tests.fuzz.damage import cut, damaged
-from tests.fuzz.document import document
-from tests.fuzz.examine import Limited
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.losses import check_losses, check_refused
-from tests.fuzz.packing import packed
-from tests.fuzz.sizes import sized
+from fuzz.campaign import Kind
+from fuzz.checks import check, check_trace
+from fuzz.commands import answer
+from fuzz.damage import cut, damaged
+from fuzz.document import document
+from fuzz.examine import Limited
+from fuzz.limits import check_memory, limited
+from fuzz.losses import check_losses, check_refused
+from fuzz.packing import packed
+from fuzz.sizes import sized
 from tests.hostile import PAYLOADS
 
 from fusetui.trace import Trace, TraceError, open_trace

@@ -9,13 +9,13 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from fuzz import questions
+from fuzz.campaign import Kind
+from fuzz.checks import check_trace
+from fuzz.limits import check_memory, limited
+from fuzz.losses import check_losses, check_refused
+from fuzz.sizes import sized
 from tests.finding import find
-from tests.fuzz import questions
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check_trace
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.losses import check_losses, check_refused
-from tests.fuzz.sizes import sized
 
 from fusetui.trace import TraceError, open_trace
 

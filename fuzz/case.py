@@ -6,10 +6,10 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from tests.fuzz import words
-from tests.fuzz.damage import damaged, damaged_lines
-from tests.fuzz.document import document
-from tests.fuzz.packing import packed
+from fuzz import words
+from fuzz.damage import damaged, damaged_lines
+from fuzz.document import document
+from fuzz.packing import packed
 
 SIZES = ("usual", "small", "small", "tiny", "tiny", "tiny", "team")
 LARGE = 10_000  # bytes; with tiny sizes it would be many thousands of chunks

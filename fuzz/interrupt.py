@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check
+from fuzz.campaign import Kind
+from fuzz.checks import check
 
 import fusetui
 from fusetui.sample_traces import lessons

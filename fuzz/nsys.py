@@ -12,13 +12,13 @@ from random import Random
 from typing import Any
 
 import msgspec
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import WrongError, check, check_trace
-from tests.fuzz.commands import answer
-from tests.fuzz.damage import cut
-from tests.fuzz.examine import Limited
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.zip import opened
+from fuzz.campaign import Kind
+from fuzz.checks import WrongError, check, check_trace
+from fuzz.commands import answer
+from fuzz.damage import cut
+from fuzz.examine import Limited
+from fuzz.limits import check_memory, limited
+from fuzz.zip import opened
 from tests.hostile import PAYLOADS
 from tests.trace.nsys.export import COLUMNS, call, kernel, process, span, thread, write
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check
-from tests.fuzz.commands import answer
-from tests.fuzz.damage import cut
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.packing import packed
+from fuzz.campaign import Kind
+from fuzz.checks import check
+from fuzz.commands import answer
+from fuzz.damage import cut
+from fuzz.limits import check_memory, limited
+from fuzz.packing import packed
 from tests.hostile import PAYLOADS
 from tests.snapshots import MB, Machine, forward, train
 

@@ -18,11 +18,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from tests.fuzz.campaign import Kind
-from tests.fuzz.damage import damaged
-from tests.fuzz.document import document
-from tests.fuzz.shrink import shrunk_bytes
-from tests.fuzz.trial import alone
+from fuzz.campaign import Kind
+from fuzz.damage import damaged
+from fuzz.document import document
+from fuzz.shrink import shrunk_bytes
+from fuzz.trial import alone
 
 from fusetui.trace.model.events import Stretch
 from fusetui.trace.read import scanned

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fuzz.checks import check
+from fuzz.checks import check
 
 SECONDS = 5.0  # of a processor for each question: others may work on the same machine
 STUCK = 60.0  # seconds after which a question is not waited for any more

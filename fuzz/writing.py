@@ -15,12 +15,12 @@ from typing import NamedTuple
 from unittest.mock import patch
 from xml.etree import ElementTree
 
-from tests.fuzz.campaign import Kind
-from tests.fuzz.case import case
-from tests.fuzz.checks import check
-from tests.fuzz.commands import answer
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.packing import unpacked
+from fuzz.campaign import Kind
+from fuzz.case import case
+from fuzz.checks import check
+from fuzz.commands import answer
+from fuzz.limits import check_memory, limited
+from fuzz.packing import unpacked
 
 from fusetui.commands.errors import DONE
 from fusetui.trace import TraceError, open_trace

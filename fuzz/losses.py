@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 import orjson
-from tests.fuzz.checks import check
-from tests.fuzz.oracle import Expected, Slice, expected, good_lines
-from tests.fuzz.packing import unpacked
+from fuzz.checks import check
+from fuzz.oracle import Expected, Slice, expected, good_lines
+from fuzz.packing import unpacked
 
 from fusetui.trace import Trace
 from fusetui.trace.layout.counters import MAX_SERIES, counters

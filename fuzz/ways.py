@@ -14,9 +14,9 @@ from random import Random
 import msgspec
 import numpy as np
 import pytest
-from tests.fuzz.checks import check, check_trace
-from tests.fuzz.oracle import expected
-from tests.fuzz.packing import unpacked
+from fuzz.checks import check, check_trace
+from fuzz.oracle import expected
+from fuzz.packing import unpacked
 
 from fusetui.analysis.questions.summary import summary
 from fusetui.trace import Trace, open_trace

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.case import Case
-from tests.fuzz.checks import check_trace
-from tests.fuzz.document import document
-from tests.fuzz.limits import check_memory
-from tests.fuzz.losses import check_losses, check_refused
-from tests.fuzz.questions import questions
-from tests.fuzz.sizes import sized
-from tests.fuzz.ways import WAYS
+from fuzz.case import Case
+from fuzz.checks import check_trace
+from fuzz.document import document
+from fuzz.limits import check_memory
+from fuzz.losses import check_losses, check_refused
+from fuzz.questions import questions
+from fuzz.sizes import sized
+from fuzz.ways import WAYS
 
 from fusetui.trace import Trace, TraceError, open_trace
 

@@ -13,7 +13,7 @@ from itertools import count as numbers_from
 from itertools import islice
 from pathlib import Path
 
-from tests.fuzz.trial import Outcome, outcomes
+from fuzz.trial import Outcome, outcomes
 
 EVERY = 60.0  # seconds between two lines about how far it is
 BATCH = 1000  # inputs that one process tries

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import IO, NamedTuple, NoReturn
 
-from tests.fuzz.checks import WrongError
-from tests.fuzz.limits import limit_space
+from fuzz.checks import WrongError
+from fuzz.limits import limit_space
 
 Try = Callable[[int], str]
 """Tries the input with a number; the result is what became of it. What fails raises."""

@@ -10,14 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from fuzz.campaign import Kind
+from fuzz.checks import check, check_trace
+from fuzz.commands import answer
+from fuzz.damage import cut
+from fuzz.limits import check_memory, limited
+from fuzz.packing import packed
+from fuzz.zip import opened
 from tests import pftraces
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check, check_trace
-from tests.fuzz.commands import answer
-from tests.fuzz.damage import cut
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.packing import packed
-from tests.fuzz.zip import opened
 from tests.hostile import PAYLOADS
 from tests.pftraces import NAMES, Field, arg, at, packet, varint
 

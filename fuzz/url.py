@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import fsspec
 import pytest
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check, check_trace
-from tests.fuzz.commands import answer
-from tests.fuzz.document import document
-from tests.fuzz.examine import Limited
-from tests.fuzz.limits import check_memory, limited
-from tests.fuzz.zip import archive, opened
+from fuzz.campaign import Kind
+from fuzz.checks import check, check_trace
+from fuzz.commands import answer
+from fuzz.document import document
+from fuzz.examine import Limited
+from fuzz.limits import check_memory, limited
+from fuzz.zip import archive, opened
 
 from fusetui.trace import Trace
 from fusetui.trace.read import remote

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tests.fuzz import words
+from fuzz import words
 
 Pair = tuple[str, str]
 """The text of a key, without quotes, and that of its value."""

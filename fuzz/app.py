@@ -15,15 +15,15 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from tests.fuzz import words
-from tests.fuzz.campaign import Kind
-from tests.fuzz.case import case
-from tests.fuzz.checks import check
-from tests.fuzz.examine import Limited
-from tests.fuzz.limits import limited
-from tests.fuzz.shrink import shrunk, shrunk_bytes
-from tests.fuzz.sizes import sized
-from tests.fuzz.trial import alone
+from fuzz import words
+from fuzz.campaign import Kind
+from fuzz.case import case
+from fuzz.checks import check
+from fuzz.examine import Limited
+from fuzz.limits import limited
+from fuzz.shrink import shrunk, shrunk_bytes
+from fuzz.sizes import sized
+from fuzz.trial import alone
 from tests.tui.driving import screen
 from textual.app import SuspendNotSupported
 from textual.errors import NoWidget

@@ -9,7 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from typing import NamedTuple
 
-from tests.fuzz.checks import check, check_json
+from fuzz.checks import check, check_json
 from tests.hostile import obeyed
 
 from fusetui.cli import run

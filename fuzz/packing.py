@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-from tests.fuzz.damage import damaged
+from fuzz.damage import damaged
 
 if sys.version_info >= (3, 14):
     from compression import zstd

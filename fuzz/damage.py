@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from random import Random
 
-from tests.fuzz import words
-from tests.fuzz.document import Document
+from fuzz import words
+from fuzz.document import Document
 
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+|\s+', re.DOTALL)
 SYNTAX = (

@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check
-from tests.fuzz.document import document
+from fuzz.campaign import Kind
+from fuzz.checks import check
+from fuzz.document import document
 from tests.terminal import Terminal
 
 MOMENTS = tuple(n / 10 for n in range(31))  # seconds after the start at which it goes

@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 import orjson
+from fuzz.checks import check, check_json
+from fuzz.commands import answer
 from tests.finding import find
-from tests.fuzz.checks import check, check_json
-from tests.fuzz.commands import answer
 from tests.hostile import obeyed
 
 from fusetui.analysis.diff.compare import diff

@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from fuzz.campaign import Kind
+from fuzz.checks import check
+from fuzz.commands import answer
+from fuzz.damage import damaged
 from tests.flight_dumps import WORLD, Job, TorchPickler
-from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check
-from tests.fuzz.commands import answer
-from tests.fuzz.damage import damaged
 from tests.hostile import PAYLOADS
 
 OPERATIONS = (
