@@ -16,8 +16,8 @@ SMALL = {
     "read.source.LARGE": 2000,
     "read.chunks.MARGIN_BYTES": 100,
     "read.document.MAX_WINDOW_BYTES": 1 << 12,
-    "read.mend.WINDOW_BYTES": 300,
-    "read.mend.WINDOW_BYTES_AFTER_DAMAGE": 64,
+    "read.damaged.WINDOW_BYTES": 300,
+    "read.damaged.WINDOW_BYTES_AFTER_DAMAGE": 64,
     "read.unpack.MAX_INPUT_BYTES": 100,
     "read.unpack.FIRST_INPUT_BYTES": 64,
     "read.unpack.MAX_OUTPUT_BYTES": 300,
@@ -30,8 +30,8 @@ TINY = {
     "read.chunks.MARGIN_BYTES": 20,
     "read.chunks.MAX_CHUNK_BYTES": 1 << 10,
     "read.body.WINDOW_BYTES": 7,
-    "read.mend.WINDOW_BYTES": 64,
-    "read.mend.WINDOW_BYTES_AFTER_DAMAGE": 32,
+    "read.damaged.WINDOW_BYTES": 64,
+    "read.damaged.WINDOW_BYTES_AFTER_DAMAGE": 32,
     "model.intervals.MIN_COMBINED_TRACKS": 0,
 }
 SIZES: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import op_totals
 from fusetui.trace import NotATraceError, Trace, open_trace
 from fusetui.trace.layout.nesting import arrange
-from fusetui.trace.read import mend
+from fusetui.trace.read import damaged
 
 Open = Callable[..., Trace]
 Event = Callable[..., dict[str, Any]]
@@ -174,8 +174,8 @@ def test_damage_in_every_event_ends_reading_at_a_bound(
 ) -> None:
     """The time that damage may cost is bounded; what is beyond the bound is
     reported."""
-    assert mend.patience_for(0)[0] > 500
-    monkeypatch.setattr(mend, "patience_for", lambda _: (500, 1 << 26))
+    assert damaged.patience_for(0)[0] > 500
+    monkeypatch.setattr(damaged, "patience_for", lambda _: (500, 1 << 26))
     bad = '{"ph":"X","name":"a"b","ts":1}'
     trace = trace_of('[{"ph":"X","ts":1},' + ",".join([bad] * 600) + "]")
     assert len(trace) == 1

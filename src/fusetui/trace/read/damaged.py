@@ -84,7 +84,7 @@ def patience_for(size: int) -> Patience:
     )
 
 
-class Mender:
+class DamagedReader:
     """Reads parts of one document, and remembers what it learned about its damage."""
 
     def __init__(self, document: Document, others: bool = False) -> None:
@@ -321,14 +321,14 @@ class Starts:
         return NO_START
 
 
-class Joiner:
+class ChunkStitcher:
     """All known chunks of one document. Nothing is read twice the slow way."""
 
     def __init__(self, others: bool = False) -> None:
         """`others` as in Batch, of what is read slowly."""
         self._others = others
         self._known: dict[int, Chunk] = {}  # by their first byte
-        self._mender: Mender | None = None
+        self._reader: DamagedReader | None = None
         # By the end of a chunk behind which a bracket does not end the events: where
         # the next element is.
         self._continued_at: dict[int, int] = {}
@@ -360,7 +360,7 @@ class Joiner:
                 stop = len(document) if is_last else begins[following]
                 if not may_read(position, stop):
                     return
-                chunks = self._mender_of(document).read(position, stop)
+                chunks = self._reader_of(document).read(position, stop)
             for chunk in chunks:
                 settled = self._settled(document, chunk)
                 yield settled
@@ -389,11 +389,11 @@ class Joiner:
         following = document.find(AFTER_WRONG_CLOSE, chunk.after)
         continued_at = following.start if following else len(document)
         self._continued_at[chunk.end] = continued_at
-        too_damaged = not self._mender_of(document).go_on()
+        too_damaged = not self._reader_of(document).go_on()
         return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
 
-    def _mender_of(self, document: Document) -> Mender:
-        """A mender for the document as it is now: it grows while it is unpacked."""
-        if self._mender is None or self._mender.size != len(document):
-            self._mender = Mender(document, self._others)
-        return self._mender
+    def _reader_of(self, document: Document) -> DamagedReader:
+        """The reader of the document as it is now: it grows while it is unpacked."""
+        if self._reader is None or self._reader.size != len(document):
+            self._reader = DamagedReader(document, self._others)
+        return self._reader
