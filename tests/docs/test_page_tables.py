@@ -63,7 +63,7 @@ def is_up_to_date(source: str) -> bool:
     if parts is None:
         return False
     script = (ROOT / parts[1]).read_text(encoding="utf-8")
-    return digest(script) == parts[2]
+    return bool(digest(script) == parts[2])
 
 
 def test_examples_of_ranks_are_in_the_page_under_their_names() -> None:

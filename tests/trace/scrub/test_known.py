@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from fuzz import known, scrub
 from fuzz.oracle_of_secrets import detected, plugins
+from tests.cases import Cases
 
 from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.names import Names
@@ -102,28 +103,34 @@ def scrubbed(text: str) -> str:
     return scrub_secrets(text, Names(Placeholders()))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_draw_of_a_form_is_warned_of_and_removed(form: str) -> None:
-    rnd = Random(form)
-    for _ in range(DRAWS):
-        text = known.drawn(FORMS[form], rnd)
-        assert secrets_in({}, [text]), text
-        assert "<secret1>" in scrubbed(text)
+def test_every_known_form_of_a_secret_is_warned_of_and_removed() -> None:
+    with Cases() as cases:
+        for name, form in FORMS.items():
+            rnd = Random(name)
+            for _ in range(DRAWS):
+                text = known.drawn(form, rnd)
+                with cases.case(name, text):
+                    assert secrets_in({}, [text])
+                    assert "<secret1>" in scrubbed(text)
 
 
-@pytest.mark.parametrize("sign", known.SIGNS)
-def test_the_value_of_a_name_is_warned_of_and_removed(sign: str) -> None:
-    for name in known.NAMES:
-        password = known.password(Random(name + sign))
-        text = sign.format(n=name, v=password)
-        assert secrets_in({}, [text]), text
-        assert password not in scrubbed(text)
+def test_every_value_after_the_name_of_a_secret_is_warned_of_and_removed() -> None:
+    with Cases() as cases:
+        for sign in known.SIGNS:
+            for name in known.NAMES:
+                password = known.password(Random(name + sign))
+                text = sign.format(n=name, v=password)
+                with cases.case(text):
+                    assert secrets_in({}, [text])
+                    assert password not in scrubbed(text)
 
 
-@pytest.mark.parametrize("text", INNOCENT)
-def test_what_only_looks_similar_stays(text: str) -> None:
-    assert secrets_in({}, [text]) == ()
-    assert scrubbed(text) == text
+def test_text_that_only_looks_like_a_secret_stays() -> None:
+    with Cases() as cases:
+        for text in INNOCENT:
+            with cases.case(text):
+                assert secrets_in({}, [text]) == ()
+                assert scrubbed(text) == text
 
 
 def test_a_key_that_is_warned_of_is_removed_by_its_name() -> None:
