@@ -64,6 +64,7 @@ PROJECT = (
     "CONTRIBUTING",
     "SECURITY",
     "docs/ARCHITECTURE",
+    "docs/one-kernel",
     "docs/files",
     "sample_traces/README",
     "sample_traces/lessons/README",
