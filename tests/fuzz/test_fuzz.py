@@ -40,12 +40,12 @@ def test_an_input_is_read_exactly_or_its_losses_are_counted(number: int) -> None
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_one_thing_many_times(name: str) -> None:
+def test_one_thing_many_times_takes_bounded_time_and_memory(name: str) -> None:
     examine_family(name, size=50_000)
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_keys_never_crash_the_app(number: int) -> None:
+def test_random_keys_never_crash_the_app(number: int) -> None:
     print(f"kind app, seed {SEED}, first {number}")
     app.attempt(SEED, number)
 
