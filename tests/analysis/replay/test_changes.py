@@ -352,3 +352,14 @@ def test_workers_do_not_hurry(us: Us) -> None:
             host("aten::mm", at + lasted, 50),
         ]
     assert us(events, "op:aten::mm x0.5") == (190_160, 190_135)
+
+
+def test_an_event_that_is_in_no_fusable_run(us: Us) -> None:
+    """Event 0 is an op of the CPU, in a trace with two runs of pointwise kernels."""
+    events = [host("aten::add", 0, 100)]
+    for run in range(2):
+        for n in range(3):
+            at = 40 * run + 4 * n
+            events += launched(at, at + 5, 3, 3 * run + n + 1)
+    with pytest.raises(NoMatchError, match="with event 0"):
+        us(events, "fuse:0")
