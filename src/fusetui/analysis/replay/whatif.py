@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range, scalable
@@ -140,49 +141,64 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         recorded=route_to(graph, graph.recorded),
         replayed=route_to(replayed.graph, replayed.times),
     )
-    devices = residuals_of(trace)
-    unknown_shares = [device.residual_share for device in devices]
-    residual_share = max([*unknown_shares, routes.replayed.unknown_share])
-    is_understood = residual_share <= UNKNOWN
     range_of_change = _NO_RANGE
     if is_range(parsed):
         range_of_change = _range_of_change(trace, graph, parsed, replayed, places)
-    gives_number = is_understood and not is_range(parsed)
-
-    never_waits = "loader_never_waits" in replayed.notes
-    depends_on_batches = not never_waits and differs(
-        lengths.after_ns, lengths.latest_ns
-    )
-    is_bound = never_waits or depends_on_batches or _is_bound(trace, parsed, routes)
-    effects = _effects(trace, lengths.before, lengths.after if gives_number else None)
-    if step is not None:
-        (place,) = places
-        effects = effects[place : place + 1]
-    return WhatIf(
+    effects = _effects(trace, lengths)
+    answer = WhatIf(
         changes=tuple(changes),
         of="step" if len(steps_of(trace)) else "span",
-        devices=devices,
-        steps=effects,
+        devices=residuals_of(trace),
+        steps=effects if step is None else effects[places[0] : places[0] + 1],
         before_ns=lengths.before_ns,
-        after_ns=lengths.after_ns if gives_number else None,
-        saved_ns=lengths.before_ns - lengths.after_ns if gives_number else None,
+        after_ns=lengths.after_ns,
+        saved_ns=lengths.before_ns - lengths.after_ns,
         before_range_ns=_range(lengths.before[places]),
-        after_range_ns=_range(lengths.after[places]) if gives_number else None,
-        between_ns=range_of_change.between_ns if is_understood else None,
-        residual_share=residual_share,
+        after_range_ns=_range(lengths.after[places]),
+        between_ns=range_of_change.between_ns,
+        residual_share=_residual_share(trace, routes),
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if is_bound else "estimate",
+        certainty="bound" if _is_bound(trace, parsed, routes) else "estimate",
         limit=_limit(trace, replayed, places),
-        notes=_notes(
-            trace,
-            graph,
-            replayed,
-            routes,
-            lengths,
-            depends_on_batches=depends_on_batches,
-        ),
-        latest_ns=lengths.latest_ns if gives_number and depends_on_batches else None,
+        notes=_notes(trace, graph, replayed, routes, lengths),
         scaled_share=range_of_change.scaled_share,
+    )
+    answer = _with_batches(answer, replayed, lengths)
+    return _without_unknown(answer, is_range=is_range(parsed))
+
+
+def _residual_share(trace: Trace, routes: _Routes) -> float:
+    """How much is not understood: the largest share of all devices as recorded and of
+    the critical path after the change."""
+    shares = [device.residual_share for device in residuals_of(trace)]
+    return max([*shares, routes.replayed.unknown_share])
+
+
+def _with_batches(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
+    """The answer with what depends on when workers of a data loader have batches: then
+    it is a bound, as it is where no call for a batch waits."""
+    if "loader_never_waits" in replayed.notes:
+        return replace(answer, certainty="bound")
+    if differs(lengths.after_ns, lengths.latest_ns):
+        return replace(answer, certainty="bound", latest_ns=lengths.latest_ns)
+    return answer
+
+
+def _without_unknown(answer: WhatIf, *, is_range: bool) -> WhatIf:
+    """The answer without the range where too little is understood, and then, or where
+    the changes give only a range (`is_range`), without numbers after the change."""
+    is_understood = answer.residual_share <= UNKNOWN
+    if is_understood and not is_range:
+        return answer
+    steps = tuple(replace(effect, after_ns=None) for effect in answer.steps)
+    return replace(
+        answer,
+        steps=steps,
+        after_ns=None,
+        saved_ns=None,
+        after_range_ns=None,
+        latest_ns=None,
+        between_ns=answer.between_ns if is_understood else None,
     )
 
 
@@ -260,13 +276,7 @@ def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
 
 
 def _notes(
-    trace: Trace,
-    graph: Graph,
-    replayed: _Replayed,
-    routes: _Routes,
-    lengths: _Lengths,
-    *,
-    depends_on_batches: bool,
+    trace: Trace, graph: Graph, replayed: _Replayed, routes: _Routes, lengths: _Lengths
 ) -> tuple[str, ...]:
     """What has to be said about an answer, see Note: of any change, of this answer, and
     of the changes themselves; each once."""
@@ -275,11 +285,13 @@ def _notes(
         late_share(replayed.graph, routes.replayed),
     )
     takes_longer = lengths.after_ns > lengths.before_ns
+    never_waits = "loader_never_waits" in replayed.notes
+    is_later = differs(lengths.after_ns, lengths.latest_ns)
     holds: dict[Note, bool] = {
         **_notes_of_any_change(trace),
         "late_unexplained": late > MAX_LATE_SHARE,
         "same_work_later": takes_longer and lengths.ends_no_later,
-        "batches_unknown": depends_on_batches,
+        "batches_unknown": is_later and not never_waits,
     }
     if "waits_scaled" in replayed.notes:
         holds["other_ranks_unchanged"] = False
@@ -355,22 +367,22 @@ def _scaled_share(
     return max(share_of(scaled, route) for route in routes)
 
 
-def _effects(
-    trace: Trace, before: Int64s, after: Int64s | None
-) -> tuple[StepEffect, ...]:
-    """Each step before and after, by their lengths; () without steps. `after`: None if
-    it is not known."""
+def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
+    """Each step before and after; () without steps."""
     steps = steps_of(trace)
     if not len(steps):
         return ()
-    in_median = np.isin(np.arange(len(before)), told_steps(trace)).tolist()
-    after_ns = [None] * len(before) if after is None else after.tolist()
+    in_median = np.isin(np.arange(len(steps)), told_steps(trace))
     effects = []
-    for name, step_before, step_after, counted in zip(
-        labels_of(steps.names), before.tolist(), after_ns, in_median, strict=True
+    for name, before_ns, after_ns, counted in zip(
+        labels_of(steps.names),
+        lengths.before.tolist(),
+        lengths.after.tolist(),
+        in_median.tolist(),
+        strict=True,
     ):
         effect = StepEffect(
-            name=name, before_ns=step_before, after_ns=step_after, in_median=counted
+            name=name, before_ns=before_ns, after_ns=after_ns, in_median=counted
         )
         effects.append(effect)
     return tuple(effects)
@@ -454,7 +466,7 @@ def events_unknown(trace: Trace) -> bool:
 
 
 def _notes_of_any_change(trace: Trace) -> dict[Note, bool]:
-    """Whether each holds."""
+    """Whether each of the notes holds that are about the trace alone."""
     return {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),
