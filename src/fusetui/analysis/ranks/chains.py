@@ -229,7 +229,7 @@ class Chains:
             chain=sum_chain,
             owner=sum_owner,
             step=sum_step_from_0 + NO_STEP,
-            ns=np.bincount(place, weights=ns, minlength=len(keys)),
+            ns=np.bincount(place, ns, len(keys)).astype(np.float64),
         )
 
     def _share_of_owners(self, chain: Rows, ns: Floats) -> Floats:

@@ -184,7 +184,7 @@ def _durations(on_hosts: _HostEnds, hosts: int) -> Floats:
     last = np.full(hosts, -np.inf)
     np.minimum.at(first, on_hosts.host, on_hosts.time)
     np.maximum.at(last, on_hosts.host, on_hosts.time)
-    return last - first
+    return np.asarray(last - first)
 
 
 def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:

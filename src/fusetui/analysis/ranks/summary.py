@@ -277,10 +277,6 @@ def _column(numbers: Iterable[int]) -> Int64s:
     return np.array(list(numbers), dtype=np.int64)
 
 
-def _column(numbers: Iterable[int]) -> Int64s:
-    return np.array(list(numbers), dtype=np.int64)
-
-
 QUEUED_NS = 10_000
 """A collective that starts so soon after another one on its stream ended was queued
 there."""

@@ -190,7 +190,8 @@ def _launches_of_nothing_else(draft: Draft, rows: Rows) -> Rows:
     events_of_call = np.bincount(launch[launch >= 0], minlength=len(trace))
     only_calls = calls[events_of_call[calls] == 1]
     nodes = draft.graph.node_of(trace, Node.LAUNCH)[only_calls]
-    return nodes[nodes > 0]  # 0: none
+    launches: Rows = nodes[nodes > 0]  # 0: none
+    return launches
 
 
 def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
@@ -394,7 +395,8 @@ def _followers(draft: Draft, is_moved: Flags) -> Rows:
     place = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
     items = draft.items[np.argsort(place[draft.items])]
     item_of_follower = items[np.searchsorted(place[items], place[followers])]
-    return followers[~is_moved[item_of_follower]]
+    unmoved: Rows = followers[~is_moved[item_of_follower]]
+    return unmoved
 
 
 def _before_communication(draft: Draft, communication: Rows, is_moved: Flags) -> Rows:

@@ -96,7 +96,7 @@ class _Order(NamedTuple):
     """GPU events by stream, then by start; arrays of shape [items]."""
 
     rows: Rows
-    stream: Rows  # as in Trace.thread_of_track
+    stream: Int32s  # as in Trace.thread_of_track
     streams: Rows  # the distinct ones; shape [streams]
     bounds: Rows  # see Items.bounds
 
@@ -104,7 +104,7 @@ class _Order(NamedTuple):
 class _Launches(NamedTuple):
     """What launched each item; arrays of shape [items]."""
 
-    row: Rows  # of the call; only meaningful where `cut` is not -1
+    row: Int32s  # of the call; only meaningful where `cut` is not -1
     cut: Rows  # see Items.cut
 
 

@@ -16,12 +16,13 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import last_of, replay
 from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route_to
-from fusetui.analysis.why.account import Threads, line_of
+from fusetui.analysis.why.account import line_of
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.analysis.why.thread_activity import (
     LAYERS,
     ThreadActivity,
+    Threads,
     merged_slices,
 )
 from fusetui.gpu.kernel_names import decode

@@ -16,10 +16,10 @@ from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Named, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.why.account import Threads, line_of, waiting_frames
+from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.thread_activity import ThreadActivity
+from fusetui.analysis.why.thread_activity import ThreadActivity, Threads
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of

@@ -176,7 +176,8 @@ def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
     handoffs, and without waits in which a call lies, whose kind is another one."""
     waits = distinct(of_batches)
     waits = waits[(waits >= 0) & ~np.isin(waits, of_handoffs)]
-    return waits[groups.kind[waits] == Node.HANDOFF]
+    of_batches_alone: Rows = waits[groups.kind[waits] == Node.HANDOFF]
+    return of_batches_alone
 
 
 def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
