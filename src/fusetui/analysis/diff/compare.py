@@ -119,7 +119,9 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     common = with_common_steps(work_a, work_b)
     evidence = comparable(common.a, common.b)
     matched = _matched(evidence)
-    a, b, groups = matched.a, matched.b, matched.groups
+    a = matched.a
+    b = matched.b
+    groups = matched.groups
 
     renamed = renamed_at_places(a, b, groups, evidence.renamed, evidence.swapped)
     renamed_dispatch = renamed_labels(a, b, renamed)
@@ -197,7 +199,9 @@ def _matched(evidence: Evidence) -> _Matched:
 def _rows(matched: _Matched, renamed_dispatch: Mapping[str, str]) -> tuple[Row, ...]:
     """All rows of a diff: those of work in usual steps, those of single steps, and
     those of dispatch. `renamed_dispatch`: of `renamed_labels`."""
-    a, b, groups = matched.a, matched.b, matched.groups
+    a = matched.a
+    b = matched.b
+    groups = matched.groups
     of_single_steps = outlier_work.rows(a, b, groups)
     of_single_steps += [outlier.row for outlier in matched.outliers]
     for_surplus = rows_for_surplus(a, b, matched.lanes)
@@ -516,7 +520,8 @@ class _Pieces(msgspec.Struct, frozen=True, eq=False):
 def _pieces(items: WorkItems) -> _Pieces:
     """The pieces of the steps alike of a side: no steps where the pieces begin in
     another order in one of them, or outside of their step."""
-    work, size = items.work, len(items)
+    work = items.work
+    size = len(items)
     no_steps = _Pieces(
         ns=np.zeros((0, size + 1), dtype=np.int64),
         column_of_item=np.arange(1, size + 1),
@@ -546,7 +551,8 @@ def _take_turns(a: Work, b: Work) -> bool:
     are of two processes, whose steps would overlap, or of two clocks, or where a side
     has fewer than two steps.
     """
-    steps_a, steps_b = a.windows, b.windows
+    steps_a = a.windows
+    steps_b = b.windows
     if steps_a.whole or steps_b.whole:
         return False
     if len(steps_a) != len(steps_b) or len(steps_a) < 2:
@@ -577,7 +583,8 @@ def other_devices(a: DiffSide, b: DiffSide) -> str:
         return ""
     if a.gpu == b.gpu and not (a.devices and b.devices):
         return ""
-    before, after = _device_text(a), _device_text(b)
+    before = _device_text(a)
+    after = _device_text(b)
     return f"{before} -> {after}" if before != after else ""
 
 

@@ -307,7 +307,8 @@ def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
     of_b = [both.b for both in as_frequent if both.b and both.b.adds_up]
     if not of_a or not of_b:
         return []
-    before, after = _total(of_a), _total(of_b)
+    before = _total(of_a)
+    after = _total(of_b)
     is_changed = beyond_noise(before.ns[:, None], after.ns[:, None], 0)[0]
     if not is_changed:
         kind = RowKind.SAME

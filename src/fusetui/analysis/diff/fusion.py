@@ -215,7 +215,8 @@ def _missing_nearby(
     nearest open item that may, in the gaps before its own, then after it. Items that are
     `taken` are left out. Empty for a kernel of attention, whose name lists no ops: its
     core are alternatives."""
-    collector, gap = fused.collector, fused.gap
+    collector = fused.collector
+    gap = fused.gap
     if collector.gemms and not collector.listed:
         return []
     missing = set(collector.core)

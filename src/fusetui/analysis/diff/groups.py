@@ -97,7 +97,8 @@ class Alignment:
         apart. Where one side has main work and the other only what helps such work, the
         two are not grouped: the helpers of each side are one group, and each other item
         is one by itself."""
-        members_a, members_b = tuple(sorted(of_a)), tuple(sorted(of_b))
+        members_a = tuple(sorted(of_a))
+        members_b = tuple(sorted(of_b))
         self.close(0, set(members_a), self.gaps)
         self.close(1, set(members_b), self.gaps)
         if not self._may_correspond(members_a, members_b):
@@ -188,7 +189,8 @@ class Alignment:
     def _may_correspond(self, of_a: Iterable[int], of_b: Iterable[int]) -> bool:
         """Whether items of A and B may do the same work: not if one side has main work
         (a product, convolution or attention) and the other only what helps it."""
-        roles_a, roles_b = self._roles(0, of_a), self._roles(1, of_b)
+        roles_a = self._roles(0, of_a)
+        roles_b = self._roles(1, of_b)
         only_b_is_main = _has_main_work(roles_b) and _only_helps(roles_a)
         only_a_is_main = _has_main_work(roles_a) and _only_helps(roles_b)
         return not only_a_is_main and not only_b_is_main
@@ -351,7 +353,8 @@ def _result(items: WorkItems, member: int) -> _Tensor | None:
     if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
         return None
     args = items.trace.args_of(op)
-    shapes, types = args.get("Input Dims"), args.get("Input type")
+    shapes = args.get("Input Dims")
+    types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
         return None
     if len(types) != len(shapes):

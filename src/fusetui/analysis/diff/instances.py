@@ -183,7 +183,8 @@ def with_reduction(alignment: Alignment, side: int) -> None:
         following = alignment.gaps[number + 1][side]
         if pair is None or not following:
             continue
-        main, after = pair[side], following[0]
+        main = pair[side]
+        after = following[0]
         if after != main + 1 or items.op_number(after):
             continue
         if _adds_up(items.names[main], items.names[after]):

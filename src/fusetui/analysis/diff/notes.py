@@ -183,7 +183,9 @@ def _runtime_version(trace: Trace) -> str:
         return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
     hip = _whole_number(trace.keys.get("hip_runtime_version"))
     if hip:
-        major, minor, patch = hip // 10_000_000, hip // 100_000 % 100, hip % 100_000
+        major = hip // 10_000_000
+        minor = hip // 100_000 % 100
+        patch = hip % 100_000
         return f"HIP {major}.{minor}.{patch}"
     return ""
 
@@ -410,7 +412,8 @@ def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
 
 def _few_steps(a: WorkItems, b: WorkItems) -> str:
     """That a side has fewer than FEW_STEPS steps."""
-    steps_a, steps_b = len(a.work.windows), len(b.work.windows)
+    steps_a = len(a.work.windows)
+    steps_b = len(b.work.windows)
     if min(steps_a, steps_b) >= FEW_STEPS:
         return ""
     steps = f"few steps ({plural(steps_a, 'step')} of A, {steps_b} of B)"
@@ -420,7 +423,8 @@ def _few_steps(a: WorkItems, b: WorkItems) -> str:
 def _few_usual_steps(items: WorkItems) -> str:
     """That the figures of a side with FEW_STEPS or more steps are of fewer than
     MIN_USUAL_STEPS of them, because the others do other work."""
-    steps, usual = len(items.work.windows), len(items.usual)
+    steps = len(items.work.windows)
+    usual = len(items.usual)
     if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
         return ""
     note = f"its figures are of {usual} of {steps} steps: few do the usual work"
@@ -429,7 +433,8 @@ def _few_usual_steps(items: WorkItems) -> str:
 
 def _steps_alike(items: WorkItems) -> str:
     """That not all steps of a side do the same work."""
-    alike, steps = len(items.alike), len(items.work.windows)
+    alike = len(items.alike)
+    steps = len(items.work.windows)
     if alike == steps:
         return ""
     rows = f"times of rows are from the {alike} of {steps} steps that are alike"

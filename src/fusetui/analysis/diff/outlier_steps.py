@@ -416,7 +416,8 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     """How long the work of each exact key runs within each step (ns); shape [steps,
     keys]. As with idle time, it does not matter which step launched it. `keys`: all
     exact keys of the side at least, ascending."""
-    work, trace = items.work, items.work.trace
+    work = items.work
+    trace = items.work.trace
     windows = work.windows
     runs = Cover(trace.start[work.row], trace.end[work.row])
     # each run is cut where a step begins or ends
@@ -430,6 +431,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
 def _idle(items: WorkItems) -> Int64s:
     """The time of each step during which no GPU event runs (ns); without a GPU, no piece
     of its work. Shape [steps]."""
-    work, windows = items.work, items.work.windows
+    work = items.work
+    windows = items.work.windows
     rows = work.trace.gpu_rows if work.gpu else work.row
     return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)

@@ -476,9 +476,11 @@ def _other_kernels(items: WorkItems, more: Pieces, lacking: Pieces, side: str) -
     of_step = _share(items, more, shown=more)
     usual = _share(items, lacking)
     if side == "A":
-        a, b = of_step, usual
+        a = of_step
+        b = usual
     else:
-        a, b = usual, of_step
+        a = usual
+        b = of_step
     if a.count == b.count:
         kind = RowKind.REPLACED
     elif a.count > b.count:

@@ -149,7 +149,8 @@ def _of_one_sort(
     """Groups of open items of one sort in a region: main work in order, then one group
     for each kernel that both sides have, then one for all that is left, except copies
     and fills."""
-    sort, left = region.sort, region.left
+    sort = region.sort
+    left = region.left
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
         groups = _main_work(a, b, items, sort, left)
@@ -209,7 +210,8 @@ def _in_order(
     fewer, more = sorted((len(items.a), len(items.b)))
     if not items.are_nearly_as_many or not is_feasible(fewer, more):
         return []
-    times_a, times_b = _times(a, items.a), _times(b, items.b)
+    times_a = _times(a, items.a)
+    times_b = _times(b, items.b)
     # the times of A if it were as fast as B
     scaled_a = times_a * (np.median(times_b) / np.median(times_a))
     whole_ns_a: list[int] = scaled_a.astype(np.int64).tolist()

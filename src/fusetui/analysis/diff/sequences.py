@@ -122,10 +122,12 @@ def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
 def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     """The stretches before, between and after ascending pairs within a stretch: one
     more than there are pairs, some of them empty."""
-    first_a, first_b = stretch.first_a, stretch.first_b
+    first_a = stretch.first_a
+    first_b = stretch.first_b
     for i, j in pairs:
         yield Stretch(first_a=first_a, last_a=i, first_b=first_b, last_b=j)
-        first_a, first_b = i + 1, j + 1
+        first_a = i + 1
+        first_b = j + 1
     yield Stretch(
         first_a=first_a,
         last_a=stretch.last_a,
@@ -148,7 +150,8 @@ def _traced(rows: list[int], size_a: int, size_b: int) -> list[Pair]:
     """The pairs of one longest common subsequence of a[:size_a] and b[:size_b], traced
     back from its end through the rows of `_table(a, b)`."""
     pairs: list[Pair] = []
-    i, j = size_a, size_b
+    i = size_a
+    j = size_b
     while i and j:
         if rows[i - 1] >> (j - 1) & 1:
             j -= 1
@@ -219,7 +222,8 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
     """
     places_a = np.flatnonzero(np.isin(a, b)).tolist()
     places_b = np.flatnonzero(np.isin(b, a)).tolist()
-    shared_a, shared_b = a[places_a].tolist(), b[places_b].tolist()
+    shared_a = a[places_a].tolist()
+    shared_b = b[places_b].tolist()
     pairs: list[Pair] = []
     i = j = 0
     while i < len(places_a) and j < len(places_b):
@@ -342,7 +346,8 @@ def closest(few: Sequence[int] | Int64s, many: Sequence[int] | Int64s) -> list[i
     >>> closest([10, 20], [9, 15, 21])
     [0, 2]
     """
-    of_few, of_many = _features(few), _features(many)
+    of_few = _features(few)
+    of_many = _features(many)
     spare = len(many) - len(few)
     costs = (
         np.abs(of_many[n : n + spare + 1] - values).sum(axis=1)

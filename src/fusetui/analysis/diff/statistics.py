@@ -99,7 +99,8 @@ def far_apart(
     step of B takes longer than that of A, or every one less long, by as much at the
     median: a step that is slow on both sides makes the times of all steps overlap.
     """
-    median_a, median_b = medians(a), medians(b)
+    median_a = medians(a)
+    median_b = medians(b)
     floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
     is_far = np.abs(median_b - median_a) > floor_ns
@@ -141,7 +142,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     how much a run at another time may differ, whatever is compared.
     """
     ratio = median(b) / max(1, median(a))
-    before, after = a[a > 0], b[b > 0]
+    before = a[a > 0]
+    after = b[b > 0]
     if not len(before) or not len(after):
         return Interval(ratio=ratio)
     rejected = _rejected_ratios(len(before), len(after))
@@ -152,7 +154,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     widening = max(widening_of(before), widening_of(after))
     low = center * (float(ratios[rejected - 1]) / center) ** widening
     high = center * (float(ratios[len(ratios) - rejected]) / center) ** widening
-    drift_a, drift_b = drift(before), drift(after)
+    drift_a = drift(before)
+    drift_b = drift(after)
     largest_drift = max(abs(drift_a), abs(drift_b))
     low *= max(0.0, 1 - largest_drift)
     high *= 1 + largest_drift
@@ -175,7 +178,8 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
     estimate of Hodges and Lehmann, the median of the means of any two. (E. L. Lehmann,
     Nonparametrics, 1975: chapter 4)
     """
-    drift_a, drift_b = drift(a), drift(b)
+    drift_a = drift(a)
+    drift_b = drift(b)
     takes_time = (a > 0) & (b > 0)
     logs = np.log(b[takes_time] / a[takes_time])
     rejected = rejected_rounds(len(logs))

@@ -211,7 +211,8 @@ def whole_trace(trace: Trace, label: str) -> Windows:
             whole=True,
             notes=(note,),
         )
-    start, end = trace.start[rows].min(), trace.end[rows].max()
+    start = trace.start[rows].min()
+    end = trace.end[rows].max()
     remedy = "--step-by PATTERN takes annotations as steps"
     note = f"{label}: no steps found; the whole trace is taken as one step ({remedy})"
     return Windows(
@@ -236,7 +237,8 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
     rows, called_ns = by_launch_time(trace)
     step_of_row = steps.index_of(called_ns)
     is_in_step = step_of_row >= 0
-    rows, step_of_row = rows[is_in_step], step_of_row[is_in_step]
+    rows = rows[is_in_step]
+    step_of_row = step_of_row[is_in_step]
     launching, launching_of_row = np.unique(step_of_row, return_inverse=True)
     if not len(launching) or not _only_enqueue(trace, steps, rows, step_of_row):
         return steps
@@ -247,9 +249,12 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
         work_end=trace.end[rows],
         step_of_work=launching_of_row,
     )
-    begin, end = bounds[:-1], bounds[1:]
+    begin = bounds[:-1]
+    end = bounds[1:]
     if len(launching) > 1:
-        launching, begin, end = launching[1:], begin[1:], end[1:]
+        launching = launching[1:]
+        begin = begin[1:]
+        end = end[1:]
     what = "the GPU runs what its steps launch after they have ended"
     until = "from the end of the work of the one before to that of its own"
     kept = steps.only(launching, f"{label}: {what}; a step (launched) is {until}")
@@ -276,7 +281,8 @@ def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -
     yet."""
     is_later = step_of_row > step_of_row.min()
     if is_later.any():
-        rows, step_of_row = rows[is_later], step_of_row[is_later]
+        rows = rows[is_later]
+        step_of_row = step_of_row[is_later]
     last_inside_ns = np.minimum(trace.end[rows], steps.end[step_of_row])
     inside_ns = np.maximum(last_inside_ns - trace.start[rows], 0).sum()
     share = inside_ns / max(1, int(trace.dur[rows].sum()))

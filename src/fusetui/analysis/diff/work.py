@@ -63,7 +63,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     def with_lanes(self, lane: Rows) -> Work:
         """The same pieces on other lanes, sorted anew; `lane` has the shape
         [pieces]."""
-        place_in_file, start = self.trace.order[self.row], self.trace.start[self.row]
+        place_in_file = self.trace.order[self.row]
+        start = self.trace.start[self.row]
         order = np.lexsort((place_in_file, start, lane, self.window))
         return msgspec.structs.replace(
             self,
@@ -158,7 +159,8 @@ def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
     used = without_odd(steps, pieces, label)
     kept = np.searchsorted(steps.start, used.start)
     window = _renumbered(step_of_row, kept, len(steps))
-    rows, window = rows[window >= 0], window[window >= 0]
+    rows = rows[window >= 0]
+    window = window[window >= 0]
     lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
     order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
     rows = rows[order]

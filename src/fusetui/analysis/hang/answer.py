@@ -283,7 +283,9 @@ class _Search:
     def _wait(self, number: int, sequence: int, rows: Sequence[int]) -> Wait:
         recorded = self.recorded
         progress = recorded.groups[number]
-        lacking, without_dump, unknown = [], [], []
+        lacking = []
+        without_dump = []
+        unknown = []
         for rank, newest in zip(progress.members, progress.newest, strict=True):
             if rank not in recorded.dump_of_rank:
                 without_dump.append(rank)

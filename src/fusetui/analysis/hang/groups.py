@@ -107,7 +107,8 @@ class Recorded:
 
     def issued(self, row: int) -> Issued:
         """What an entry says."""
-        dumps, entries = self.dumps, self.entries
+        dumps = self.dumps
+        entries = self.entries
         return Issued(
             rank=int(self.rank_of_dump[entries.dump[row]]),
             group=dumps.groups[entries.group[row]],
@@ -190,7 +191,8 @@ class Recorded:
 
     @cached_property
     def _gathered_sizes(self) -> dict[int, int]:
-        entries, dumps = self.entries, self.dumps
+        entries = self.entries
+        dumps = self.dumps
         is_gather = np.array(
             [name.partition(":")[2] in ALL_GATHERS for name in dumps.operations],
             np.bool_,

@@ -53,7 +53,8 @@ def unmatched_messages(recorded: Recorded) -> Messages:
     The k-th send from one rank to another in a group belongs to the k-th receive there.
     That can be counted only where neither ring has lost its beginning.
     """
-    entries, dumps = recorded.entries, recorded.dumps
+    entries = recorded.entries
+    dumps = recorded.dumps
     issued: Counter[Channel] = Counter()
     waiting: list[Message] = []
     for row in np.flatnonzero(entries.is_p2p).tolist():

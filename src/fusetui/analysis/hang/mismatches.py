@@ -54,7 +54,8 @@ def _suspicious(recorded: Recorded) -> Iterator[Int64s]:
     if not len(rows):
         return
     order = rows[np.lexsort((rows, entries.sequence[rows], entries.group[rows]))]
-    groups, sequences = entries.group[order], entries.sequence[order]
+    groups = entries.group[order]
+    sequences = entries.sequence[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (np.diff(groups) != 0) | (np.diff(sequences) != 0)
     starts = np.flatnonzero(is_first)
@@ -105,7 +106,8 @@ def _mismatch(recorded: Recorded, rows: Int64s) -> Mismatch | None:
 
 
 def _signature(recorded: Recorded, row: int) -> tuple[object, ...]:
-    entries, dumps = recorded.entries, recorded.dumps
+    entries = recorded.entries
+    dumps = recorded.dumps
     kind = kind_of(dumps.operations[entries.operation[row]])
     compared = _compared(
         kind, dumps.tensors[entries.inputs[row]], dumps.tensors[entries.outputs[row]]
@@ -126,7 +128,8 @@ def _compared(kind: str, inputs: Tensors, outputs: Tensors) -> Tensors | None:
 
 def _difference(sides: tuple[Side, ...]) -> MismatchKind:
     """What the first two sides differ in."""
-    first, second = sides[0].issued, sides[1].issued
+    first = sides[0].issued
+    second = sides[1].issued
     if len(first) != len(second):
         return "coalesced"
     for left, right in zip(first, second, strict=True):

@@ -76,7 +76,8 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
     groups = grouped(keys, dur)
     count = np.diff(groups.begins)
     total = groups.sums(dur)
-    sorted_dur, first = dur[groups.order], groups.begins[:-1]
+    sorted_dur = dur[groups.order]
+    first = groups.begins[:-1]
     percentiles = {
         "min_ns": 0,
         "p10_ns": 10,
