@@ -161,6 +161,7 @@ def _row(
 
 
 def _is_pair(group: WorkGroup) -> bool:
+    """Whether the group is one item of A and one of B."""
     return len(group.a) == 1 and len(group.b) == 1
 
 
@@ -247,9 +248,9 @@ def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowK
     """What happened to the work of each group; shape [groups]. Pairs are of one kernel or
     replaced; times are judged by the noise of all pairs of one kernel."""
     items_a, items_b = pairs_of(groups)
-    is_same_kernel = (a.exact[items_a] & KERNEL_MASK) == (
-        b.exact[items_b] & KERNEL_MASK
-    )
+    kernel_a = a.exact[items_a] & KERNEL_MASK
+    kernel_b = b.exact[items_b] & KERNEL_MASK
+    is_same_kernel = kernel_a == kernel_b
     noise = noise_of(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
@@ -325,7 +326,8 @@ def _timed(
     SAME where the change is within noise, or where the means of the usual steps, which
     are the figures of a row, say the opposite of the medians.
     """
-    is_changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
+    tick_ns = resolution(a.samples, b.samples)
+    is_changed = beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
     usual_a = np.isin(a.alike, a.usual)
     usual_b = np.isin(b.alike, b.usual)
@@ -367,27 +369,45 @@ def _program_order(
 ) -> list[int]:
     """The numbers of the groups in the order in which A launched the first item of each.
     A group that only B has comes after the matched group whose item comes before it on
-    its lane; at the very beginning if there is none."""
+    its lane; at the very beginning if there is none. Several such groups at one place
+    are in the order in which B launched them."""
     rank_a = _launch_ranks(a)
     rank_b = _launch_ranks(b)
-    first_rank_a = [
-        min((rank_a[item] for item in group.a), default=-1) for group in groups
-    ]
-    matched = [
-        _Matched(item_b=min(group.b), rank_a=first_rank_a[number])
-        for number, group in enumerate(groups)
-        if group.a and group.b
-    ]
-    matched.sort()
-    sort_keys = []
+    matched = _matched_groups(rank_a, groups)
+    places = []
     for number, group in enumerate(groups):
         if group.a:
-            sort_keys.append((first_rank_a[number], -1, number))
+            first_rank = min(rank_a[item] for item in group.a)
+            place = _PlaceInProgram(rank_a=first_rank, rank_b=-1, number=number)
         else:
             item = group.b[0]
-            rank_before = _rank_before(b, item, matched)
-            sort_keys.append((rank_before, rank_b[item], number))
-    return [number for _, _, number in sorted(sort_keys)]
+            place = _PlaceInProgram(
+                rank_a=_rank_before(b, item, matched),
+                rank_b=rank_b[item],
+                number=number,
+            )
+        places.append(place)
+    return [place.number for place in sorted(places)]
+
+
+class _PlaceInProgram(NamedTuple):
+    """What groups are sorted by."""
+
+    rank_a: int  # of the launch in A, -1: before all
+    rank_b: int  # of the launch in B of what only B has, -1 for what A has
+    number: int  # of the group
+
+
+def _matched_groups(
+    rank_a: Sequence[int], groups: Sequence[WorkGroup]
+) -> list[_Matched]:
+    """The groups that both sides have, in the order of their first items of B."""
+    matched = []
+    for group in groups:
+        if group.a and group.b:
+            first_rank = min(rank_a[item] for item in group.a)
+            matched.append(_Matched(item_b=min(group.b), rank_a=first_rank))
+    return sorted(matched)
 
 
 class _Matched(NamedTuple):
