@@ -144,6 +144,7 @@ class _Search:
                 group=wait.group,
                 sequence=self._first_lacking(rank, wait),
                 waiting=len(self._behind({rank})) - 1,
+                now=self.recorded.place_now(rank),
             )
             culprits.append(culprit)
         culprits.sort(key=_by_importance)
@@ -305,6 +306,7 @@ class _Search:
             elif newest < sequence:
                 lacking.append(rank)
         dumps = recorded.entries.dump[list(rows)]
+        example = recorded.issued(rows[0])
         return Wait(
             group=progress.group,
             sequence=sequence,
@@ -313,7 +315,8 @@ class _Search:
             lacking=tuple(lacking),
             without_dump=tuple(without_dump),
             unknown=tuple(unknown),
-            example=recorded.issued(rows[0]),
+            example=example,
+            now=recorded.place_now(example.rank),
         )
 
     def _message_wait(self, message: Message) -> Wait:
@@ -330,6 +333,7 @@ class _Search:
             without_dump=() if has_dump else peer,
             unknown=(),
             example=issued,
+            now=self.recorded.place_now(issued.rank),
         )
 
     def _undecided_wait(self, message: Message) -> Wait:
