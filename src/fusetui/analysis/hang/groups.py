@@ -217,7 +217,6 @@ class Recorded:
                 sizes[gather.group] = max(sizes.get(gather.group, 0), members)
         return sizes
 
-<<<<<<< HEAD
     def _gathers(self) -> set[_Gather]:
         """The distinct all_gathers of all entries."""
         entries = self.entries
@@ -236,7 +235,7 @@ class Recorded:
             )
             gathers.add(gather)
         return gathers
-=======
+
 
 def _outside_torch(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame outside of torch; the innermost of all if there is none. The
@@ -245,4 +244,3 @@ def _outside_torch(frames: Sequence[Frame]) -> Frame | None:
         if not OF_TORCH.search(frame.file.replace("\\", "/")):
             return frame
     return frames[0] if frames else None
->>>>>>> main
