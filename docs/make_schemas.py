@@ -24,6 +24,7 @@ from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
+from fusetui.report.compiled import CompileDocument
 from fusetui.report.diff import DiffDocument, DiffsDocument
 from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.report.hang import HangDocument
@@ -60,6 +61,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "memory": (MemoryDocument, TracedMemoryDocument, MemoryChange, MemoryRanksDocument),
     "ranks": (RanksDocument, JobWhatIf),
     "hang": (HangDocument,),
+    "compile": (CompileDocument,),
     "diff": (DiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),

@@ -101,7 +101,7 @@ def run_kernels(args: Namespace) -> int:
     from fusetui.report.groups import kernels_json, kernels_text
 
     given = given_peaks(args.peak)
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = with_device(loaded.trace, args.device)
     work = jobs(trace, given=given)
     groups = kernel_groups(trace, work, args.by)
@@ -123,7 +123,7 @@ def run_ops(args: Namespace) -> int:
     from fusetui.analysis.questions.groups import op_groups
     from fusetui.report.groups import OpsDocument, ops_text
 
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     groups = op_groups(loaded.trace, args.by)
     text = partial(ops_text, groups, args.by, args.top)
     return shown(args, loaded, lambda: OpsDocument(args.by, groups), text)
@@ -166,7 +166,7 @@ def run_lines(args: Namespace) -> int:
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = loaded.trace
     by_line = args.by == "line"
     times = function_times(origins(trace), args.file, idle_causes(trace), by_line)

@@ -42,7 +42,7 @@ def run_diff(args: Namespace) -> int:
     for pair in pairs:
         for name in pair:
             if name not in loaded:
-                loaded[name] = load(name, ())
+                loaded[name] = load(name, (), args.compile_log)
         trace_a = loaded[pair.a].trace
         trace_b = loaded[pair.b].trace
         diffs.append(diff(trace_a, trace_b, step_by=args.step_by))
