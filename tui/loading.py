@@ -46,7 +46,7 @@ from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import hang, memory, moving, reading, replays, search
+from fusetui.tui.state import hang, memory, moving, reading, replays, search, source
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.comparison import second_of
@@ -90,7 +90,9 @@ def load(
     post = partial(_posted, post, cancelled)
     with suppress(CancelledError):
         try:
-            traces, notices = _read(paths, post, stopped, helper.captured_by)
+            traces, notices = _read(
+                paths, post, stopped, helper.captured_by, helper.compile_log
+            )
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
@@ -119,7 +121,11 @@ def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
 
 
 def _read(
-    paths: Sequence[str], post: Post, stopped: Stop, captured_by: Sequence[str]
+    paths: Sequence[str],
+    post: Post,
+    stopped: Stop,
+    captured_by: Sequence[str],
+    compile_log: str,
 ) -> tuple[list[Trace], list[str]]:
     """What was read until it was stopped, and what is said of it. Raises TraceError."""
 
@@ -136,6 +142,10 @@ def _read(
         for path in paths:
             trace = open_trace(path, partial(report, path), stop=stopped, preview=shown)
             trace, sentences = _joined(trace, captured_by, shown)
+            if compile_log:
+                from fusetui.analysis.compiled.finding import with_log_at
+
+                trace = with_log_at(trace, compile_log)
             traces.append(trace)
             notices += [*trace.notes, *sentences]
             if stopped():
@@ -319,6 +329,28 @@ def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
     if isinstance(found, str):
         raise CannotReadError(found)
     return found
+
+
+def read_source(
+    asked: effects.ReadSource, post: Post, cancelled: Stop, *_: object
+) -> None:
+    """Posts the source of a slice, or why the log of its trace cannot be read."""
+    from fusetui.analysis.compiled.finding import compile_log_of  # many modules
+    from fusetui.analysis.compiled.source import source_of
+    from fusetui.tui.drawing.source import lexer_of
+    from fusetui.tui.layout.source import shown_source
+
+    trace = asked.side.trace
+    with suppress(CancelledError):
+        try:
+            found = source_of(trace, compile_log_of(trace), asked.row)
+        except TraceError as error:
+            _posted(post, cancelled, partial(source.failed, sentence=str(error)))
+            return
+        shown = None if found is None else shown_source(found)
+        for language in ("python", "cpp"):  # imported here, not while keys wait
+            lexer_of(language)
+        _posted(post, cancelled, partial(source.arrived, shown=shown))
 
 
 def read_dumps_of(

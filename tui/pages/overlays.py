@@ -30,10 +30,11 @@ from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.search_hits import SearchHits, trend
+from fusetui.tui.layout.source_lines import SourceShown
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
-from fusetui.tui.state import replays, search
+from fusetui.tui.state import replays, search, source
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
 from fusetui.tui.state.offers import Offer
@@ -209,6 +210,7 @@ CHOOSING = "show opens", "command runs a command", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
 RECORDING = "show records it", "leave leaves"
 RECORDING_B = "show records it", "beside records it as B", "leave leaves"
+NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
 MOST_GAP_LINES = 50
@@ -231,6 +233,11 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, HitList):
             said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
             return hit_rows(state.overlay, state.ascii_only, [*filter(None, said)])
+        if isinstance(state.overlay, SourceShown):
+            from fusetui.tui.drawing.source import source_rows  # rarely needed
+
+            keys = hints_text((NEXT_PART, CLOSE), state)
+            return source_rows(state.overlay, state.ascii_only, keys)
         hints = (*[RAW] * is_slice(state), *[SECOND] * replays.is_worth(state), CLOSE)
         width, keys = overlay_size(state).width - EDGE, hints_text(hints, state)
         return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
@@ -409,6 +416,14 @@ ACTIONS = (
         "of the slice, as the file has it",
         turn_raw,
         where=is_slice,
+    ),
+    _over(
+        "source-part",
+        "Next part",
+        "c",
+        "of a source: lines, graph, generated code, call, wrapper",
+        source.next_section,
+        where=source.is_source,
     ),
     _over("leave", "Leave", "escape q", "without a choice", close, where=is_choosing),
     action(

@@ -74,10 +74,9 @@ def with_compile_log(trace: Trace, path: str) -> Trace:
     the trace as it is. Raises TraceError if there is no log there."""
     if not path:
         return trace
-    from fusetui.trace.compile_log.files import checked_path
+    from fusetui.analysis.compiled.finding import with_log_at  # rarely needed
 
-    report = replace(trace.report, compile_log=checked_path(path))
-    return replace(trace, report=report)
+    return with_log_at(trace, path)
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:

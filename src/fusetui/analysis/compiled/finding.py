@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fusetui.trace.compile_log.files import logs_beside
+from msgspec.structs import replace
+
+from fusetui.trace.compile_log.files import checked_path, logs_beside
 from fusetui.trace.compile_log.log import CompileLog, read_compile_log
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -37,6 +39,13 @@ def compile_log_of(trace: Trace) -> CompileLog | None:
         return read_compile_log(path)
     except TraceError:
         return None
+
+
+def with_log_at(trace: Trace, path: str) -> Trace:
+    """The trace with the compile log at a path, which is read when it is needed. Raises
+    TraceError if there is no log there."""
+    report = replace(trace.report, compile_log=checked_path(path))
+    return replace(trace, report=report)
 
 
 def log_beside(trace: Trace) -> str:
