@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fusetui.analysis.compiled.line_times import CompiledLines
 from fusetui.analysis.compiled.model import (
     CompileAnswer,
     CompiledKernel,
@@ -25,6 +26,7 @@ from fusetui.text.tables import (
     top_table,
     wrapped_lines,
 )
+from fusetui.trace.program.functions import Functions
 
 INDENT = "  "
 FILE_PARTS = 2
@@ -53,6 +55,12 @@ class CompileDocument(CompileAnswer, frozen=True):
     """`text`: the answer in sentences."""
 
     text: tuple[str, ...]
+
+
+class LinesDocument(Functions, frozen=True):
+    """`lines` of a trace with a compile log."""
+
+    compiled: CompiledLines
 
 
 def compile_document(answer: CompileAnswer) -> CompileDocument:
@@ -148,6 +156,37 @@ def lines_text(lines: Sequence[SourceLine], most: int = MAX_LINES) -> str:
             shown.append(f"and {len(numbers) - most} more")
         texts.append(f"{place_text(file, 0)}:{', '.join(shown)}")
     return "; ".join(texts)
+
+
+def line_times_text(times: CompiledLines, most: int, top: int) -> str:
+    """The table of lines with the time of compiled kernels, and what of it has no
+    line; "" where there is no such line. `most`: columns of a line; `top`: rows (0:
+    all)."""
+    if not times.lines:
+        return ""
+    columns = (
+        Column("compiled", cell=lambda line: duration(line.total_ns)),
+        Column("split", spare=1, cell=lambda line: time_or_blank(line.split_ns)),
+        Column("possible", spare=2, cell=lambda line: time_or_blank(line.possible_ns)),
+        Column("runs", spare=3, cell=lambda line: count(line.runs)),
+        Column(
+            "line", True, cell=lambda line: printable(place_text(line.file, line.line))
+        ),
+        Column("code", True, cell=lambda line: printable(line.code)),
+    )
+    table = top_table(
+        columns, times.lines, top, most, "line", min_last_cells=20, blank=""
+    )
+    texts = [SPLIT] if any(line.split_ns for line in times.lines) else []
+    if times.unknown_ns:
+        texts.append(
+            f"{duration(times.unknown_ns)} of the {duration(times.kernel_ns)} of compiled "
+            "kernels belongs to no line here: fusetui compile says why."
+        )
+    return "\n\n".join([table, *("\n".join(_folded([text], most)) for text in texts)])
+
+
+SPLIT = "Compiled kernels that came from several lines count for each with an equal part (split)."
 
 
 class _Row(CompiledKernel, frozen=True):
