@@ -46,7 +46,7 @@ from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import hang, memory, moving, reading, replays, search, source
+from fusetui.tui.state import hang, memory, moving, reading, replays, search
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.comparison import second_of
@@ -339,6 +339,7 @@ def read_source(
     from fusetui.analysis.compiled.source import source_of
     from fusetui.tui.drawing.source import lexer_of
     from fusetui.tui.layout.source import shown_source
+    from fusetui.tui.state import source
 
     trace = asked.side.trace
     with suppress(CancelledError):

@@ -36,7 +36,6 @@ from fusetui.tui.state import (
     reading,
     replays,
     search,
-    source,
     tour,
 )
 from fusetui.tui.state.action import (
@@ -123,6 +122,8 @@ def details(state: State) -> State:
 
 def source_asked(state: State) -> Outcome:
     """The source of the kernel or op that the page describes."""
+    from fusetui.tui.state import source  # rarely needed
+
     there = answer.follow(state) if answer.is_inside(state) else state
     return source.asked(state, page_of(there).described(there))
 
@@ -169,7 +170,7 @@ ACTIONS: tuple[Action, ...] = (
     _opened(
         "source",
         "Source",
-        "c",
+        "V",
         "of a compiled kernel: its lines of Python, its graph, the generated code",
         source_asked,
     ),

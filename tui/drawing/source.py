@@ -9,7 +9,7 @@ from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.picture import Rows
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
-from fusetui.tui.layout.source_lines import Language, ShownLine, SourceShown
+from fusetui.tui.layout.text_layout import Language, ShownLine, SourceShown
 
 NUMBER_CELLS = 5  # of a line of code
 MAX_LINE_CHARS = 1_000  # of a line of code, that are colored

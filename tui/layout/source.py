@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusetui.analysis.compiled.source import SliceSource
 from fusetui.report.compiled import place_text
-from fusetui.tui.layout.source_lines import Language, ShownLine, SourceShown
+from fusetui.tui.layout.text_layout import Language, ShownLine, SourceShown
 
 LANGUAGES: dict[str, Language] = {"triton": "python", "cpp_pybinding": "cpp"}
 """By the method of async_compile that compiles a kernel."""

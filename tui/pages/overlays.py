@@ -30,11 +30,16 @@ from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.search_hits import SearchHits, trend
-from fusetui.tui.layout.source_lines import SourceShown
-from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
+from fusetui.tui.layout.text_layout import (
+    ListColumn,
+    SourceShown,
+    shown,
+    start_unit,
+    titles,
+)
 from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
-from fusetui.tui.state import replays, search, source
+from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
 from fusetui.tui.state.offers import Offer
@@ -48,6 +53,7 @@ from fusetui.tui.state.state import (
     Details,
     Help,
     HitList,
+    ListState,
     Order,
     Outcome,
     Replayed,
@@ -308,6 +314,19 @@ def is_text(state: State) -> bool:
     return state.overlay is not None and not is_choosing(state)
 
 
+def is_source(state: State) -> bool:
+    return isinstance(state.overlay, SourceShown)
+
+
+def next_section(state: State) -> State:
+    """The cursor on the next part: lines, nodes, code, call, the whole wrapper."""
+    overlay = state.overlay
+    if not isinstance(overlay, SourceShown):
+        return state
+    line = overlay.next_section(state.list_of(OVERLAY).cursor)
+    return state.with_list(OVERLAY, ListState(cursor=line, top=line))
+
+
 def turn_raw(state: State) -> State:
     shown: Any = state.overlay
     return (
@@ -420,10 +439,10 @@ ACTIONS = (
     _over(
         "source-part",
         "Next part",
-        "c",
+        "V",
         "of a source: lines, graph, generated code, call, wrapper",
-        source.next_section,
-        where=source.is_source,
+        next_section,
+        where=is_source,
     ),
     _over("leave", "Leave", "escape q", "without a choice", close, where=is_choosing),
     action(

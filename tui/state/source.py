@@ -5,11 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from fusetui.text.printable import printable
-from fusetui.tui.layout.source_lines import SourceShown
+from fusetui.tui.layout.text_layout import SourceShown
 from fusetui.tui.state.state import (
-    OVERLAY,
     Details,
-    ListState,
     Outcome,
     Overlay,
     ReadSource,
@@ -46,16 +44,3 @@ def arrived(state: State, shown: SourceShown | None) -> State:
 def failed(state: State, sentence: str) -> State:
     """The log cannot be read."""
     return told(state, printable(sentence))
-
-
-def is_source(state: State) -> bool:
-    return isinstance(state.overlay, SourceShown)
-
-
-def next_section(state: State) -> State:
-    """The cursor on the next part: lines, nodes, code, call, the whole wrapper."""
-    shown = state.overlay
-    assert isinstance(shown, SourceShown)
-    now = state.list_of(OVERLAY)
-    line = shown.next_section(now.cursor)
-    return state.with_list(OVERLAY, ListState(cursor=line, top=line))

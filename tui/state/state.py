@@ -17,7 +17,7 @@ from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.memory import MEMORY, MemoryShown, OverlayLines
-from fusetui.tui.layout.source_lines import SourceShown
+from fusetui.tui.layout.text_layout import SourceShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View

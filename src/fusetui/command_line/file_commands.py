@@ -153,6 +153,11 @@ RECORDING = (
                 "--on-enter",
                 "Record whenever Enter is pressed; the program has no input then.",
             ),
+            flag(
+                "--compile-log",
+                "Have torch.compile write its log beside the traces, for fusetui compile; kernels "
+                "are compiled once more for it.",
+            ),
             *RECORDED,
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
         ),

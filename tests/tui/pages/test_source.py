@@ -38,7 +38,7 @@ async def pressed(app: FusetuiApp, pilot: Pilot[int], *keys: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "keys", [("slash", "m", "m", "enter", "c"), ("3", "c"), ("2", "E", "j", "c")]
+    "keys", [("slash", "m", "m", "enter", "V"), ("3", "V"), ("2", "E", "j", "V")]
 )
 async def test_the_key_opens_the_lines_on_every_page(
     tmp_path: Path, keys: tuple[str, ...]
@@ -53,16 +53,16 @@ async def test_the_key_opens_the_lines_on_every_page(
 
 async def test_the_key_again_goes_on_to_the_generated_code(tmp_path: Path) -> None:
     async with opened([written(tmp_path)]) as (app, pilot):
-        await pressed(app, pilot, "3", "j", "c")
+        await pressed(app, pilot, "3", "j", "V")
         if "triton" not in screen(app):
-            await pressed(app, pilot, "escape", "k", "c")
+            await pressed(app, pilot, "escape", "k", "V")
         assert "Lines of Python" in screen(app)
-        assert "Nodes of the graph" in await pressed(app, pilot, "c", "c")
-        assert "Generated code (Triton)" in await pressed(app, pilot, "c")
-        text = await pressed(app, pilot, "c")
+        assert "Nodes of the graph" in await pressed(app, pilot, "V", "V")
+        assert "Generated code (Triton)" in await pressed(app, pilot, "V")
+        text = await pressed(app, pilot, "V")
         assert "Call in the wrapper" in text
         assert "triton_poi_fused_gelu_mul_0.run(arg0_1, 4, stream=stream0)" in text
-        assert "The whole wrapper" in await pressed(app, pilot, "c")
+        assert "The whole wrapper" in await pressed(app, pilot, "V")
         assert "source of" not in await pressed(app, pilot, "escape")
 
 
@@ -70,19 +70,19 @@ async def test_the_diff_opens_the_source_too(tmp_path: Path) -> None:
     a = written(tmp_path / "a")
     b = written(tmp_path / "b")
     async with opened([a, b]) as (app, pilot):
-        assert "source of" in await pressed(app, pilot, "4", "c")
+        assert "source of" in await pressed(app, pilot, "4", "V")
 
 
 async def test_other_slices_have_no_source(tmp_path: Path) -> None:
     path = str(sample_traces.path("mlp-eager"))
     async with opened([path]) as (app, pilot):
-        assert NOT_COMPILED[:40] in await pressed(app, pilot, "3", "c")
+        assert NOT_COMPILED[:40] in await pressed(app, pilot, "3", "V")
 
 
 async def test_without_a_log_it_says_why_there_are_no_lines(tmp_path: Path) -> None:
     path = Recording().call("key", ["graph_0_cpp_fused_0"]).write(tmp_path)
     async with opened([str(path)]) as (app, pilot):
-        text = await pressed(app, pilot, "3", "c")
+        text = await pressed(app, pilot, "3", "V")
     assert "Its lines are not known: no log." in text
 
 
@@ -93,14 +93,14 @@ async def test_a_named_log_is_used(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         for _ in range(2):
             await settled(app, pilot)
-        assert "h = gelu(x)" in await pressed(app, pilot, "3", "c")
+        assert "h = gelu(x)" in await pressed(app, pilot, "3", "V")
 
 
 async def test_stacks_in_args_need_no_log(tmp_path: Path) -> None:
     recording = Recording()
     recording.slice("aten::mm", "cpu_op", 0, 100, stack=[GELU.stack(), 3])
     async with opened([str(recording.write(tmp_path))]) as (app, pilot):
-        assert "h = gelu(x)" in await pressed(app, pilot, "3", "c")
+        assert "h = gelu(x)" in await pressed(app, pilot, "3", "V")
 
 
 async def test_texts_of_a_log_are_escaped(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_texts_of_a_log_are_escaped(tmp_path: Path) -> None:
     Log().graph("key", [Kernel("cpp_fused_0", (hostile,))]).write(tmp_path)
     path = Recording().call("key", ["graph_0_cpp_fused_0"]).write(tmp_path)
     async with opened([str(path)]) as (app, pilot):
-        text = await pressed(app, pilot, "3", "c")
+        text = await pressed(app, pilot, "3", "V")
     assert "source of" in text
     assert "\x1b" not in text
 

@@ -71,10 +71,6 @@ class Wrapper(msgspec.Struct, frozen=True):
                 return definition
         return None
 
-    def calls_of(self, name: str) -> tuple[KernelCall, ...]:
-        """The calls of the kernel with this name."""
-        return tuple(call for call in self.calls if call.name == name)
-
 
 def wrapper_of(text: str) -> Wrapper:
     """Reads the text of a wrapper, without running any of it."""
