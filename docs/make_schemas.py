@@ -24,7 +24,7 @@ from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
-from fusetui.report.compiled import CompileDocument, LinesDocument
+from fusetui.report.compiled import CompileDocument, FusedDiffDocument, LinesDocument
 from fusetui.report.diff import DiffDocument, DiffsDocument
 from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.report.hang import HangDocument
@@ -62,7 +62,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "ranks": (RanksDocument, JobWhatIf),
     "hang": (HangDocument,),
     "compile": (CompileDocument,),
-    "diff": (DiffDocument, DiffsDocument),
+    "diff": (DiffDocument, FusedDiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
 }

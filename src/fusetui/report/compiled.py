@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fusetui.analysis.compiled.fused import FusedKernel
 from fusetui.analysis.compiled.line_times import CompiledLines
 from fusetui.analysis.compiled.model import (
     CompileAnswer,
@@ -17,11 +18,13 @@ from fusetui.analysis.compiled.model import (
     SourceLine,
 )
 from fusetui.report import printed
+from fusetui.report.diff import DiffDocument
 from fusetui.text.figures import count, duration, plural, several
 from fusetui.text.printable import printable
 from fusetui.text.tables import (
     Column,
     count_or_blank,
+    cut_line,
     time_or_blank,
     top_table,
     wrapped_lines,
@@ -61,6 +64,12 @@ class LinesDocument(Functions, frozen=True):
     """`lines` of a trace with a compile log."""
 
     compiled: CompiledLines
+
+
+class FusedDiffDocument(DiffDocument, frozen=True):
+    """`diff` of traces of which B has a compile log."""
+
+    fused: tuple[FusedKernel, ...]
 
 
 def compile_document(answer: CompileAnswer) -> CompileDocument:
@@ -156,6 +165,41 @@ def lines_text(lines: Sequence[SourceLine], most: int = MAX_LINES) -> str:
             shown.append(f"and {len(numbers) - most} more")
         texts.append(f"{place_text(file, 0)}:{', '.join(shown)}")
     return "; ".join(texts)
+
+
+def fused_text(kernels: Sequence[FusedKernel], most: int, top: int) -> str:
+    """A sentence for each kernel that several lines became, with their code; ""
+    without any. `most`: columns of a line; `top`: kernels (0: all)."""
+    shown = kernels[:top] if top else kernels
+    lines: list[str] = []
+    for kernel in shown:
+        lines += _folded([fused_sentence(kernel)], most)
+        for part in kernel.lines:
+            if part.code:
+                code = f"{INDENT}{INDENT}{part.line}: {part.code}"
+                lines.append(cut_line(printable(code), most))
+    if len(shown) < len(kernels):
+        lines.append(
+            f"... and {plural(len(kernels) - len(shown), 'more fused kernel')}"
+        )
+    return "\n".join(lines)
+
+
+def fused_sentence(kernel: FusedKernel) -> str:
+    """`gelu, model.py:10, and mul, model.py:11, became one kernel (...): 4 runs, 12 ms.`"""
+    parts = []
+    for part in kernel.lines:
+        place = place_text(part.file, part.line)
+        ops = " and ".join(part.ops)
+        parts.append(f"{ops}, {place}" if ops else place)
+    if len(parts) > 1:
+        text = f"{', '.join(parts[:-1])}, and {parts[-1]}"
+    else:
+        text = parts[0]
+    return (
+        f"{text}, became one kernel ({kernel.name}): {plural(kernel.runs, 'run')}, "
+        f"{duration(kernel.total_ns)}."
+    )
 
 
 def line_times_text(times: CompiledLines, most: int, top: int) -> str:

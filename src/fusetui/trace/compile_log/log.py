@@ -63,6 +63,18 @@ NODE_COMMENT = lazy_pattern(
 )
 """`# File: model.py:10 in forward, code: h = F.gelu(x)`, above nodes of a graph."""
 NODE = lazy_pattern(r"\s*(?P<name>[A-Za-z_]\w*)(?:: \"[^\"\n]*\")? = ")
+CALLED = lazy_pattern(r"[\w.]*?(?P<op>[A-Za-z_]\w*)\(")
+"""The call at the begin of the value of a node."""
+SIGN = lazy_pattern(r" (?P<sign>\*\*|[-+*/@]) ")
+OP_OF_SIGN = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "div",
+    "@": "matmul",
+    "**": "pow",
+}
+NUMBER_OF_NODE = lazy_pattern(r"_[0-9]+\Z")
 NS_PER_US = 1_000
 NS_PER_S = 1_000_000_000
 MAX_TIME_NS = 1 << 62
@@ -351,6 +363,27 @@ def graph_lines_of(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
         if equals and name.isidentifier():
             lines.setdefault(name, f"{name} = {value.partition(';')[0].strip()}")
     return lines
+
+
+@memo(WRAPPERS_KEPT)
+def ops_of_dynamo_nodes(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
+    """What each node of Dynamo's graph calls: `gelu` of `torch._C._nn.gelu(...)`, `sin`
+    of `x.sin()`; `mul` of `h * y`; of anything else the name of the node without its number."""
+    ops: dict[str, str] = {}
+    for text in _text_or_blank(log, graph.dynamo_graph).split("\n"):
+        node = NODE.match(text)
+        if node is None:
+            continue
+        called = CALLED.match(text, node.end())
+        sign = SIGN.search(text, node.end())
+        if called:
+            name = called["op"]
+        elif sign:
+            name = OP_OF_SIGN[sign["sign"]]
+        else:
+            name = NUMBER_OF_NODE.sub("", node["name"])
+        ops.setdefault(node["name"], name)
+    return ops
 
 
 def _text_or_blank(log: CompileLog, payload: Payload | None) -> str:
