@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from fusetui.analysis.compiled.fused import FusedKernel
+from fusetui.analysis.compiled.graphs import Why
 from fusetui.analysis.compiled.line_times import CompiledLines
 from fusetui.analysis.compiled.model import (
     CompileAnswer,
@@ -46,6 +47,9 @@ MAX_REASONS = 4
 
 GENERIC_HINTS = ("Please report an issue to PyTorch.",)
 """Of Dynamo, which say nothing about the program."""
+
+OUTSIDE_OF_REGIONS = (Why.REPLAYED.value,)
+"""Why kernels have no line that belong to no region of the answer."""
 
 NO_COMPILE = "Nothing in this trace was compiled by torch.compile."
 NO_LOG = (
@@ -104,11 +108,15 @@ def sentences(answer: CompileAnswer) -> Iterator[str]:
 
 def headline(answer: CompileAnswer) -> Iterator[str]:
     """What was read, and how much of it leads to lines."""
-    if answer.recorded and not answer.regions and answer.log is None:
+    is_compiled = bool(answer.regions or answer.kernels)
+    if answer.recorded and not is_compiled and answer.log is None:
         yield NO_COMPILE
         return
     if answer.recorded and answer.kernels:
         kernel_ns = sum(region.kernel_ns for region in answer.regions)
+        kernel_ns += sum(
+            one.total_ns for one in answer.not_joined if one.why in OUTSIDE_OF_REGIONS
+        )
         runs = plural(answer.kernels, "run")
         yield (
             f"{runs} of kernels in compiled regions took {duration(kernel_ns)}; "

@@ -26,8 +26,10 @@ from fusetui.analysis.compiled.model import (
     Pass,
     SourceLine,
 )
-from fusetui.analysis.compiled.regions import RegionsOfTrace, compile_id_of
+from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, compile_id_of
 from fusetui.analysis.compiled.remedies import frequent_guards, remedies_for
+from fusetui.analysis.questions.launches import is_replay
+from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import (
     Compilation,
     CompiledGraph,
@@ -55,6 +57,7 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
     np.add.at(times, kernels.kernel_of_item, item_ns)
     is_joined = np.array([one.is_joined for one in kernels.kernels], dtype=np.bool_)
     is_possible = np.array([one.is_possible for one in kernels.kernels], dtype=np.bool_)
+    outside = _outside_of_items(kernels)
     compilations: list[Compilation] = []
     if log is not None:
         logs = logs_of_trace(trace, log)
@@ -63,10 +66,10 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         log=None if log is None else _log_of_trace(log),
         recorded=True,
         regions=_regions(kernels, log, counts, times),
-        kernels=int(counts.sum()),
+        kernels=int(counts.sum()) + sum(one.kernels for one in outside),
         joined=int(counts[is_joined].sum()),
         possible=int(counts[is_joined & is_possible].sum()),
-        not_joined=_not_joined(kernels, counts, times),
+        not_joined=(*_not_joined(kernels, counts, times), *outside),
         breaks=passed_breaks(kernels.regions, log),
         compilations=compilations_of(trace, log),
         guards=frequent_guards(compilations),
@@ -284,6 +287,34 @@ def _pass(
     if name == "inference":
         return "inference"
     return "unknown"
+
+
+GENERATED = lazy_pattern(r"triton_(?:poi|red|per|tem|for|mm)_")
+"""How the names of Triton kernels begin that Inductor generates."""
+
+
+def _outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
+    """The generated kernels on the GPU that no op or launch of a compiled region
+    explains: those of replayed CUDA graphs, and others."""
+    trace = kernels.trace
+    rows = trace.gpu_rows[kernels.items.item_of_gpu_event == NONE]
+    rows = rows[trace.matching(rows, GENERATED.match)] if len(rows) else rows
+    is_replayed = np.zeros(len(rows), dtype=np.bool_)
+    launched = np.flatnonzero(trace.launch[rows] >= 0)
+    launches = trace.launch[rows[launched]]
+    is_replayed[launched] = trace.matching(launches, is_replay)
+    found = []
+    for why, which in ((Why.REPLAYED, is_replayed), (Why.OUTSIDE, ~is_replayed)):
+        if which.any():
+            found.append(
+                NotJoined(
+                    why=why.value,
+                    detail="",
+                    kernels=int(np.count_nonzero(which)),
+                    total_ns=int(trace.dur[rows[which]].sum()),
+                )
+            )
+    return tuple(found)
 
 
 def _not_joined(

@@ -13,6 +13,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from fusetui.analysis.questions.launches import is_replay
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId
 from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
@@ -219,10 +220,12 @@ def _ops_outside(regions: RegionsOfTrace) -> Rows:
 
 
 def _bare_launches(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
-    """The launches inside a call of a graph that none of these ops contains."""
+    """The launches inside a call of a graph that none of these ops contains; without
+    replays of CUDA graphs, which launch many kernels."""
     trace = regions.trace
     rows = distinct(launches[launches >= 0]).astype(np.intp)
     rows = rows[regions.calls.around(rows) >= 0]
+    rows = rows[~trace.matching(rows, is_replay)] if len(rows) else rows
     if not len(rows):
         return rows
     of_ops = Spans(trace, origins(trace).line, ops)
