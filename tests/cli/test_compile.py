@@ -106,3 +106,24 @@ def test_text_of_a_log_is_escaped(fusetui: Run, tmp_path: Path) -> None:
     path = log.write(tmp_path)
     for form in ((), ("--json",)):
         assert "\x1b" not in fusetui("compile", path, *form).out
+
+
+def test_the_lesson_leads_from_the_kernel_to_its_two_lines(fusetui: Run) -> None:
+    document = fusetui("compile", "lesson:mlp-compiled", "--json").json
+    kernels = {
+        kernel["name"]: [line["line"] for line in kernel["lines"]]
+        for region in document["regions"]
+        for kernel in region["kernels"]
+    }
+    assert kernels["triton_poi_fused__unsafe_view_gelu_mul_0"] == [25, 26]
+    assert document["joined"] == document["kernels"] == 12
+    assert fusetui("compile", "lesson:linear-compiled", "--json").json["log"] is None
+
+
+def test_a_log_of_another_trace_in_the_folder_is_not_taken(
+    fusetui: Run, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other.json").write_text(trace.read_text())
+    Log().graph("key", [FUSED]).metrics().write(tmp_path, "other.log")
+    assert fusetui("compile", trace, "--json").json["joined"] == 0
+    assert fusetui("compile", tmp_path / "other.json", "--json").json["joined"] == 1

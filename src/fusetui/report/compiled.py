@@ -131,13 +131,18 @@ def headline(answer: CompileAnswer) -> Iterator[str]:
         if log.graph_folders:
             folders = f", {plural(log.graph_folders, 'folder')} of torch_compile_debug"
         yield (
-            f"{logs.capitalize()} {log.path}{folders}: "
+            f"{logs.capitalize()} {_name_of(log.path)}{folders}: "
             f"{plural(log.graphs, 'graph')}, "
             f"{plural(len(answer.compilations), 'compilation')}, "
             f"{plural(len(answer.breaks), 'graph break')}."
         )
     else:
         yield NO_LOG
+
+
+def _name_of(path: str) -> str:
+    """The last part of a path."""
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
 
 
 def _joined(answer: CompileAnswer) -> str:

@@ -71,10 +71,23 @@ def _beside(path: Path) -> str:
         if place.is_dir() and not place.is_symlink():
             return str(place)
     loose = logs_beside(folder, MAX_LOGS_BESIDE)
-    if len(loose) == 1:
-        return loose[0]
-    of_trace = [log for log in loose if stem_of(path.name) in os.path.basename(log)]
-    return of_trace[0] if len(of_trace) == 1 else ""
+    stem = stem_of(path.name)
+    named = [log for log in loose if os.path.basename(log).startswith(f"{stem}.")]
+    if named:
+        return named[0] if len(named) == 1 else ""
+    others = _stems_beside(folder) - {stem}
+    if len(loose) != 1 or os.path.basename(loose[0]).partition(".")[0] in others:
+        return ""
+    return loose[0]
+
+
+def _stems_beside(folder: Path) -> set[str]:
+    """The names without endings of the files in a folder that are named as traces."""
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(TRACE_ENDINGS)]
+    except OSError:
+        return set()
+    return {stem_of(name) for name in names}
 
 
 def stem_of(name: str) -> str:
