@@ -26,6 +26,7 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError, TraceError
+from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import by_names
@@ -146,11 +147,26 @@ def _read(
                 from fusetui.analysis.compiled.finding import with_log_at
 
                 trace = with_log_at(trace, compile_log)
+            if any(map(is_compiler, trace.names)):
+                _note_compilations(trace)
             traces.append(trace)
             notices += [*trace.notes, *sentences]
             if stopped():
                 break
     return traces, notices
+
+
+def _note_compilations(trace: Trace) -> None:
+    """Graph breaks and compilations stand on the lanes, if there is a compile log. One
+    that cannot be read leaves them as they are: the key that needs it says why."""
+    from fusetui.analysis.compiled.finding import compile_log_of  # many modules
+
+    with suppress(TraceError):
+        log = compile_log_of(trace)
+        if log is not None:
+            from fusetui.tui.layout.lane_notes import keep_notes
+
+            keep_notes(trace, log)
 
 
 def _joined(

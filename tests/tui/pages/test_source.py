@@ -122,3 +122,34 @@ def test_code_has_the_colors_of_its_parts() -> None:
     parts = highlighted("auto tmp0 = static_cast<float>(0.5);", "cpp")
     assert "".join(text for text, _ in parts).startswith("auto tmp0")
     assert "code.number" in {token for _, token in parts}
+
+
+async def test_a_break_stands_on_its_lane_with_its_reason(tmp_path: Path) -> None:
+    log = Log().broke(Line(23, "print(x)", "f"), "print is not supported")
+    kernels = [Kernel("cpp_fused_sin_0", (GELU,))]
+    log.graph("one", kernels).metrics(function="f", line=21)
+    name = "torch_dynamo_resume_in_f_at_23"
+    log.graph("two", kernels, region="1/0").metrics(region="1/0", function=name)
+    log.write(tmp_path)
+    op = "graph_0_cpp_fused_sin_0"
+    recording = Recording().call("one", [op], nested_us=100)
+    path = recording.call("two", [op], region="1/0").write(tmp_path)
+    async with opened([str(path)], (200, 40)) as (app, pilot):
+        assert "graph break me/model.py:23" in screen(app)
+        keys = ("slash", *("R", "e", "g", "i", "o", "n", "space", "1"), "enter")
+        text = await pressed(app, pilot, *keys)
+    assert "print is not supported" in text
+    assert "between the two regions" in text
+
+
+async def test_a_compilation_stands_on_its_lane_with_the_guard(tmp_path: Path) -> None:
+    recording = Recording().call("one", ["aten::mm"])
+    data = "entire_frame_compile_data: fn_name=_compile.compile_inner, compile_id=0/1"
+    recording.slice(data, "user_annotation", 2_000, 2_010)
+    recording.slice("_compile.compile_inner (dynamo_timed)", "cpu_op", 2_020, 1_002_000)
+    guard = "tensor 'x' size mismatch at index 0. expected 4, actual 5"
+    log = Log().metrics(region="0/1", start_s=0.002, seconds=1)
+    log.recompiled(f"0/0: {guard}", region="0/1").write(tmp_path)
+    path = recording.write(tmp_path)
+    async with opened([str(path)], (200, 40)) as (app, _):
+        assert "compiles 0/1, 0/0: tensor 'x' size mismatch at index 0" in screen(app)

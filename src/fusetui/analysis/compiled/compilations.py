@@ -72,8 +72,30 @@ def _placed(
 
 
 def _of_trace(trace: Trace) -> list[CompiledOnce]:
-    """The compilations of a trace without a log: an annotation with the compile id, then
-    an op that lasts as long as the compilation."""
+    """The compilations of a trace without a log."""
+    return [
+        CompiledOnce(
+            compile_id=compile_id,
+            function="",
+            file="",
+            line=0,
+            backward=False,
+            start_ns=int(trace.start[row]) - trace.begin_ns,
+            duration_ns=int(trace.dur[row]),
+            inductor_ns=0,
+            in_recording=True,
+            guards=(),
+            failure="",
+            cache="",
+            from_log=False,
+        )
+        for compile_id, row in rows_of_compilations(trace)
+    ]
+
+
+def rows_of_compilations(trace: Trace) -> list[tuple[str, int]]:
+    """The compile id of each compilation that the trace shows, and the op that lasts as
+    long: torch writes an annotation with the id right before it."""
     named = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
     timed = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
     thread_of = trace.thread_of_track[trace.track]
@@ -81,26 +103,7 @@ def _of_trace(trace: Trace) -> list[CompiledOnce]:
     for row in named.tolist():
         of_thread = timed[thread_of[timed] == thread_of[row]]
         later = of_thread[trace.start[of_thread] >= trace.end[row]]
-        if not len(later):
-            continue
-        op = int(later[np.argmin(trace.start[later])])
         match = COMPILING.match(trace.name_of(row))
-        assert match is not None
-        found.append(
-            CompiledOnce(
-                compile_id=match["id"],
-                function="",
-                file="",
-                line=0,
-                backward=False,
-                start_ns=int(trace.start[op]) - trace.begin_ns,
-                duration_ns=int(trace.dur[op]),
-                inductor_ns=0,
-                in_recording=True,
-                guards=(),
-                failure="",
-                cache="",
-                from_log=False,
-            )
-        )
+        if match is not None and len(later):
+            found.append((match["id"], int(later[np.argmin(trace.start[later])])))
     return found
