@@ -15,6 +15,7 @@ from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, clipped
@@ -60,7 +61,7 @@ def _gap_heading(side: Side, idle: IdleTime, gap: int) -> str:
     return "   ".join(parts)
 
 
-def _device_name(side: Side, device: int) -> str:
+def _device_name(side: Side, device: Id) -> str:
     """The name of the group of lanes of a device; "" for a device without lanes."""
     for lane in side.lanes:
         if lane.layer not in CPU_LAYERS and lane.key[1] == device:

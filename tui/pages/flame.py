@@ -21,7 +21,7 @@ from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import MOST_COPIED, Page, Pane, next_of
+from fusetui.tui.pages.page import MAX_COPIED_CHARS, Page, Pane, next_of
 from fusetui.tui.pages.tree import awaited
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
@@ -143,7 +143,8 @@ class FlamePage(Page):
         if flame is None or at == WHOLE:
             return ""
         return clip(
-            printable(" > ".join(map(flame.tree.label, flame.path(at)))), MOST_COPIED
+            printable(" > ".join(map(flame.tree.label, flame.path(at)))),
+            MAX_COPIED_CHARS,
         )
 
 

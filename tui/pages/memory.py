@@ -125,8 +125,10 @@ class MemoryPage(ListPage):
         """Has the memory events of the active trace read, unless they or a snapshot are
         there."""
         shown = state.memory
+        if shown is not None and shown.trace is None:  # a snapshot needs no trace
+            return None
         trace = state.side.trace
-        if shown is not None and (shown.trace is None or shown.trace is trace):
+        if shown is not None and shown.trace is trace:
             return None
         if trace.report.prefix:
             return told(state, WHOLE)
@@ -262,11 +264,12 @@ class MemoryPage(ListPage):
 
     def _area_lines(self, snapshots: int, size: Size) -> int:
         """How many lines the area of each snapshot has."""
-        above_details = size.height - self._below(size)
+        above_details: int = size.height - self._below(size)
         lines = above_details * AREA_TWENTIETHS[snapshots] // 20 // snapshots
         if snapshots > 1:
             lines -= 1
-        return max(3, lines)
+        least_lines = 3
+        return max(least_lines, lines)
 
     @staticmethod
     def _remarks(state: State) -> list[str]:
@@ -376,10 +379,6 @@ class MemoryPage(ListPage):
     @staticmethod
     def _below(size: Size) -> int:
         """How many lines of the page are for the details."""
-        return max(5, min(12, size.height // 4))
-
-    @staticmethod
-    def _below(size: Size) -> int:
         return max(5, min(12, size.height // 4))
 
     def _stack(self, state: State, row: MemoryRow) -> int:

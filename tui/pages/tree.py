@@ -30,7 +30,7 @@ from fusetui.tui.layout.op_tree import (
     same_open,
 )
 from fusetui.tui.layout.text_layout import NEVER, start_unit
-from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
+from fusetui.tui.pages.folding import BAR_CELLS, Columns, TreeListPage, figure_column
 from fusetui.tui.pages.page import Pane, next_of, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
@@ -87,7 +87,7 @@ class TreePage(TreeListPage[OpTree]):
         return {
             "GPU": column("GPU", 9, 0 if launches else NEVER),
             "share": column("share", 7, 70),
-            "": column("", BAR, 90),
+            "": column("", BAR_CELLS, 90),
             "total": column("total", 10),
             "self": column("self", 9),
             "kernels": column("kernels", 8, 70 if launches else NEVER),
@@ -248,7 +248,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return {
             "GPU": column("GPU", 9, on_gpu),
             "share": column("share", 6),
-            "": column("", BAR, 70),
+            "": column("", BAR_CELLS, 70),
             "self": column("self", 9),
             "kernels": column("kernels", 8, on_gpu),
             "calls": column("calls", 6, calls),
