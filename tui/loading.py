@@ -53,7 +53,9 @@ from fusetui.tui.state.comparison import second_of
 from fusetui.tui.state.state import TIMELINE, State
 from fusetui.tui.view_store import KeptView, read_kept
 
-LARGE = 100_000  # slices: in fewer all is found before another process has read them
+MIN_SLICES_FOR_HELPER = (
+    100_000  # slices: in fewer all is found before another process has read them
+)
 SOON = 8 << 20  # bytes of a snapshot that is read in a few tenths of a second
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
 
@@ -186,7 +188,7 @@ def compare(
 ) -> None:
     """Posts the diff, unless nobody wants it any more."""
     a, b = asked.a.trace, asked.b.trace
-    with beside(start, a, b, least=LARGE) as helper:
+    with beside(start, a, b, least=MIN_SLICES_FOR_HELPER) as helper:
         for found in helper.answers(
             (asked.paths[0], a), cancelled, (asked.paths[1], b)
         ):
@@ -249,9 +251,9 @@ def look(
             found_now(replace(found_of(trace, text, rows), missing=missing))
             return
         found_now(found_of(trace, text, rows, 0.0))
-    if start and len(trace) >= LARGE and not _paused(cancelled):
+    if start and len(trace) >= MIN_SLICES_FOR_HELPER and not _paused(cancelled):
         return
-    with beside(start, trace, least=LARGE) as helper:
+    with beside(start, trace, least=MIN_SLICES_FOR_HELPER) as helper:
         for held, extra, share in helper.answers(
             (asked.path, trace), cancelled, search=text
         ):

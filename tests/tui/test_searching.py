@@ -205,7 +205,7 @@ def test_args_of_a_large_trace_are_read_beside(
     posted: list[Any] = []
     side = opened(shaped).side
     own = found(opened(shaped), "blue")[-1]
-    monkeypatch.setattr("fusetui.tui.loading.MAX_SLICES_AT_ONCE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     for path in (shaped.report.path, ""):
         look(Search(side, "blue", path), posted.append, never, Beside)
         assert posted[-1].keywords["found"].is_done
@@ -215,7 +215,7 @@ def test_args_of_a_large_trace_are_read_beside(
 def test_a_person_who_goes_on_typing_starts_no_process(
     shaped: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.tui.loading.MAX_SLICES_AT_ONCE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     posted: list[object] = []
     start = cast(Callable[[], Beside], posted.clear)
     asked = Search(opened(shaped).side, "blue", shaped.report.path)
