@@ -37,11 +37,11 @@ def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
     if are_job:
         about = f"{len(paths)} traces: who waits for whom"
         offers.append(Offer(JOB, tuple(paths[:1]), about, is_job=True))
-    shown_paths = [without_credentials(path) for path in paths]
-    names = [Path(shown).name for shown in shown_paths]
-    files_of_name = Counter(names)
-    for path, shown, name in zip(paths, shown_paths, names, strict=True):
-        label = name if files_of_name[name] == 1 else shown
+    shown_paths = {path: without_credentials(path) for path in paths}
+    files_of_name = Counter(Path(shown).name for shown in shown_paths.values())
+    for path in paths:
+        name = Path(shown_paths[path]).name
+        label = name if files_of_name[name] == 1 else shown_paths[path]
         offers.append(Offer(label, (path,)))
     return tuple(offers)
 
