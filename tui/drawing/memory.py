@@ -24,7 +24,7 @@ from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.drawing.timeline import LegendEntry, legend_parts
-from fusetui.tui.layout.frame import divided, tick_step, ticks
+from fusetui.tui.layout.frame import Tick, divided, tick_step, ticks
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights
 from fusetui.tui.layout.text_layout import wrapped
@@ -92,8 +92,8 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
             cells[max(0, min(column, width - 1))] = mark
         return cells
 
-    def _ticks(self, width: int) -> list[tuple[int, str]]:
-        """(column, text) of each tick: times, or numbers of events where the file has no
+    def _ticks(self, width: int) -> list[Tick]:
+        """The ticks of the ruler: times, or numbers of events where the file has no
         times."""
         begin = self.window.begin
         end = self.window.end
@@ -102,7 +102,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         step = tick_step(end - begin, width // TICK_CELLS)
         first = -(-begin // step) * step  # the first multiple of the step in the window
         return [
-            ((number - begin) * width // (end - begin), f"#{count(number)}")
+            Tick((number - begin) * width // (end - begin), f"#{count(number)}")
             for number in range(first, end, step)
         ]
 
