@@ -79,15 +79,14 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
     def _ruler(self, width: int) -> list[Styled]:
         """Times, or numbers of events, under the cursor and where memory ran out."""
-        window = self.window
-        span = window.end - window.begin
         cells: list[Styled] = [(" ", "faint")] * width
-        for column, label in self._ticks(width):
-            if column + len(label) < width:
-                for x, char in enumerate(label, start=column):
-                    cells[x] = (char, "faint")
+        for tick in self._ticks(width):
+            end = tick.column + len(tick.text)
+            if end < width:
+                cells[tick.column : end] = [(char, "faint") for char in tick.text]
+        span = self.window.end - self.window.begin
         for position, mark in self._ruler_marks():
-            column = (position - window.begin) * width // span
+            column = (position - self.window.begin) * width // span
             # one out of sight is at the edge
             cells[max(0, min(column, width - 1))] = mark
         return cells
@@ -109,15 +108,15 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     def _ruler_marks(self) -> Iterator[tuple[int, Styled]]:
         """(position from zero, mark) of the moments in the window at which memory ran
         out, then of the cursor, which hides others."""
-        zero, begin, end, _ = self.window
-        for position in _failures(self.moments):
-            if begin <= position - zero < end:
-                yield position - zero, ("!", "bad")
-        cursor = self.moments.position(self.at) - zero
-        next_event = self.moments.position(self.at + 1) - zero
-        is_in_window = begin <= cursor < end
-        is_before_first_event = cursor < begin <= next_event
-        if is_in_window or is_before_first_event:
+        window = self.window
+        in_window = range(window.begin, window.end)
+        for failure in _failures(self.moments):
+            if failure - window.zero in in_window:
+                yield failure - window.zero, ("!", "bad")
+        cursor = self.moments.position(self.at) - window.zero
+        next_event = self.moments.position(self.at + 1) - window.zero
+        is_before_first_event = cursor < window.begin <= next_event
+        if cursor in in_window or is_before_first_event:
             yield cursor, (self.glyphs.selected_cell, "selection")
 
 
@@ -244,11 +243,13 @@ def segment_cells(
     high as its used part, in the color of the category that has most of it."""
     memory = placed.segments[segment]
     borders = edges(memory.address, memory.address + memory.size, width)
-    used = placed.by_category(segment, borders)  # [categories, cells] in bytes
+    bytes_of_category = placed.by_category(segment, borders)  # [categories, cells]
+    used_bytes = bytes_of_category.sum(axis=0)
     cell_bytes = np.maximum(np.diff(borders), 1)
-    level = np.ceil(used.sum(axis=0) / cell_bytes * glyphs.top)
+    level = np.ceil(used_bytes / cell_bytes * glyphs.top)
     level = np.minimum(level, glyphs.top).astype(np.int64)
-    return cell_parts(level.tolist(), used.argmax(axis=0).tolist(), glyphs)
+    category = bytes_of_category.argmax(axis=0)
+    return cell_parts(level.tolist(), category.tolist(), glyphs)
 
 
 def about_segment(
@@ -256,24 +257,30 @@ def about_segment(
 ) -> list[Said]:
     """What is in a segment by category, its holes, and what lies in it, the largest
     first."""
-    memory = placed.segments[segment]
-    occupied = moments.history.occupied
     rows, kinds = placed.inside(segment)
-    amounts = summed(kinds, occupied.size[rows], len(CATEGORIES)).tolist()
+    bytes_of_row = moments.history.occupied.size[rows]
+    amounts = summed(kinds, bytes_of_row, len(CATEGORIES)).tolist()
+    used = f"{size(int(placed.used[segment]))} in {plural(len(rows), 'allocation')}"
+    segment_text = _segment_text(placed.segments[segment])
+    heading = f"{segment_text}: {used}, {_holes_text(placed, segment)}"
     categories = [
         f"{short_place(CATEGORIES[number])} {size(amounts[number])}"
         for number in _by_amount(amounts)
     ]
-    used = f"{size(int(placed.used[segment]))} in {plural(len(rows), 'allocation')}"
-    heading = f"{_segment_text(memory)}: {used}, {_holes_text(placed, segment)}"
     lines = [Said(f" {heading}", "plain"), Said(f" {joined(categories, width - 2)}")]
-    by_size = rows[np.argsort(-occupied.size[rows], kind="stable")]
-    for row in by_size[:MAX_LISTED].tolist():
-        place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
-        offset = int(occupied.address[row]) - memory.address
-        bytes_text = size(int(occupied.size[row]))
-        lines.append(Said(f"   {bytes_text} at +{size(offset)}: {place}"))
+    largest = rows[np.argsort(-bytes_of_row, kind="stable")][:MAX_LISTED]
+    base = placed.segments[segment].address
+    lines += [Said(_placed_text(moments, row, base)) for row in largest.tolist()]
     return lines
+
+
+def _placed_text(moments: Moments, row: int, base: int) -> str:
+    """The size of a life that occupies memory, where it lies after the address `base`,
+    and where it was allocated."""
+    occupied = moments.history.occupied
+    offset = int(occupied.address[row]) - base
+    place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
+    return f"   {size(int(occupied.size[row]))} at +{size(offset)}: {place}"
 
 
 def _segment_text(segment: Segment) -> str:

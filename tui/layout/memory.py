@@ -4,7 +4,8 @@ origin; where a file has no times, events are counted instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -150,22 +151,31 @@ def heights(
     """The area over the window [begin, end) of positions, in `width` cells and `lines`
     lines. `most` bytes are as high as all lines; a full cell has the level `top`."""
     amounts = cells(moments, begin, end, width).amounts[[*FROM_BELOW]]
-    upper_bytes = np.cumsum(amounts, axis=0)  # [categories, cells]
-    lower_bytes = upper_bytes - amounts
     most = max(most, 1)
-    total = upper_bytes[-1]
+    total = amounts.sum(axis=0)
     total_levels = np.ceil(total / most * (lines * top)).astype(np.int64)
     lines_below = np.arange(lines)[::-1, None]
     levels = np.clip(total_levels - lines_below * top, 0, top)
-    line_bytes = most / lines
+    categories = _largest_on_lines(amounts, lines_below, most / lines)
+    return Area(levels=levels.tolist(), categories=categories.tolist())
+
+
+def _largest_on_lines(
+    amounts: Int64s, lines_below: Int64s, line_bytes: float
+) -> Int64s:
+    """The category of which each cell of each line holds most, [lines, cells].
+    `amounts`: bytes, [categories in the order of FROM_BELOW, cells]; `lines_below`: how
+    many lines are below each line, [lines, 1]."""
+    upper_bytes = np.cumsum(amounts, axis=0)
+    lower_bytes = upper_bytes - amounts
     line_lower = lines_below * line_bytes
     line_upper = line_lower + line_bytes
     inside_upper = np.minimum(upper_bytes[:, None], line_upper)
     inside_lower = np.maximum(lower_bytes[:, None], line_lower)
     # [categories, lines, cells]: the bytes of each category on each line
-    largest = (inside_upper - inside_lower).argmax(axis=0)
-    categories = np.array(FROM_BELOW)[largest]
-    return Area(levels=levels.tolist(), categories=categories.tolist())
+    inside_bytes = inside_upper - inside_lower
+    largest: Int64s = np.array(FROM_BELOW)[inside_bytes.argmax(axis=0)]
+    return largest
 
 
 @memo(4)
@@ -184,8 +194,19 @@ def rows_of(
         return rows
     other_moments, other_at = beside
     other_bytes = _bytes_by_holder(other_moments, by, other_at)
+    groups = _groups_of_both(rows, other_bytes)
+    groups.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
+    return tuple(chain.from_iterable(groups))
+
+
+def _groups_of_both(
+    rows: Sequence[MemoryRow], other_bytes: Mapping[str, int]
+) -> list[list[MemoryRow]]:
+    """Each holder of two snapshots with the rows that are open below it: those that
+    only the other one has, then the rows of this one. `other_bytes`: what a holder has
+    in the other snapshot, by its name."""
     names_here = {row.name for row in rows if row.level == 0}
-    groups: list[list[MemoryRow]] = []  # a holder and what is open below it
+    groups: list[list[MemoryRow]] = []
     for name in other_bytes:
         if name not in names_here:
             groups.append([MemoryRow(0, (name,), name, bytes=0, allocations=0)])
@@ -194,9 +215,9 @@ def rows_of(
             groups.append([])
         groups[-1].append(row)
     for group in groups:
-        group[0] = group[0]._replace(other=other_bytes.get(group[0].name, 0))
-    groups.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
-    return tuple(row for group in groups for row in group)
+        holder = group[0]
+        group[0] = holder._replace(other=other_bytes.get(holder.name, 0))
+    return groups
 
 
 def _bytes_by_holder(moments: Moments, by: str, event: int) -> dict[str, int]:
@@ -234,28 +255,34 @@ def _stack_rows(
     name = moments.names[holder]
     skips_stacks = moments.is_of_trace and by == "op"
     for stack in _each(moments.stacks(by, holder, event)):
-        key = (name, stack.number)
         if not skips_stacks:
             yield MemoryRow(
                 level=1,
-                key=key,
+                key=(name, stack.number),
                 name=name,
                 bytes=stack.bytes,
                 allocations=stack.blocks,
                 stack=stack.number,
             )
-        if not skips_stacks and key not in opened:
-            continue
-        for life in moments.allocations(by, holder, stack.number, event).tolist():
-            yield MemoryRow(
-                level=2,
-                key=(name, stack.number, life),
-                name=name,
-                bytes=int(moments.history.lives.size[life]),
-                allocations=1,
-                stack=stack.number,
-                life=life,
-            )
+        if skips_stacks or (name, stack.number) in opened:
+            lives = moments.allocations(by, holder, stack.number, event).tolist()
+            yield from _life_rows(moments, name, stack.number, lives)
+
+
+def _life_rows(
+    moments: Moments, holder: str, stack: int, lives: Sequence[int]
+) -> Iterator[MemoryRow]:
+    """The allocations of a stack."""
+    for life in lives:
+        yield MemoryRow(
+            level=2,
+            key=(holder, stack, life),
+            name=holder,
+            bytes=int(moments.history.lives.size[life]),
+            allocations=1,
+            stack=stack,
+            life=life,
+        )
 
 
 class _Held(NamedTuple):

@@ -213,10 +213,12 @@ def _by_path(trace: Trace, rows: Rows, under: Amounts, most_levels: int) -> OpTr
     threads, thread = np.unique(names_of_threads, return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = thread  # until the level of a row comes
-    outer = trace.depth[rows] == 0
-    levels = _Levels(trace, threads, Part(nodes=thread[outer], rows=rows[outer]))
+    is_outer = trace.depth[rows] == 0
+    outer = Part(nodes=thread[is_outer], rows=rows[is_outer])
+    levels = _Levels(trace, threads, outer)
     depth = np.minimum(trace.depth[rows], most_levels)
-    for level in range(int(depth.max(initial=-1)) + 1):
+    deepest = int(depth.max(initial=-1))
+    for level in range(deepest + 1):
         of_level = rows[depth == level]
         # the node of a thread is that of its outermost rows until they have their own
         around = of_row[trace.parent[of_level]] if level else of_row[of_level]
@@ -234,21 +236,27 @@ def callers_tree(trace: Trace) -> OpTree:
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = node
     levels = _Levels(trace, ops, Part(nodes=node, rows=rows))
-    around = trace.parent[rows]  # the slice that called the last one, or -1
-    for _ in range(MAX_LEVELS):
-        has_caller = around >= 0
-        if not has_caller.any():
-            break
-        rows = rows[has_caller]
-        callers = around[has_caller].astype(np.intp)
-        node = levels.add(node[has_caller], callers, rows)
-        around = trace.parent[callers]
+    _add_callers(levels, trace, node, rows)
     under = _launched_under(trace)
     launched_by = Amounts(
         gpu_ns=_launched_by(trace, under.gpu_ns),
         kernels=_launched_by(trace, under.kernels),
     )
     return levels.tree("callers", of_row, launched_by)
+
+
+def _add_callers(levels: _Levels, trace: Trace, node: Rows, rows: Rows) -> None:
+    """Adds a level of callers after the other, up to MAX_LEVELS. `node`: of each of the
+    rows, the op, in the first level."""
+    around = trace.parent[rows]  # the slice that called the last one, or -1
+    for _ in range(MAX_LEVELS):
+        has_caller = around >= 0
+        if not has_caller.any():
+            return
+        rows = rows[has_caller]
+        callers = around[has_caller].astype(np.intp)
+        node = levels.add(node[has_caller], callers, rows)
+        around = trace.parent[callers]
 
 
 def _launched_by(trace: Trace, under: Int64s) -> Int64s:
@@ -276,28 +284,30 @@ def op_tree(trace: Trace) -> OpTree:
     row_nodes = np.arange(len(rows)) + thread + 1
     of_row = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last: of no row
     of_row[rows] = row_nodes
-    node_around = of_row[trace.parent[rows]]
-    is_outer = trace.depth[rows] == 0
-    count = len(tracks) + len(rows)
-    nodes = Nodes(
-        parent=np.full(count, -1, dtype=np.int64),
-        level=np.zeros(count, dtype=np.int64),
-        size=np.empty(count, dtype=np.int64),
-        name=np.empty(count, dtype=np.int64),
-    )
-    nodes.parent[row_nodes] = np.where(
-        node_around >= 0, node_around, thread_nodes[thread]
-    )
-    nodes.level[row_nodes] = trace.depth[rows].astype(np.int64) + 1
-    nodes.size[thread_nodes] = np.diff(np.append(thread_nodes, count))
-    nodes.size[row_nodes] = trace.end_row[rows].astype(np.int64) - rows
+    nodes = _empty_nodes(len(tracks) + len(rows))
     nodes.name[thread_nodes] = -1 - tracks.astype(np.int64)
     nodes.name[row_nodes] = trace.name[rows]
+    nodes.level[row_nodes] = trace.depth[rows].astype(np.int64) + 1
+    around = of_row[trace.parent[rows]]
+    nodes.parent[row_nodes] = np.where(around >= 0, around, thread_nodes[thread])
+    nodes.size[thread_nodes] = np.diff(np.append(thread_nodes, len(nodes.size)))
+    nodes.size[row_nodes] = trace.end_row[rows].astype(np.int64) - rows
+    is_outer = trace.depth[rows] == 0
     parts = [
         Part(nodes=thread_nodes[thread[is_outer]], rows=rows[is_outer]),
         Part(nodes=row_nodes, rows=rows),
     ]
     return _tree(trace, "each", nodes, parts, of_row[:-1], _launched_under(trace))
+
+
+def _empty_nodes(count: int) -> Nodes:
+    """So many nodes of level 0 without anything around them, to be filled."""
+    return Nodes(
+        parent=np.full(count, -1, dtype=np.int64),
+        level=np.zeros(count, dtype=np.int64),
+        size=np.empty(count, dtype=np.int64),
+        name=np.empty(count, dtype=np.int64),
+    )
 
 
 def _tree(
@@ -310,18 +320,11 @@ def _tree(
 ) -> OpTree:
     """The tree of these nodes. Their figures are the sums of what their rows add; the
     row of a node is the longest of its rows."""
-    amounts = _amounts(trace, mode, parts, under)
-    count = len(nodes.parent)
-    figures = {measure: np.zeros(count, dtype=np.int64) for measure in amounts}
-    row = np.full(count, -1, dtype=np.int64)
-    for part in parts:
-        for measure, amount in amounts.items():
-            np.add.at(figures[measure], part.nodes, amount[part.rows])
-        by_length = np.argsort(trace.dur[part.rows], kind="stable")
-        # the last one assigned is kept
-        row[part.nodes[by_length]] = part.rows[by_length]
     is_thread = nodes.name < 0
+    row = _longest_rows(trace, len(nodes.parent), parts)
     row[is_thread] = -1
+    amounts = _amounts(trace, mode, parts, under)
+    figures = _sums(amounts, len(nodes.parent), parts)
     figures["self"][is_thread] = 0
     last_sort = "start" if mode == "each" else "count"
     return OpTree(
@@ -339,6 +342,29 @@ def _tree(
         name=nodes.name,
         of_row=of_row.astype(np.int32),
     )
+
+
+def _longest_rows(trace: Trace, count: int, parts: list[Part]) -> Int64s:
+    """The longest row of each of `count` nodes, of equal ones the last; -1 for nodes
+    without rows."""
+    longest = np.full(count, -1, dtype=np.int64)
+    for part in parts:
+        by_length = np.argsort(trace.dur[part.rows], kind="stable")
+        # the last one assigned is kept
+        longest[part.nodes[by_length]] = part.rows[by_length]
+    return longest
+
+
+def _sums(
+    amounts: dict[str, Int64s], count: int, parts: list[Part]
+) -> dict[str, Int64s]:
+    """What the rows of each of `count` nodes add up to, by measure."""
+    sums = {}
+    for measure, amount in amounts.items():
+        sums[measure] = np.zeros(count, dtype=np.int64)
+        for part in parts:
+            np.add.at(sums[measure], part.nodes, amount[part.rows])
+    return sums
 
 
 def _amounts(

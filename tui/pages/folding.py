@@ -69,10 +69,12 @@ class TreeListPage(ListPage, Generic[Tree]):
         """What the nodes are sorted by."""
 
     @abstractmethod
-    def sorted_by(self, state: State, sort: str) -> State: ...
+    def sorted_by(self, state: State, sort: str) -> State:
+        """The state with another order of the nodes."""
 
     @abstractmethod
-    def columns(self, state: State, tree: Tree, sort: str) -> Columns: ...
+    def columns(self, state: State, tree: Tree, sort: str) -> Columns:
+        """The columns of the list; that by which it is sorted has a star."""
 
     @abstractmethod
     def look(self, tree: Tree, node: int) -> tuple[str, str]:
@@ -83,7 +85,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         """What the rows are, and what their shares are of, after its figure."""
 
     def texts(self, state: State, tree: Tree, node: int) -> Mapping[str, str]:
-        """Instead of figures."""
+        """What stands in some columns of a node instead of a figure."""
         return {}
 
     @abstractmethod
@@ -93,6 +95,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         """The columns of a saved table that name its nodes."""
 
     def column_name(self, tree: Tree, figure: str) -> str:
+        """What the column of a figure is called in a saved table."""
         return f"{figure.lower()}_ns" if figure in tree.units else figure
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
@@ -118,27 +121,27 @@ class TreeListPage(ListPage, Generic[Tree]):
         if not tree:
             return no_rows(self.nothing(state))
         sort = self.sort(state, tree)
-        measure = tree.measure(sort)
         columns = self.columns(state, tree, sort)
         opened = self.opened(state)
+        measure = tree.measure(sort)
         glyphs = glyphs_for(state.ascii_only)
         listed = tuple(columns.values())
 
         def formatted(index: int, width: int) -> list[Styled]:
+            """The row of one node."""
             node = int(opened.shown[index])
-            own_texts = self.texts(state, tree, node)
-            texts = []
-            for name in columns:
-                if name == "name":
-                    texts.append(_name_text(tree, node, opened, glyphs))
-                elif name in own_texts:
-                    texts.append(own_texts[name])
-                elif name in ("share", ""):
-                    texts.append(_share_text(tree, node, measure, name, glyphs))
-                else:
-                    texts.append(self._figure_text(tree, node, name))
+            texts = {
+                "name": _name_text(tree, node, opened, glyphs),
+                "share": _share_text(tree, node, measure),
+                "": _share_bar(tree, node, measure, glyphs),
+                **self.texts(state, tree, node),
+            }
+            shown = [
+                texts[name] if name in texts else self._figure_text(tree, node, name)
+                for name in columns
+            ]
             token, last_token = self.look(tree, node)
-            return row_parts(listed, texts, width, token, last_token)
+            return row_parts(listed, shown, width, token, last_token)
 
         return Rows(
             identity=(opened, *listed),
@@ -280,16 +283,16 @@ def _name_text(tree: FigureTree, node: int, opened: OpenNodes, glyphs: Glyphs) -
     return f"{'  ' * int(tree.level[node])}{mark} {tree.label(node)}"
 
 
-def _share_text(
-    tree: FigureTree, node: int, measure: str, column: str, glyphs: Glyphs
-) -> str:
-    """The share of the whole that a node is by a measure, "" for none; in the column
-    without a title, the bar of that share."""
+def _share_text(tree: FigureTree, node: int, measure: str) -> str:
+    """The share of the whole that a node is by a measure; "" for none."""
     part = int(tree.figures[measure][node])
-    whole = tree.whole(measure)
-    if not column:
-        return share_bar(part, whole, BAR_CELLS, glyphs)
-    return percent(part, whole) if part else ""
+    return percent(part, tree.whole(measure)) if part else ""
+
+
+def _share_bar(tree: FigureTree, node: int, measure: str, glyphs: Glyphs) -> str:
+    """The bar of that share."""
+    part = int(tree.figures[measure][node])
+    return share_bar(part, tree.whole(measure), BAR_CELLS, glyphs)
 
 
 AnyTree = TreeListPage[FigureTree]

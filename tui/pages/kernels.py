@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -82,6 +82,7 @@ class KernelsPage(ListPage):
         columns = _columns(table, view)
 
         def formatted(index: int, width: int) -> list[Styled]:
+            """The row of one group."""
             group = int(order[index])
             texts = [*_figures(table, group, glyphs)]
             if _has_decoded_columns(table):
@@ -117,12 +118,12 @@ class KernelsPage(ListPage):
         what their shares are of."""
         table = shown_table(state)
         is_op = table.role is Role.OP
-        what = "CPU ops" if is_op else "kernels"
-        time = "self" if is_op else "kernel"
-        only = "".join(f"   only {of.by} {of.label}" for of in state.kernels.only)
-        counts = f"{count(len(table))} of {count(len(table.rows))}"
-        share = f"share of the {duration(table.whole_ns)} of {time} time"
-        line = f" {what} by {table.by}: {counts}{only}   {share}"
+        groups = f"{count(len(table))} of {count(len(table.rows))}"
+        line = f" {'CPU ops' if is_op else 'kernels'} by {table.by}: {groups}"
+        for only in state.kernels.only:
+            line += f"   only {only.by} {only.label}"
+        whole = duration(table.whole_ns)
+        line += f"   share of the {whole} of {'self' if is_op else 'kernel'} time"
         return (Pane(1, text([Said(line, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
@@ -141,13 +142,10 @@ class KernelsPage(ListPage):
         if self.name not in before.lists:
             return state
         group_before = self.group(before)
-        name = ""
+        cursor = 0
         if group_before >= 0:
             name = shown_table(before).full_name(group_before)
-        table = shown_table(state)
-        order = table.order(state.kernels.sort)
-        names = [table.full_name(int(group)) for group in order]
-        cursor = names.index(name) if name in names else 0
+            cursor = _row_of(shown_table(state), state.kernels.sort, name)
         list_state = replace(before.list_of(self.name), cursor=cursor)
         return state.with_list(self.name, list_state)
 
@@ -157,10 +155,6 @@ class KernelsPage(ListPage):
         table = shown_table(state)
         order = table.order(state.kernels.sort)
         groups = order if rows is None else order[[*rows]]
-        fields = [table.fields(int(table.numbers[group])) for group in groups]
-        texts = {}
-        for name in fields[0] if fields else ():
-            texts[name] = [of_group.get(name) for of_group in fields]
         total = "self_ns" if table.role is Role.OP else "total_ns"
         figures = {
             total: table.totals[groups],
@@ -169,6 +163,7 @@ class KernelsPage(ListPage):
         }
         for figure in SPREAD:
             figures[f"{figure}_ns"] = table.figures(figure)[groups]
+        texts = _names_of_groups(table, groups.tolist())
         return page_table(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
@@ -206,6 +201,23 @@ def shown_table(state: State) -> KernelTable:
 @memo(8)
 def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
     return table_of(side.trace, known_keys(side), KernelView(by, only=only))
+
+
+def _row_of(table: KernelTable, sort: str, name: str) -> int:
+    """The row of the group with this name; 0 where there is none."""
+    for row, group in enumerate(table.order(sort).tolist()):
+        if table.full_name(group) == name:
+            return row
+    return 0
+
+
+def _names_of_groups(table: KernelTable, groups: Sequence[int]) -> dict[str, list[Any]]:
+    """The columns of a saved table that name groups: a list for each field."""
+    fields = [table.fields(int(table.numbers[group])) for group in groups]
+    columns = {}
+    for name in fields[0] if fields else ():
+        columns[name] = [of_group.get(name) for of_group in fields]
+    return columns
 
 
 def _figures(table: KernelTable, group: int, glyphs: Glyphs) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, percent, plural, signed_size, size
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, text
-from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import (
@@ -142,26 +142,23 @@ class MemoryPage(ListPage):
 
     def rows(self, state: State) -> Rows:
         """Who holds what at the moment under the cursor; or the segments."""
-        shown = memory_of(state)
-        if shown.is_map:
+        if memory_of(state).is_map:
             return self._segments(state)
         holders = self.found(state)
         if not holders:
             return no_rows("nothing is allocated at this moment")
+        columns = self._columns(memory_of(state))
         moments, view = here(state)
-        columns = self._columns(shown)
         total = int(moments.history.allocated[view.at + 1])
         zero = window(state).zero
 
         def formatted(index: int, width: int) -> list[Styled]:
+            """The row of one holder, stack or allocation."""
             row = holders[index]
-            if len(shown.sides) == 1:
-                figures = self._figures(state, row, total)
-            else:
-                figures = self._both(state, row)
             name = pictures().row_text(moments, row, zero)
             label = f"{'  ' * row.level}{self._mark(state, row)} {name}"
-            return row_parts(columns, [*figures, label], width)
+            texts = [*self._figures(state, row, total), label]
+            return row_parts(columns, texts, width)
 
         return Rows(
             identity=(holders, columns, zero),
@@ -186,10 +183,11 @@ class MemoryPage(ListPage):
         is_open = row.key in memory_of(state).opened
         return glyphs.unfolded if is_open else glyphs.folded
 
-    @staticmethod
-    def _figures(state: State, row: MemoryRow, total: int) -> list[str]:
+    def _figures(self, state: State, row: MemoryRow, total: int) -> list[str]:
         """The bytes of a row, their share of all, its bar, and its blocks where their
-        number is known."""
+        number is known; of two snapshots, its bytes in both."""
+        if len(memory_of(state).sides) > 1:
+            return self._both(state, row)
         return [
             size(row.bytes),
             percent(row.bytes, total),
@@ -203,24 +201,11 @@ class MemoryPage(ListPage):
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         if not placed.segments:
             return no_rows("nothing tells which segments there were")
-
-        def formatted(index: int, width: int) -> list[Styled]:
-            segment_bytes = placed.segments[index].size
-            texts = [
-                size(segment_bytes),
-                percent(int(placed.used[index]), segment_bytes),
-                size(int(placed.holes[index])),
-                "",
-            ]
-            *figures, (blank, _) = row_parts(SEGMENT_COLUMNS, texts, width)
-            cells = pictures().segment_cells(placed, index, len(blank), glyphs)
-            return [*figures, *cells]
-
         return Rows(
             identity=(placed, glyphs),
             count=len(placed.segments),
             titles=partial(titles, SEGMENT_COLUMNS),
-            format=formatted,
+            format=partial(_segment_row, placed, glyphs),
         )
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
@@ -290,6 +275,9 @@ class MemoryPage(ListPage):
         over = window(state, index)
         moments = shown.moments(index)
         at = shown.views[index].at
+        name = self._side_name(shown, index)
+        heading = pictures().cursor_line(moments, at, over.zero, name, size.width)
+        token = "title" if index == shown.active else "faint"
         picture = pictures().AreaPicture(
             moments=moments,
             window=over,
@@ -298,18 +286,8 @@ class MemoryPage(ListPage):
             glyphs=glyphs_for(state.ascii_only, state.colorless),
             label=self._axis_label(over, moments),
         )
-        name = self._side_name(shown, index)
-        heading = pictures().cursor_line(moments, at, over.zero, name, size.width)
-        token = "title" if index == shown.active else "faint"
-
-        def pointed(state: State, x: int, y: int) -> State:
-            """The cursor on the moment of the cell that was clicked."""
-            division = divided(size.width, size.height)
-            now = replace(state, memory=replace(memory_of(state), active=index))
-            column = max(0, min(x - division.gutter, division.width - 1))
-            return with_view(now, at=int(memory.drawn(now, index).events[column]))
-
-        return Pane(1, text([Said(heading, token)])), Pane(lines, picture, pointed)
+        area = Pane(lines, picture, partial(_pointed_in_area, index=index, size=size))
+        return Pane(1, text([Said(heading, token)])), area
 
     @staticmethod
     def _highest_peak(shown: MemoryShown) -> int:
@@ -450,8 +428,35 @@ class MemoryPage(ListPage):
         return name
 
 
+def _pointed_in_area(state: State, x: int, y: int, index: int, size: Size) -> State:
+    """The cursor on the moment of the cell of one area that was clicked; its side
+    becomes the active one."""
+    division = divided(size.width, size.height)
+    column = max(0, min(x - division.gutter, division.width - 1))
+    now = replace(state, memory=replace(memory_of(state), active=index))
+    return with_view(now, at=int(memory.drawn(now, index).events[column]))
+
+
 def _texts(lines: Sequence[Said]) -> tuple[str, ...]:
+    """The lines without their styles."""
     return tuple(line.text for line in lines)
+
+
+def _segment_row(
+    placed: PlacedBlocks, glyphs: Glyphs, index: int, width: int
+) -> list[Styled]:
+    """The size of a segment, how much of it is in use, its holes, and what lies in it
+    from its first to its last address."""
+    segment_bytes = placed.segments[index].size
+    texts = [
+        size(segment_bytes),
+        percent(int(placed.used[index]), segment_bytes),
+        size(int(placed.holes[index])),
+        "",
+    ]
+    *figures, (blank, _) = row_parts(SEGMENT_COLUMNS, texts, width)
+    cells = pictures().segment_cells(placed, index, len(blank), glyphs)
+    return [*figures, *cells]
 
 
 def _can_open(row: MemoryRow) -> bool:

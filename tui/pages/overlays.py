@@ -29,7 +29,7 @@ from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
-from fusetui.tui.layout.search_hits import NameHits, SearchHits, trend
+from fusetui.tui.layout.search_hits import NameHits, SearchHits, Trend, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.pages.page import ListPage, Pane
@@ -77,21 +77,32 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
     nothing is typed: the language of queries."""
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
-        heading = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
-        shown: list[Said | list[Styled]] = [Said(heading, "title")]
+        """The rule, and what fits below it."""
+        rule = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
+        shown: list[Said | list[Styled]] = [Said(rule, "title")]
         if found is None:
             help_lines = folded(HELP, width - 2, "plain", " ")
             shown += cut(help_lines, height - 1, glyphs.ellipsis)
-            return shown
-        unit = unit_of(name.ns for name in found.names)
-        if found.names:
-            columns = f"{unit.name:>9} {'share':>7} {'':{BAR_CELLS}} {'count':>7} name"
-            shown.append(Said(columns, "title"))
-        for name in found.names[: max(0, height - 2)]:
-            shown.append(_name_row(name, found.ns, unit, width, glyphs))
+        else:
+            shown += _name_rows(found, width, height - 1, glyphs)
         return shown
 
     return TextPicture(found, lines)
+
+
+def _name_rows(
+    found: SearchHits, width: int, height: int, glyphs: Glyphs
+) -> list[Said | list[Styled]]:
+    """The titles of the columns, and a row for each name, as many as fit on `height`
+    lines; nothing where nothing was found."""
+    if not found.names:
+        return []
+    unit = unit_of(name.ns for name in found.names)
+    heading = f"{unit.name:>9} {'share':>7} {'':{BAR_CELLS}} {'count':>7} name"
+    rows: list[Said | list[Styled]] = [Said(heading, "title")]
+    for name in found.names[: max(0, height - 1)]:
+        rows.append(_name_row(name, found.ns, unit, width, glyphs))
+    return rows
 
 
 def _name_row(
@@ -151,40 +162,61 @@ MICROSECONDS = Unit(1000, "us", 1)
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     """A row for each hit of a search, or for each step: when it starts, how long it
     takes, where it is and what it is. `keys`: what keys do, beside the last title."""
-    side = overlay.side
-    rows = overlay.hits.rows
-    start_in = start_unit(side.trace)
-    begins, dur = _times(overlay)
-    longest = int(dur.max(initial=0))
-    glyphs = glyphs_for(ascii_only)
-    columns = [
-        ListColumn(f"at {start_in.name}", 12),
+    columns = (
+        ListColumn(f"at {start_unit(overlay.side.trace).name}", 12),
         ListColumn(MICROSECONDS.name, 10),
         BAR_COLUMN,
         WHERE_COLUMN,
         ListColumn("hit", 0, left=True),
-    ]
+    )
+    begins, dur = _times(overlay)
+    longest = int(dur.max(initial=0))
+    glyphs = glyphs_for(ascii_only)
 
     def formatted(index: int, width: int) -> list[Styled]:
-        row = int(rows[index])
+        """The row of one hit."""
         ns = int(dur[index])
-        texts = (
-            start_in.text(int(begins[index]) - side.origin),
-            MICROSECONDS.text(ns),
-            share_bar(ns, longest, BAR_CELLS, glyphs),
-            narrow(side.trace.track_of(row).label),
-            _hit_name(overlay, index),
-        )
-        kind = kind_of(int(side.trace.role[row]), side.trace.name_of(row))
-        return row_parts(columns, texts, width, last=kind.token + TEXT)
+        bar = share_bar(ns, longest, BAR_CELLS, glyphs)
+        texts = _hit_texts(overlay, index, int(begins[index]), ns, bar)
+        return row_parts(columns, texts, width, last=_hit_token(overlay, index))
 
-    def heading(width: int) -> str:
-        shown_columns = [columns[n] for n in shown(columns, width - 1)]
-        room = width - sum(column.width + 1 for column in shown_columns)
-        last = replace(columns[-1], title=joined(["hit", *keys], room))
-        return titles([*columns[:-1], last], width)
+    return Rows(
+        identity=overlay,
+        count=len(overlay.hits.rows),
+        titles=partial(_hit_titles, columns, keys),
+        format=formatted,
+    )
 
-    return Rows(overlay, len(rows), heading, formatted)
+
+def _hit_titles(columns: Sequence[ListColumn], keys: Sequence[str], width: int) -> str:
+    """The titles of the columns, in that of the last one as many keys as fit."""
+    room = width
+    for index in shown(columns, width - 1):
+        room -= columns[index].width + 1
+    last = replace(columns[-1], title=joined(["hit", *keys], room))
+    return titles([*columns[:-1], last], width)
+
+
+def _hit_texts(
+    overlay: HitList, index: int, begin: int, ns: int, bar: str
+) -> tuple[str, ...]:
+    """What stands in the columns of the hit at `index`, which takes `ns`."""
+    side = overlay.side
+    row = int(overlay.hits.rows[index])
+    return (
+        start_unit(side.trace).text(begin - side.origin),
+        MICROSECONDS.text(ns),
+        bar,
+        narrow(side.trace.track_of(row).label),
+        _hit_name(overlay, index),
+    )
+
+
+def _hit_token(overlay: HitList, index: int) -> str:
+    """The color of the name of the hit at `index`: that of its kind."""
+    trace = overlay.side.trace
+    row = int(overlay.hits.rows[index])
+    return kind_of(int(trace.role[row]), trace.name_of(row)).token + TEXT
 
 
 def _hit_name(overlay: HitList, index: int) -> str:
@@ -207,14 +239,20 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     over_time = trend(trace, rows, dur, steps_of(trace), cells)
     if over_time is None:
         return f" {plural(len(rows), 'hit')}"
-    if over_time.steps:
-        span = f"over {plural(over_time.steps, 'step')}"
-    else:
-        span = "in order of time"
-    median = f"median {duration(over_time.median_ns)}"
-    extremes = f"{duration(over_time.least_ns)} to {duration(over_time.most_ns)}"
     bars = spark(over_time.medians, glyphs_for(ascii_only).levels)
-    return f" {count(len(rows))} hits   {median}, {extremes}   {span} {bars}"
+    figures = f"{count(len(rows))} hits   {_trend_text(over_time)}"
+    return f" {figures} {bars}"
+
+
+def _trend_text(over_time: Trend) -> str:
+    """The median of durations, the shortest and the longest, and over what they are
+    drawn."""
+    least = duration(over_time.least_ns)
+    most = duration(over_time.most_ns)
+    figures = f"median {duration(over_time.median_ns)}, {least} to {most}"
+    if over_time.steps:
+        return f"{figures}   over {plural(over_time.steps, 'step')}"
+    return f"{figures}   in order of time"
 
 
 def _times(overlay: HitList) -> tuple[Int64s, Int64s]:

@@ -13,12 +13,13 @@ from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.memory import MEMORY, MemoryShown, MemorySide, MemoryView, cells
-from fusetui.tui.layout.view import MIN_SPAN_NS
+from fusetui.tui.layout.view import MIN_SPAN_NS, Interval
 from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.state import Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
+    from fusetui.trace.model.columns import Trace
     from fusetui.tui.layout.memory import MemoryCells
 
 NO_SNAPSHOT = (
@@ -140,20 +141,29 @@ def allocated_text(state: State, row: int) -> str:
     if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
         return ""
     moments = memory_of(state).moments(0)
-    trace = state.side.trace
-    start = int(trace.start[row]) + trace.epoch_ns
-    precision_ns = 1 if moments.is_of_trace else 1000
-    begin = start // precision_ns * precision_ns
-    end = start + int(trace.dur[row])
-    if begin < int(moments.times[0]) or end > int(moments.times[-1]):
+    interval = _interval_of_row(state.side.trace, row, moments)
+    first_time = int(moments.times[0])
+    last_time = int(moments.times[-1])
+    if interval[0] < first_time or interval[1] > last_time:
         return ""
-    first_event, stop_event = np.searchsorted(moments.times, [begin, end + 1])
+    first_event, stop_event = np.searchsorted(
+        moments.times, [interval[0], interval[1] + 1]
+    )
     number, allocated, left = moments.allocated_in(first_event, stop_event)
     where = f"({printable(moments.title)}, any thread)"
     text = f"{plural(number, 'allocation')} meanwhile {where}"
     if number:
         text += f": {size(allocated)}, {size(left)} left"
     return text
+
+
+def _interval_of_row(trace: Trace, row: int, moments: Moments) -> Interval:
+    """When a slice ran, in ns since 1970; its begin rounded down to the precision of
+    the events."""
+    start = int(trace.start[row]) + trace.epoch_ns
+    precision_ns = 1 if moments.is_of_trace else 1000
+    begin = start // precision_ns * precision_ns
+    return begin, start + int(trace.dur[row])
 
 
 def drawn(state: State, index: int) -> MemoryCells:
@@ -182,12 +192,12 @@ def step(state: State, by: int) -> State:
     """The cursor `by` events later, as far as there are any. If that event is not in the
     window, the window moves so that it is in the middle."""
     moments, view = here(state)
-    over = window(state)
-    last = len(moments.history.events) - 1
     # a peak before the first event (-1) can be returned to
     first = min(moments.history.peak_index, 0)
+    last = len(moments.history.events) - 1
     event = max(first, min(view.at + by, last))
     now = with_view(state, at=event)
+    over = window(state)
     position = moments.position(event) - over.zero
     if over.begin <= position < over.end:
         return now
