@@ -39,6 +39,7 @@ from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
     from fusetui.analysis.why.account import Accounts
+    from fusetui.analysis.why.facts import Facts
     from fusetui.analysis.why.idle_time import IdleTime
     from fusetui.analysis.why.model import Why
 
@@ -174,24 +175,29 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         return
     yield Insight(idle)
     why, facts = explained(asked(accounts))
-    origins = facts.kernels.origins
-    answer = replace(why, _wanted=())  # which nobody else needs
-    warm(origins)
-    if answer._module_times and not cancelled():
-        tree = module_tree(answer._module_times, origins)
-        page = AnswerPage(
-            why=answer,
-            modules=tree,
-            lists=answer_lists(answer, tree, trace),
-            kernel_keys=keys_with(trace, facts.kernels.jobs, origins),
-            origins=origins,
-        )
-        yield Insight(idle, page)
+    warm(facts.kernels.origins)
+    if why._module_times and not cancelled():
+        yield Insight(idle, _answer_page(trace, why, facts))
     if not cancelled():
-        yield {FRAMES: frame_tree(trace, origins)}
+        yield {FRAMES: frame_tree(trace, facts.kernels.origins)}
     has_changes = any(change is not None for change in why._wanted)
     if has_changes and not cancelled():
         yield {WORTH: _with_worth(trace, why)}
+
+
+def _answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
+    """The answer and the lists below it. Its module times must be known."""
+    assert why._module_times is not None
+    origins = facts.kernels.origins
+    tree = module_tree(why._module_times, origins)
+    answer = replace(why, _wanted=())  # which nobody else needs
+    return AnswerPage(
+        why=answer,
+        modules=tree,
+        lists=answer_lists(answer, tree, trace),
+        kernel_keys=keys_with(trace, facts.kernels.jobs, origins),
+        origins=origins,
+    )
 
 
 def _with_worth(trace: Trace, why: Why) -> Why:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from os.path import getsize
@@ -102,10 +102,21 @@ def load(
         post(TracesLoaded(paths, sides, notices, kept, kept_as))
         _prepare_lanes(sides, cancelled)
         _warm_args(traces, post)
-        for path, trace in zip(paths, traces, strict=False):
-            for piece in helper.answers((path, trace), cancelled):
-                post(partial(reading.learned, trace=trace, piece=piece))
+        _learn(paths, traces, post, cancelled, helper)
         cutting.warm()
+
+
+def _learn(
+    paths: Sequence[str],
+    traces: Sequence[Trace],
+    post: Post,
+    cancelled: Stop,
+    helper: Beside,
+) -> None:
+    """Posts what takes longer to know about traces, piece by piece."""
+    for path, trace in zip(paths, traces, strict=False):
+        for piece in helper.answers((path, trace), cancelled):
+            post(partial(reading.learned, trace=trace, piece=piece))
 
 
 def _prepare_lanes(sides: Sequence[Side], cancelled: Stop) -> None:
@@ -252,36 +263,45 @@ def look(
 ) -> None:
     """Posts what names say, then as long as args are read, again and again; those of a
     large trace another process reads, so that no key waits for it."""
-    text = asked.text
     trace = asked.side.trace
 
     def post_hits(hits: SearchHits) -> None:
+        """Posts what has been found by now."""
         post(partial(search.arrived, side=asked.side, found=hits))
 
     try:
-        query = parse(text)
-        rows = by_names(trace, text)
+        query = parse(asked.text)
+        rows = by_names(trace, asked.text)
     except WrongQueryError as wrong:
-        post_hits(SearchHits(text, wrong=str(wrong)))
+        post_hits(SearchHits(asked.text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else why_nothing(trace, query)
     are_names_enough = not query.words or trace.report.prefix
     if not query.reads_args and are_names_enough:
-        post_hits(replace(found_of(trace, text, rows), missing=missing))
+        post_hits(replace(found_of(trace, asked.text, rows), missing=missing))
         return
     if not query.reads_args:
-        post_hits(found_of(trace, text, rows, share=0.0))
+        post_hits(found_of(trace, asked.text, rows, share=0.0))
     if start and len(trace) >= MIN_SLICES_FOR_HELPER and not _paused(cancelled):
         return
+    for hits in _hits_by_args(asked, query.reads_args, cancelled, start):
+        post_hits(replace(hits, missing=missing))
+
+
+def _hits_by_args(
+    asked: effects.Search, reads_args: bool, cancelled: Stop, start: Start
+) -> Iterator[SearchHits]:
+    """What has been found while args are read, again and again; nothing more once
+    `cancelled`. `reads_args`: the query is about args alone."""
+    trace = asked.side.trace
     with beside(start, trace, least=MIN_SLICES_FOR_HELPER) as helper:
-        answers = helper.answers((asked.path, trace), cancelled, search=text)
+        answers = helper.answers((asked.path, trace), cancelled, search=asked.text)
         for by_name, by_args, share in answers:
             if cancelled():
                 return
-            hits = found_of(
-                trace, text, by_name, share, by_args, named=not query.reads_args
+            yield found_of(
+                trace, asked.text, by_name, share, by_args, named=not reads_args
             )
-            post_hits(replace(hits, missing=missing))
 
 
 def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:

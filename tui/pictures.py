@@ -20,6 +20,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import never
 from fusetui.tui import registry, screen_layout
 from fusetui.tui.background_results import pieces
+from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, LIGHT, UNICODE, Scheme, styles_of
 from fusetui.tui.drawing.segments import painted
 from fusetui.tui.layout.moves import over
@@ -73,15 +74,19 @@ def drawn(
         panes = panes[1:-1]
     width = state.size.width
     height = sum(pane.height for pane in panes)
-    picture = screen_layout.stack(panes)
     scheme = LIGHT if light else DARK
+    elements = _elements(screen_layout.stack(panes), width, height, scheme)
+    return _document(elements, width, height, scheme.background, title, pixels)
+
+
+def _elements(picture: Picture, width: int, height: int, scheme: Scheme) -> list[str]:
+    """The elements of an SVG that draw a picture of so many cells and lines."""
     styles = styles_of(scheme, scheme.background)
     elements: list[str] = []
     for y in range(height):
         strip = painted(picture.line(y, width, height), width, styles)
-        top = MARGIN + y * LINE_HEIGHT
-        elements += _line(list(strip), top, scheme)
-    return _document(elements, width, height, scheme.background, title, pixels)
+        elements += _line(list(strip), MARGIN + y * LINE_HEIGHT, scheme)
+    return elements
 
 
 def _document(
@@ -179,27 +184,48 @@ def _line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:
     shapes: dict[str, list[str]] = defaultdict(list)  # by color
     texts: list[str] = []
     x = 0
-    for text, style, _ in segments:
-        color = _hex(style.color if style else None, scheme)
-        behind = _hex(style.bgcolor if style else None, scheme)
-        cells = cell_len(text)
-        if behind != scheme.background:
-            shapes[behind].append(_path(x, top, cells, WHOLE_CELL))
-        is_bold = bool(style and style.bold)
-        for run in _runs(text):
-            begin = x + run.begin
-            if run.text[0] in SHAPES:
-                for shape in SHAPES[run.text[0]]:
-                    shapes[color].append(_path(begin, top, run.cells, shape))
-            elif not run.text.isspace():
-                texts.append(_text_span(run.text.rstrip(), begin, color, is_bold))
-        x += cells
+    for segment in segments:
+        drawn_segment = _segment(segment, x, top, scheme)
+        for color, path in drawn_segment.shapes:
+            shapes[color].append(path)
+        texts += drawn_segment.texts
+        x += cell_len(segment.text)
     for color, paths in shapes.items():
         path = "".join(paths)
         yield f'<path fill="{color}" shape-rendering="crispEdges" d="{path}"/>'
     if texts:
         base = top + BASE_LINE
         yield f'<text y="{base:g}" xml:space="preserve">{"".join(texts)}</text>'
+
+
+class _DrawnSegment(NamedTuple):
+    """What draws a text of one style."""
+
+    shapes: list[tuple[str, str]]  # a color, and a path in it
+    texts: list[str]
+
+
+def _segment(segment: Segment, x: int, top: float, scheme: Scheme) -> _DrawnSegment:
+    """What draws a text that begins at cell `x` of a line: its background, its glyphs
+    that are shapes, and the other texts."""
+    style = segment.style
+    color = _hex(style.color if style else None, scheme)
+    behind = _hex(style.bgcolor if style else None, scheme)
+    is_bold = bool(style and style.bold)
+    drawn_segment = _DrawnSegment([], [])
+    if behind != scheme.background:
+        background = _path(x, top, cell_len(segment.text), WHOLE_CELL)
+        drawn_segment.shapes.append((behind, background))
+    for run in _runs(segment.text):
+        begin = x + run.begin
+        if run.text[0] in SHAPES:
+            for shape in SHAPES[run.text[0]]:
+                path = _path(begin, top, run.cells, shape)
+                drawn_segment.shapes.append((color, path))
+        elif not run.text.isspace():
+            span = _text_span(run.text.rstrip(), begin, color, is_bold)
+            drawn_segment.texts.append(span)
+    return drawn_segment
 
 
 def _hex(color: Color | None, scheme: Scheme) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
-from fusetui.tui.layout.view import Side, first_view
+from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
@@ -99,19 +99,24 @@ def kept_of(state: State) -> KeptView:
     view = state.view
     first = first_view(side)
     first_folds = state.fits[0] if state.fits else first.folds
-    folds = {}
-    for lane, fold, first_fold in zip(side.lanes, view.folds, first_folds, strict=True):
-        if fold != first_fold:
-            folds[_key(lane)] = fold
     is_whole = view.begin == first.begin and view.end == first.end
     window = (view.begin + side.origin, view.end + side.origin)
     is_arranged = view.arranged != first.arranged
     return KeptView(
         marks=dict(state.session.bookmarks),
-        folds=folds,
+        folds=_kept_folds(side, view, first_folds),
         window=None if is_whole else window,
         lanes=_kept_lanes(side, view.arranged) if is_arranged else None,
     )
+
+
+def _kept_folds(side: Side, view: View, first_folds: tuple[int, ...]) -> dict[str, int]:
+    """The folds that are others than at first, by the keys of their lanes."""
+    folds = {}
+    for lane, fold, first_fold in zip(side.lanes, view.folds, first_folds, strict=True):
+        if fold != first_fold:
+            folds[_key(lane)] = fold
+    return folds
 
 
 def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
@@ -133,19 +138,26 @@ def restored(state: State, kept: KeptView) -> State:
     if state.tour is not None or not is_first_view or kept == KeptView():
         return state
     side = state.side
+    bookmarks = {**_sound_marks(side, kept), **state.session.bookmarks}
+    views = (_restored_view(side, state.view, kept),)
+    session = replace(state.session, views=views, bookmarks=bookmarks)
+    return told(replace(state, session=session), *AGAIN)
+
+
+def _restored_view(side: Side, view: View, kept: KeptView) -> View:
+    """The folds, the arrangement of lanes and the window that were kept; none that a
+    damaged file has and the trace cannot have."""
     folds = []
-    for lane, fold in zip(side.lanes, state.view.folds, strict=True):
+    for lane, fold in zip(side.lanes, view.folds, strict=True):
         kept_fold = kept.folds.get(_key(lane), fold)
         folds.append(min(max(kept_fold, FOLDED), ALL))
-    view = replace(state.view, folds=tuple(folds))
+    view = replace(view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):
         begin, end = kept.window
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
-    bookmarks = {**_sound_marks(side, kept), **state.session.bookmarks}
-    session = replace(state.session, views=(view,), bookmarks=bookmarks)
-    return told(replace(state, session=session), *AGAIN)
+    return view
 
 
 def _sound_marks(side: Side, kept: KeptView) -> dict[str, Bookmark]:

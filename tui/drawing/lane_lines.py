@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -78,34 +78,37 @@ def lane_line(
         return []
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
     shown = cells(place.line, borders)
-    on_path: list[bool] = []
-    if path is not None:
-        on_path = _cells_on_path(place.line, borders, shown, path)
     selected_cells = range(0)
     if view.selected >= 0 and place.holds(view.selected):
         selected_cells = columns(side, view, view.selected, width)
-    label = labels_of(side.trace)
-    if place.around:
-        label = partial(
-            chain_of, side.trace, label, around=place.around, width=width - 1
-        )
     return slices(
         shown,
         cell_ns=max(1, view.span // max(width, 1)),
-        label=label,
+        label=_label_on(side, place, width),
         glyphs=glyphs,
         selected=view.selected,
         selected_cells=selected_cells,
         marked=marked,
-        on_path=on_path,
+        on_path=_cells_on_path(place.line, borders, shown, path),
     )
 
 
+def _label_on(side: Side, place: Place, width: int) -> Label:
+    """What rows are called on a line: with the frames around them on one that names
+    those too."""
+    label = labels_of(side.trace)
+    if not place.around:
+        return label
+    return partial(chain_of, side.trace, label, around=place.around, width=width - 1)
+
+
 def _cells_on_path(
-    line: DepthRow, borders: Int64s, shown: Cells, path: Marks
+    line: DepthRow, borders: Int64s, shown: Cells, path: Marks | None
 ) -> list[bool]:
     """Whether at least half of what slices cover of a cell is on the critical path, of
-    each cell."""
+    each cell; [] where no path is marked."""
+    if path is None:
+        return []
     on_path_ns = spread(line, borders, path.before(line))
     is_half = 2 * on_path_ns >= shown.covered
     return [*((on_path_ns > 0) & is_half).tolist()]
@@ -141,17 +144,8 @@ def where_line(
 ) -> list[Styled]:
     """Where the program was, over `width` cells: neighboring cells of one name are one
     block."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
-    label = labels_of(side.trace)
-    names_and_looks = []
-    for row in where_rows(side, place, borders):
-        name = label(row) if row >= 0 else ""
-        names_and_looks.append((name, look_of(path, row)))
-    if marks_selection(side, view, place):
-        for x in columns(side, view, view.selected, width):
-            names_and_looks[x] = label(view.selected), "selection"
     parts: list[Styled] = []
-    for (name, look), group in groupby(names_and_looks):
+    for (name, look), group in groupby(_where_cells(side, view, place, width, path)):
         size = len(list(group))
         if not name:
             part = (" " * size, "plain")
@@ -164,10 +158,36 @@ def where_line(
     return parts
 
 
+def _where_cells(
+    side: Side, view: View, place: Place, width: int, path: Marks | None
+) -> list[tuple[str, str]]:
+    """The name of the frame in which the program was in each cell, "" for none, and the
+    token of one that is on the critical path or selected, "" for others."""
+    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    label = labels_of(side.trace)
+    names_and_looks = []
+    for row in where_rows(side, place, borders):
+        names_and_looks.append((label(row) if row >= 0 else "", look_of(path, row)))
+    if marks_selection(side, view, place):
+        for x in columns(side, view, view.selected, width):
+            names_and_looks[x] = (label(view.selected), "selection")
+    return names_and_looks
+
+
 def look_of(path: Marks | None, row: int) -> str:
     """The token of a slice on the critical path, "" for any other."""
     is_on_path = path is not None and row >= 0 and path.is_on[row]
     return PATH if is_on_path else ""
+
+
+class _Run(NamedTuple):
+    """Neighboring cells that one row stands for."""
+
+    row: int  # NO_SLICE: none
+    kind: int  # its number
+    begin: int
+    end: int
+    look: str  # the token of what is marked or on the critical path; "": neither
 
 
 def slices(
@@ -185,34 +205,40 @@ def slices(
     letters tell the kind. `selected_cells` are where the selected row lies, even if
     others hide it."""
     parts: list[Styled] = []
-    row_of_cell = _rows_with_selection(cells, selected, selected_cells)
-    rows = row_of_cell.tolist()
-    kinds = cells.kind.tolist()
     levels: list[int] = []  # worked out where there is a bar
+    rows = _rows_with_selection(cells, selected, selected_cells)
+    for run in _runs(rows, cells, marked, on_path):
+        size = run.end - run.begin
+        if run.row == NO_SLICE:
+            parts.append((" " * size, "plain"))
+        elif run.row == selected:
+            parts.append(chosen_slice(label(run.row), size, glyphs))
+        elif size > 1:
+            parts.append(_block(label(run.row), run, is_filled(parts), glyphs))
+        else:
+            levels = levels or _levels(cells, cell_ns, glyphs)
+            cell = _cell(levels[run.begin], run.kind, run.look, glyphs)
+            _append_cell(parts, cell)
+    return parts
+
+
+def _runs(
+    rows: Int32s, cells: Cells, marked: Collection[int], on_path: Sequence[bool]
+) -> Iterator[_Run]:
+    """The runs of a line from left to right; `rows`: of each cell. A run is on the
+    critical path if the cell in its middle is."""
+    row_of_cell = rows.tolist()
+    kind_of_cell = cells.kind.tolist()
     begin = 0
-    for end in _ends(row_of_cell):
-        row = rows[begin]
-        kind = kinds[begin]
-        size = end - begin
+    for end in _ends(rows):
+        row = row_of_cell[begin]
         look = ""
         if row in marked:
             look = "marked"
         elif on_path and on_path[(begin + end) // 2]:
             look = PATH
-        if row == NO_SLICE:
-            parts.append((" " * size, "plain"))
-        elif row == selected:
-            parts.append(chosen_slice(label(row), size, glyphs))
-        elif size > 1:
-            name = label(row)
-            parts.append(
-                _block(name, size, KINDS[kind], look, is_filled(parts), glyphs)
-            )
-        else:
-            levels = levels or _levels(cells, cell_ns, glyphs)
-            _append_cell(parts, _cell(levels[begin], kind, look, glyphs))
+        yield _Run(row, kind_of_cell[begin], begin, end, look)
         begin = end
-    return parts
 
 
 def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> Int32s:
@@ -224,15 +250,15 @@ def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> 
     return rows
 
 
-def _block(
-    label: str, size: int, kind: SliceKind, look: str, is_beside: bool, glyphs: Glyphs
-) -> Styled:
-    """A slice of several cells; `look`: the token of one that is marked or on the
-    critical path, which keeps the letter of its kind."""
-    if not look:
+def _block(label: str, run: _Run, is_beside: bool, glyphs: Glyphs) -> Styled:
+    """A slice of several cells. One that is on the critical path keeps the letter of its
+    kind."""
+    size = run.end - run.begin
+    kind = KINDS[run.kind]
+    if not run.look:
         return filled_slice(label, size, kind, is_beside, glyphs)
-    letter = LETTERS[kind] if look == PATH else " "
-    return chosen_slice(label, size, glyphs, look, letter)
+    letter = LETTERS[kind] if run.look == PATH else " "
+    return chosen_slice(label, size, glyphs, run.look, letter)
 
 
 def _append_cell(parts: list[Styled], cell: Styled) -> None:

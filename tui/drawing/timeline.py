@@ -19,6 +19,7 @@ from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
 from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, edges, seen_in
 from fusetui.trace.layout.counters import Curve, values
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
@@ -66,31 +67,35 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _place_key(self, place: Place, division: Division) -> Hashable:
         """What a line depends on, and nothing else: it is made again once this changes.
         Where the picture of a lane is the same in many windows, these have one key."""
-        side = self.side
-        view = self.view
-        window = view.begin, view.end, side.origin
+        window = self.view.begin, self.view.end, self.side.origin
         if place.idle_of is not None:
-            return window, place.idle_of.key, place.label, view.gap, side.insight.idle
+            idle = self.side.insight.idle
+            return window, place.idle_of.key, place.label, self.view.gap, idle
         if place.family is not None or place.curve is not None:
             return window, place.family, place.curve, place.label
         if place.line is None:
             return place.label, place.depth
         label = gutter_text(place, division.gutter, self.glyphs)
+        selected = self._selected_on(place)
         if place.where:
-            selected = view.selected if marks_selection(side, view, place) else -1
             return window, place.lane, label, selected, self.path
-        selected = view.selected if place.holds(view.selected) else -1
-        seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
-        return (
-            window if seen == SEVERAL else seen,
-            place.lane,
-            place.depth,
-            place.around,
-            label,
-            selected,
-            self.marked,
-            self.path,
-        )
+        seen = self._seen_in_window(place.line)
+        shown = window if seen == SEVERAL else seen
+        lane_line = place.lane, place.depth, place.around, label
+        return shown, lane_line, selected, self.marked, self.path
+
+    def _selected_on(self, place: Place) -> int:
+        """The selected slice, if the line shows it; else -1."""
+        if place.where:
+            is_shown = marks_selection(self.side, self.view, place)
+        else:
+            is_shown = place.holds(self.view.selected)
+        return self.view.selected if is_shown else -1
+
+    def _seen_in_window(self, line: DepthRow) -> int:
+        """The one row that covers the window, NO_SLICE or SEVERAL: see seen_in."""
+        origin = self.side.origin
+        return seen_in(line, self.view.begin + origin, self.view.end + origin)
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         """The texts of line `y`: of the minimap, the ruler, a lane or the legend."""
@@ -152,26 +157,18 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if place.depth == HIDDEN:
             names = clip(place.label, division.whole, self.glyphs.ellipsis)
             return _across(names, "faint", division, bar)
+        label = place.label
         if place.idle_of is not None:
             parts = self._idle_parts(place.idle_of.key[1], division)
-            return labeled(place.label, parts, division.gutter, bar)
-        if place.family is not None:
-            return self._family(place, place.family, division, bar)
-        if place.curve is not None:
-            line = counter_line(
-                self.side,
-                self.view,
-                place.label,
-                place.curve,
-                division.gutter,
-                division.width,
-                self.glyphs,
-            )
-            return labeled(line.label, line.parts, division.gutter, bar)
-        if place.line is None:
-            return _across(place.label, "title", division, bar)
-        label = gutter_text(place, division.gutter, self.glyphs)
-        parts = self._slices(place, division)
+        elif place.family is not None:
+            label, parts = self._family(place.label, place.family, division)
+        elif place.curve is not None:
+            label, parts = self._counter(place.label, place.curve, division)
+        elif place.line is not None:
+            label = gutter_text(place, division.gutter, self.glyphs)
+            parts = self._slices(place, division)
+        else:
+            return _across(label, "title", division, bar)
         return labeled(label, parts, division.gutter, bar)
 
     def _idle_parts(self, pid: Id, division: Division) -> list[Styled]:
@@ -186,18 +183,29 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def _family(
-        self, place: Place, family: tuple[DepthRow, int], division: Division, bar: str
-    ) -> list[Styled]:
+        self, label: str, family: tuple[DepthRow, int], division: Division
+    ) -> LabeledCells:
         """The line of one kind of slices. A label that is too long is shown without the
         share at its end, so that no digit of it is cut."""
-        label = place.label
         if len(label) >= division.gutter:
             label = label.rstrip(" %0123456789.<>")
         line, kind = family
         cells = family_line(
             self.side, self.view, line, kind, division.width, self.glyphs
         )
-        return labeled(label, [cells], division.gutter, bar)
+        return LabeledCells(label, [cells])
+
+    def _counter(self, label: str, curve: Curve, division: Division) -> LabeledCells:
+        """The line of a counter."""
+        return counter_line(
+            self.side,
+            self.view,
+            label,
+            curve,
+            division.gutter,
+            division.width,
+            self.glyphs,
+        )
 
     def _slices(self, place: Place, division: Division) -> list[Styled]:
         """The slices of a line of a lane, or where the program was."""
@@ -275,12 +283,12 @@ def ruler(
         begins = chosen[0] >= view.begin
         ends = chosen[1] <= view.end
         text[bar.start : bar.stop] = window_bar(len(bar), glyphs, begins, ends)
-    for column, label in ticks(view.begin, view.end, width):
-        stop = column + len(label)
-        taken = range(column, stop + 1)  # a blank after the label
-        hides_end = bool(bar) and (bar[0] in taken or bar[-1] in taken)
+    for tick in ticks(view.begin, view.end, width):
+        stop = tick.column + len(tick.text)
+        with_blank = range(tick.column, stop + 1)
+        hides_end = bool(bar) and (bar[0] in with_blank or bar[-1] in with_blank)
         if stop < width and not hides_end:
-            text[column:stop] = label
+            text[tick.column : stop] = tick.text
     return "".join(text), bar
 
 
@@ -305,8 +313,8 @@ _quantity = lru_cache(maxsize=1024)(quantity)
 """Few values are the largest of any window, and to write one exactly takes long."""
 
 
-class CounterLine(NamedTuple):
-    """What stands in the gutter beside a counter, and what is drawn over its cells."""
+class LabeledCells(NamedTuple):
+    """What stands in the gutter of a line, and what is drawn over its cells."""
 
     label: str
     parts: list[Styled]
@@ -320,7 +328,7 @@ def counter_line(
     gutter: int,
     width: int,
     glyphs: Glyphs,
-) -> CounterLine:
+) -> LabeledCells:
     """The line of a counter over `width` cells, beside a gutter of `gutter` cells: the
     height of its values, of which the highest level is the largest of the whole trace;
     and the largest in sight, after the label if there is room, else over the last
@@ -330,13 +338,13 @@ def counter_line(
     text = levels(values_in_cells, curve.largest, glyphs)
     largest = float(np.fmax.reduce(values_in_cells))
     if math.isnan(largest):  # no value is in sight
-        return CounterLine(label, [(text, "busy")])
+        return LabeledCells(label, [(text, "busy")])
     largest_text = _quantity(largest, UNITS.get(curve.counter.unit, ""))
     room = gutter - 1 - len(label)
     if room >= LARGEST_VALUE_CELLS:
-        return CounterLine(f"{label}{largest_text.rjust(room)}", [(text, "busy")])
+        return LabeledCells(f"{label}{largest_text.rjust(room)}", [(text, "busy")])
     end = f" {largest_text}"[-width:]
-    return CounterLine(label, [(text[: width - len(end)], "busy"), (end, "plain")])
+    return LabeledCells(label, [(text[: width - len(end)], "busy"), (end, "plain")])
 
 
 def levels(
@@ -414,17 +422,23 @@ def _idle_cells(
     if not len(ns_by_reason):
         return [IdleCell(NO_REASON, 0, False)] * width
     idle_ns = ns_by_reason.sum(axis=0)
-    cell_ns = np.maximum(np.diff(borders), 1)
-    level = (idle_ns * glyphs.top + cell_ns - 1) // cell_ns  # rounded up
-    level = np.clip(level, 1, glyphs.top // 2)
-    level[2 * idle_ns >= cell_ns] = 0
-    reason = np.where(idle_ns > 0, ns_by_reason.argmax(axis=0), NO_REASON)
+    reasons = np.where(idle_ns > 0, ns_by_reason.argmax(axis=0), NO_REASON).tolist()
+    levels = _idle_levels(idle_ns, np.diff(borders), glyphs.top)
     selected = _selected_gap_cells(side, view, idle, width)
-    cells = zip(reason.tolist(), level.tolist(), strict=True)
-    return [
-        IdleCell(reason=reason_index, level=height, is_selected=x in selected)
-        for x, (reason_index, height) in enumerate(cells)
-    ]
+    cells = []
+    for x, (reason, level) in enumerate(zip(reasons, levels, strict=True)):
+        cells.append(IdleCell(reason, level, is_selected=x in selected))
+    return cells
+
+
+def _idle_levels(idle_ns: Int64s, cell_ns: Int64s, top: int) -> list[int]:
+    """The height of the bar of each cell: at most half of the cell, and 0 for a cell
+    that is idle for at least half of its time."""
+    cell_ns = np.maximum(cell_ns, 1)
+    level = (idle_ns * top + cell_ns - 1) // cell_ns  # rounded up
+    level = np.clip(level, 1, top // 2)
+    level[2 * idle_ns >= cell_ns] = 0
+    return [*level.tolist()]
 
 
 def _selected_gap_cells(side: Side, view: View, idle: IdleTime, width: int) -> range:
@@ -476,24 +490,28 @@ def legend_parts(
     """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: as many entries as fit in
     `room` cells, and the share of the others together. `lead` stands before the first
     one."""
-    total = sum(entry.amount for entry in entries)
-
-    def others_text(first: int) -> str:
-        """The entries from `first` on in a few words; "" for none."""
-        others = entries[first:]
-        if not others:
-            return ""
-        amount = sum(entry.amount for entry in others)
-        return f"{BETWEEN}{len(others)} more {percent(amount, total, fine=fine)}"
-
+    whole = sum(entry.amount for entry in entries)
     parts: list[Styled] = []
+    between = lead
     for n, entry in enumerate(entries):
-        between = BETWEEN if n else lead
-        text = f" {entry.name} {percent(entry.amount, total, fine=fine)}"
+        text = f" {entry.name} {percent(entry.amount, whole, fine=fine)}"
         cells = len(between) + 1 + len(text)
-        if cells + len(others_text(n + 1)) > room:
-            others = others_text(n) if between else others_text(n).strip()
-            return [*parts, (others[: max(0, room)], "faint")]
+        others_after = _others_text(entries[n + 1 :], whole, fine)
+        if cells + len(others_after) > room:
+            others = _others_text(entries[n:], whole, fine)
+            if not between:
+                others = others.strip()
+            parts.append((others[: max(0, room)], "faint"))
+            return parts
         parts += [(between, "faint"), entry.mark, (text, "faint")]
         room -= cells
+        between = BETWEEN
     return parts
+
+
+def _others_text(entries: Sequence[LegendEntry], whole: int, fine: bool) -> str:
+    """How many entries there are, and their share of the whole; "" for none."""
+    if not entries:
+        return ""
+    amount = sum(entry.amount for entry in entries)
+    return f"{BETWEEN}{len(entries)} more {percent(amount, whole, fine=fine)}"

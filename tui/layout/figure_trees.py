@@ -217,18 +217,17 @@ def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
     """The tree of the modules of a trace, with the longest call of each."""
     times = modules.modules
     none = modules.none
-    no_modules = [0] * len(none)
-    level = np.array([*(time.level for time in times), *no_modules], dtype=np.int64)
+    levels = [time.level for time in times] + [0] * len(none)
+    level = np.array(levels, dtype=np.int64)
     calls = longest_calls(origins)
-    longest = [calls[time.path] for time in times]
-    row = np.array([*longest, *([-1] * len(none))], dtype=np.int64)
+    rows = [calls[time.path] for time in times] + [-1] * len(none)
     parent = _parents(level)
     figures = _module_figures(modules)
     return ModuleTree(
         parent=parent,
         level=level,
         size=sizes(parent, level),
-        row=row,
+        row=np.array(rows, dtype=np.int64),
         figures=figures,
         sorts=(*figures, "name"),
         on_cpu="CPU",
@@ -243,22 +242,25 @@ def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
 def _module_figures(modules: Modules) -> dict[str, Int64s]:
     """The figures of each module, then of what belongs to none, [nodes]: times in ns,
     and counts."""
-    times = modules.modules
-    none = modules.none
-    if modules.gpu_ns:
-        self_ns = [time.gpu_self_ns for time in times]
-    else:
-        self_ns = [time.cpu_self_ns for time in times]
-    gpu_of_none = [unclaimed.gpu_ns for unclaimed in none]
-    kernels_of_none = [unclaimed.kernels for unclaimed in none]
-    unknown = [0] * len(none)
-    figures = {
-        "GPU": [time.gpu_ns for time in times] + gpu_of_none,
-        "self": self_ns + gpu_of_none,
-        "kernels": [time.kernels for time in times] + kernels_of_none,
-        "calls": [time.count for time in times] + unknown,
-        "CPU": [time.cpu_ns for time in times] + unknown,
+    figures: dict[str, list[int]] = {
+        "GPU": [],
+        "self": [],
+        "kernels": [],
+        "calls": [],
+        "CPU": [],
     }
+    for time in modules.modules:
+        figures["GPU"].append(time.gpu_ns)
+        figures["self"].append(time.gpu_self_ns if modules.gpu_ns else time.cpu_self_ns)
+        figures["kernels"].append(time.kernels)
+        figures["calls"].append(time.count)
+        figures["CPU"].append(time.cpu_ns)
+    for unclaimed in modules.none:
+        figures["GPU"].append(unclaimed.gpu_ns)
+        figures["self"].append(unclaimed.gpu_ns)
+        figures["kernels"].append(unclaimed.kernels)
+        figures["calls"].append(0)  # not known
+        figures["CPU"].append(0)
     return {name: np.array(of, dtype=np.int64) for name, of in figures.items()}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -106,29 +107,27 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     """The lines of a lane; that of the selection is there however deep it lies, unless
     the line of where the program was shows it."""
     lane = side.lanes[index]
-    lines: list[Place] = []
+    first = spanning(side, view, index) if lane.has_where else 0
+    depths = _shown_depths(side, view, index, first)
+    lines = [_depth_place(lane, index, depth, first, label) for depth in depths]
     if lane.has_where:
         # the label may be the name of a thread
         where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
-        lines.append(Place(index, WHERE, where, lane.lines[0], where=True))
-    first = spanning(side, view, index) if lane.has_where else 0
-    depths = _shown_depths(side, view, index, first)
-    for depth in depths:
-        is_labeled = depth <= first
-        lines.append(
-            Place(
-                index,
-                depth,
-                label if is_labeled else "",
-                lane.lines[depth],
-                around=first if is_labeled else 0,
-            )
-        )
+        lines.insert(0, Place(index, WHERE, where, lane.lines[0], where=True))
     named = len(lines) + (first if depths else 0)
     lines[-1] = replace(lines[-1], more=lane.height - named)
     if view.arranged.families:
         lines += _families(lane)
     return lines
+
+
+def _depth_place(lane: Lane, index: int, depth: int, first: int, label: str) -> Place:
+    """The line of one depth of a lane; the line of the `first` depth that is shown has
+    the label, and names those around it."""
+    line = lane.lines[depth]
+    if depth > first:
+        return Place(index, depth, "", line)
+    return Place(index, depth, label, line, around=first)
 
 
 def _shown_depths(side: Side, view: View, index: int, first: int) -> list[int]:
@@ -154,21 +153,22 @@ def spanning(side: Side, view: View, index: int) -> int:
     on the line below them: where one slice spans the whole window, nothing of it
     changes there. The line of the selected slice is none of them."""
     lines = side.lanes[index].lines
+    has_selection = side.lane_of(view.selected) == index
+    depths = side.depth_of(view.selected) if has_selection else len(lines)
+    for depth in range(depths):
+        if not _has_spanning_slice(side, view, lines[depth]):
+            return max(0, depth - 1)
+    return max(0, depths - 1)
+
+
+def _has_spanning_slice(side: Side, view: View, line: DepthRow) -> bool:
+    """Whether one slice of a line spans the window, but for a margin at either end."""
     margin = view.span // SPANNING_PART
     # of the type of the columns: none is converted
     latest_start = np.int64(view.begin + side.origin + margin)
     earliest_end = view.end + side.origin - margin
-    if side.lane_of(view.selected) == index:
-        depths = side.depth_of(view.selected)
-    else:
-        depths = len(lines)
-    for depth in range(depths):
-        line = lines[depth]
-        at = line.start.searchsorted(latest_start, side="right") - 1
-        spans = at >= 0 and line.end[at] >= earliest_end
-        if not spans:
-            return max(0, depth - 1)
-    return max(0, depths - 1)
+    last_started = int(line.start.searchsorted(latest_start, side="right")) - 1
+    return last_started >= 0 and bool(line.end[last_started] >= earliest_end)
 
 
 def _families(lane: Lane) -> Iterator[Place]:
@@ -205,10 +205,11 @@ def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int
     """The frame in which the program was in each cell between two neighbors of
     `borders` (ns of the file): the deepest that is long enough to be named, or the
     module around it. -1 for none."""
-    # sub-rows hold what does not nest
-    track = max(side.lanes[place.lane].tracks, key=len)
-    least_ns = MIN_FRAME_CELLS * int(borders[1] - borders[0])
-    rows = deepest(side.trace, track, borders, least_ns).tolist()
+    tracks = side.lanes[place.lane].tracks
+    main_track = max(tracks, key=len)  # sub-rows hold what does not nest
+    cell_ns = int(borders[1] - borders[0])
+    least_ns = MIN_FRAME_CELLS * cell_ns
+    rows = deepest(side.trace, main_track, borders, least_ns).tolist()
     module_of = {row: _module(side.trace, row) for row in set(rows)}
     return [module_of[row] for row in rows]
 
@@ -256,18 +257,20 @@ def fitted(side: Side, view: View, lines: int) -> View:
     stream is seen, then unfolded as far as there is room."""
     view = _with_stream(side, view, lines)
     shown = places(side, view)
-    spare = lines - len(shown)
-    folds = list(view.folds)
     heights = Counter(place.lane for place in shown if place.line)
-    in_order = sorted(
-        heights, key=lambda lane: UNFOLDED_FIRST.index(side.lanes[lane].layer)
-    )
-    for lane in in_order:
+    folds = list(view.folds)
+    spare = lines - len(shown)
+    for lane in _in_unfolding_order(side, heights):
         more = min(spare, side.lanes[lane].height - heights[lane])
         if more > 0:
             folds[lane] = heights[lane] + more
             spare -= more
     return replace(view, folds=tuple(folds))
+
+
+def _in_unfolding_order(side: Side, lanes: Iterable[int]) -> list[int]:
+    """Lanes in the order in which they unfold."""
+    return sorted(lanes, key=lambda n: UNFOLDED_FIRST.index(side.lanes[n].layer))
 
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
@@ -282,14 +285,14 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
     if not stream_lines:
         return view
     above = shown[: stream_lines[0]]
-    heights_above = Counter(place.lane for place in above if place.line)
+    heights = Counter(place.lane for place in above if place.line)
     last_of_stream = stream_lines[-1]
-    idle = _idle_line_of(shown, side.lanes[main].key[1])
-    last_wanted = idle if idle >= 0 else last_of_stream
-    folds, is_enough = _folded_above(view, heights_above, last_wanted + 1 - lines)
-    if not is_enough:
-        folds, _ = _folded_above(view, heights_above, last_of_stream + 1 - lines)
-    return replace(view, folds=folds)
+    idle_line = _idle_line_of(shown, side.lanes[main].key[1])
+    last_wanted = idle_line if idle_line >= 0 else last_of_stream
+    folded = _folded_above(view, heights, last_wanted + 1 - lines)
+    if not folded.is_enough:
+        folded = _folded_above(view, heights, last_of_stream + 1 - lines)
+    return replace(view, folds=folded.folds)
 
 
 def _idle_line_of(shown: Sequence[Place], pid: Id) -> int:
@@ -300,14 +303,19 @@ def _idle_line_of(shown: Sequence[Place], pid: Id) -> int:
     return -1
 
 
-def _folded_above(
-    view: View, heights: Counter[int], excess: int
-) -> tuple[tuple[int, ...], bool]:
+class _Folded(NamedTuple):
+    """Folds of all lanes, and whether they save as many lines as they should."""
+
+    folds: tuple[int, ...]
+    is_enough: bool
+
+
+def _folded_above(view: View, heights: Counter[int], excess: int) -> _Folded:
     """The folds of the view with as many of these lanes folded, the tallest first, as
-    save `excess` lines, and whether all of them do. `heights`: lines, by lane."""
+    save `excess` lines. `heights`: lines, by lane."""
     folds = list(view.folds)
     for lane, height in heights.most_common():
         if excess > 0:
             folds[lane] = FOLDED
             excess -= height - 1
-    return tuple(folds), excess <= 0
+    return _Folded(tuple(folds), excess <= 0)

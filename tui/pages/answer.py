@@ -4,7 +4,7 @@ somewhere."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -128,11 +128,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _laid(self, width: int, height: int) -> Laid:
         """How everything is laid out on a pane of this size."""
         is_roomy = height > ROOMY_LINES
-        is_at_verdict = self.at is not None and self.at.row < 0
-        token = "title" + CURSOR if is_at_verdict else "title"
-        verdict = _verdict(self.found.why, width - 2)
-        above = [(f" {line}", token) for line in verdict]
-        reasons = self._idle_reasons() if is_roomy or len(verdict) == 1 else []
+        above = self._verdict_lines(width)
+        reasons = self._idle_reasons() if is_roomy or len(above) == 1 else []
         account = account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             above.append((f" {account}", "plain"))
@@ -143,6 +140,12 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             reasons=reasons,
             rows=max(0, height - others),
         )
+
+    def _verdict_lines(self, width: int) -> list[Styled]:
+        """The verdict on at most two lines, which may have the cursor."""
+        has_cursor = self.at is not None and self.at.row < 0
+        token = "title" + CURSOR if has_cursor else "title"
+        return [(f" {line}", token) for line in _verdict(self.found.why, width - 2)]
 
     def _columns(self, width: int) -> ListColumns:
         """The lists that fit in `width` cells."""
@@ -169,15 +172,19 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines: list[Sequence[Styled]] = [self._heading(width)]
         lines += [[line] for line in laid.above]
         lines.append(self._titles(laid.columns, bar))
-        blocks = []
-        for column, cells in zip(laid.columns.shown, laid.columns.widths, strict=True):
-            blocks.append(self._rows(column, cells, bar, laid.rows))
-        for parts_of_lists in zip(*blocks, strict=True):
-            lines.append([*chain.from_iterable(parts_of_lists)])
+        lines += self._rows_of_lists(laid, bar)
         if laid.reasons:
             reasons = joined(["idle because:", *laid.reasons], width - 1)
             lines.append([(f" {reasons}", "faint")])
         return lines
+
+    def _rows_of_lists(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:
+        """The rows of all lists that are shown, one beside the other."""
+        blocks = []
+        for column, cells in zip(laid.columns.shown, laid.columns.widths, strict=True):
+            blocks.append(self._rows(column, cells, bar, laid.rows))
+        for parts_of_lists in zip(*blocks, strict=True):
+            yield [*chain.from_iterable(parts_of_lists)]
 
     def _heading(self, width: int) -> list[Styled]:
         """The rule with the title."""
@@ -191,31 +198,34 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         hidden = len(self.found.lists) - len(columns.shown)
         parts: list[Styled] = []
         for column, cells in zip(columns.shown, columns.widths, strict=True):
-            shown = self.found.lists[column]
             more = ""
             if hidden and column == columns.shown[-1]:
                 more = f" {self.glyphs.folded}{hidden}"
-            time_unit = f"{shown.unit.name:>{TIME_CELLS}}"
-            units = f"{time_unit} {shown.aside:>{ASIDE_CELLS}} {' ' * bar}"
-            title_cells = cells - len(units) - len(more)
-            title = clip(shown.title, title_cells).ljust(title_cells)
-            parts.append((units, "faint"))
-            parts.append((title, "title"))
+            title_cells = cells - len(more)
+            parts += self._list_title(self.found.lists[column], title_cells, bar)
             parts.append((more + " " * BETWEEN_CELLS, "faint"))
         return parts
+
+    @staticmethod
+    def _list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
+        """The units and the title of a list, in so many cells."""
+        time_unit = f"{shown.unit.name:>{TIME_CELLS}}"
+        units = f"{time_unit} {shown.aside:>{ASIDE_CELLS}} {' ' * bar}"
+        room = cells - len(units)
+        return [(units, "faint"), (clip(shown.title, room).ljust(room), "title")]
 
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
         """The `room` rows of one list that are seen, `cells` wide and the blanks to the
         next list; blank below its end."""
         shown = self.found.lists[column]
-        top = self._top(column, room)
         name_cells = max(1, cells - TIME_CELLS - ASIDE_CELLS - 2 - bar)
         names = self._names(shown, name_cells)
-        cursor = self.at.row if self.at and self.at.column == column else -1
+        top = self._top(column, room)
         rows = []
         for n in range(top, min(top + room, len(shown.entries))):
+            has_cursor = self.at is not None and self.at == AnswerAt(column, n)
             name = names[n].ljust(name_cells)
-            parts = self._row(shown, shown.entries[n], name, bar, n == cursor)
+            parts = self._row(shown, shown.entries[n], name, bar, has_cursor)
             rows.append([*parts, (" " * BETWEEN_CELLS, "plain")])
         blank: list[Styled] = [(" " * (cells + BETWEEN_CELLS), "plain")]
         rows += [blank] * (room - len(rows))
@@ -276,18 +286,25 @@ def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[in
         return []
     room = width - 1 - BETWEEN_CELLS * (len(lists) - 1)
     room = max(len(lists), room)
-    equal_part = room // len(lists)
     needs = _needed_cells(lists, bar_cells(width, len(lists)), more)
+    equal_part = room // len(lists)
     widths = [min(need, equal_part) for need in needs]
-    spare = room - sum(widths)
-    by_missing = sorted(range(len(lists)), key=lambda n: needs[n] - widths[n])
+    spare = _spread_spare(widths, needs, room - sum(widths))
+    widths[-1] += spare
+    return widths
+
+
+def _spread_spare(widths: list[int], needs: Sequence[int], spare: int) -> int:
+    """Gives spare cells to lists that need more, in place, first to those that need the
+    fewest; returns what is left."""
+    by_missing = sorted(range(len(widths)), key=lambda n: needs[n] - widths[n])
     for n in by_missing:
-        wanting = sum(need > given for need, given in zip(needs, widths, strict=True))
+        pairs = zip(needs, widths, strict=True)
+        wanting = sum(need > given for need, given in pairs)
         part = min(needs[n] - widths[n], spare // max(1, wanting))
         widths[n] += part
         spare -= part
-    widths[-1] += spare
-    return widths
+    return spare
 
 
 def _needed_cells(lists: Sequence[AnswerList], bar: int, more: int) -> list[int]:

@@ -28,7 +28,6 @@ from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.places import places
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, page_table
@@ -221,13 +220,11 @@ class DiffPage(ListPage):
         else:
             timeline_lines, verdict_lines = 3, 3
         panes = [_verdict(comparison.found, size.width, verdict_lines)]
-        if size.height < MIN_LINES_WITH_TIMELINES:
-            return panes
-        sides = zip(comparison.sides, comparison.views, strict=True)
-        for index, (side, view) in enumerate(sides):
-            needed = 2 + len(places(side, view))
-            height = min(needed, timeline_lines)
-            panes.append(_timeline(state, comparison, index, size.width, height))
+        if size.height >= MIN_LINES_WITH_TIMELINES:
+            for index in range(len(comparison.sides)):
+                panes.append(
+                    _timeline(state, comparison, index, size.width, timeline_lines)
+                )
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
@@ -273,24 +270,35 @@ class DiffPage(ListPage):
         line = self.line(state)
         if line is None:
             return text([])
-        columns = columns_of(_found(state))
         opens = hint_text("diff-open opens and closes it", state)
         reason = opens if line.kind == REGION else _reason(line)
-
-        def lines(width: int, height: int) -> list[Said]:
-            names = both_names(line)
-            reason_lines = max(1, height - len(names))
-            what = line.what
-            if reason and reason_lines == 1:
-                # only what the row of the line has no room for
-                _, left_out = fitted(line, room(columns, width - 1))
-                what = APART.join(left_out) or what
-            sentence = narrow(f"{what}: {reason}" if reason else what)
-            return [*cut(folded([sentence], width), reason_lines), *names]
-
-        rule = glyphs_for(state.ascii_only).rule
         cursor = state.list_of(DIFF).cursor
-        return ruled((_identity(state), cursor, opens), "", rule, lines)
+        return ruled(
+            (_identity(state), cursor, opens),
+            "",
+            glyphs_for(state.ascii_only).rule,
+            partial(_why_lines, line, reason, columns_of(_found(state))),
+        )
+
+
+def _why_lines(
+    line: DiffLine,
+    reason: str,
+    columns: Sequence[ListColumn],
+    width: int,
+    height: int,
+) -> list[Said]:
+    """Why a line is believed, and of a replaced kernel both names, on so many lines.
+    Where there is one line for the reason, it begins with what the row of the line,
+    which has these columns, has no room for."""
+    names = both_names(line)
+    reason_lines = max(1, height - len(names))
+    what = line.what
+    if reason and reason_lines == 1:
+        _, left_out = fitted(line, room(columns, width - 1))
+        what = APART.join(left_out) or what
+    sentence = narrow(f"{what}: {reason}" if reason else what)
+    return [*cut(folded([sentence], width), reason_lines), *names]
 
 
 def _reason(line: DiffLine) -> str:
@@ -316,15 +324,16 @@ def _identity(state: State) -> Hashable:
 
 
 def _timeline(
-    state: State, comparison: Comparison, index: int, width: int, height: int
+    state: State, comparison: Comparison, index: int, width: int, most: int
 ) -> Pane:
-    """The timeline of one side."""
+    """The timeline of one side, as high as it needs and at most `most` lines."""
     picture = TimelinePicture(
         side=comparison.sides[index],
         view=comparison.views[index],
         glyphs=glyphs_for(state.ascii_only, state.colorless),
         marked=comparison.marked[index],
     )
+    height = min(2 + len(picture.places), most)
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
@@ -347,6 +356,7 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     """What a key does that moves the window of the active side."""
 
     def run(state: State) -> State:
+        """The state with the moved window."""
         comparison = state.comparison
         if comparison is None:
             return state
@@ -362,6 +372,7 @@ def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
     columns = columns_of(found)
 
     def lines(width: int, height: int) -> list[Said]:
+        """One line for each."""
         shown = []
         for line in pinned:
             texts = fitting(columns, line, width - 1)

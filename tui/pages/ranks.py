@@ -86,11 +86,16 @@ def beside_others(state: State) -> Outcome:
     wait = waiting.worst_wait
     rows = state.job.rows()
     late = [other for other in rows if other.rank == wait.for_rank]
+    shown = _each_once([waiting, *late, row, *rows])[: _ranks_on_screen(state)]
+    return _opening(state, wait, shown, only_streams=True)
+
+
+def _each_once(rows: Sequence[RankRow]) -> list[RankRow]:
+    """The rows in their order, those of one rank once."""
     by_rank: dict[int, RankRow] = {}
-    for shown in (waiting, *late, row, *rows):
-        by_rank.setdefault(shown.rank, shown)
-    in_order = list(by_rank.values())
-    return _opening(state, wait, in_order[: _ranks_on_screen(state)], only_streams=True)
+    for row in rows:
+        by_rank.setdefault(row.rank, row)
+    return list(by_rank.values())
 
 
 def _longest_waiting_for(state: State, rank: int) -> RankRow | None:
@@ -162,18 +167,21 @@ def arrived(state: State) -> State:
 def _views_of_one_moment(state: State, window: tuple[int, int]) -> list[View]:
     """A view of each side that shows a window and a margin, [begin, end) in ns from the
     begin of the first side; by the clocks of the ranks, all show the same moments."""
-    sides = state.session.sides
-    first_side, first_view = sides[0], state.session.views[0]
-    begin = first_side.begin + window[0]
-    end = first_side.begin + window[1]
-    margin = (end - begin) // MARGIN_PART
-    first = over(first_side, first_view, begin - margin, end + margin)
+    first = _view_with_margin(state.session.sides[0], state.session.views[0], window)
     zeros = _zeros_by_one_clock(state)
     views = [first]
     for view, zero in zip(state.session.views[1:], zeros[1:], strict=True):
         shift = zeros[0] - zero
         views.append(replace(view, begin=first.begin + shift, end=first.end + shift))
     return views
+
+
+def _view_with_margin(side: Side, view: View, window: tuple[int, int]) -> View:
+    """A view over a window, in ns from the begin of the side, and a margin."""
+    begin = side.begin + window[0]
+    end = side.begin + window[1]
+    margin = (end - begin) // MARGIN_PART
+    return over(side, view, begin - margin, end + margin)
 
 
 def _zeros_by_one_clock(state: State) -> list[int]:
@@ -289,21 +297,14 @@ class RanksPage(ListPage):
             reading = f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
             return no_rows(job.problem or reading)
         ranks = job.rows()
-        levels = glyphs_for(state.ascii_only).levels
         unit = unit_of(row.step_ns for row in ranks)
         titled = [_titled(column, job.sort, unit) for column in COLUMNS]
-
-        def formatted(index: int, width: int) -> list[Styled]:
-            row = ranks[index]
-            strip = _strip(job, row, room(COLUMNS, width), levels)
-            token = "warning" if row.outliers or row.damage else "plain"
-            return row_parts(COLUMNS, [*_texts(row, unit), strip], width, token)
-
+        levels = glyphs_for(state.ascii_only).levels
         return Rows(
             identity=job,
             count=len(ranks),
-            titles=lambda width: titles(titled, width),
-            format=formatted,
+            titles=partial(titles, titled),
+            format=partial(_rank_row, job, ranks, unit, levels),
         )
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -358,6 +359,21 @@ def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
     elif has_times:
         title += " "  # figures that stand out have a star there
     return replace(column, title=title)
+
+
+def _rank_row(
+    job: RankedJob,
+    ranks: Sequence[RankRow],
+    unit: Unit,
+    levels: str,
+    index: int,
+    width: int,
+) -> list[Styled]:
+    """The row of one of the ranks, its times in `unit`."""
+    row = ranks[index]
+    strip = _strip(job, row, room(COLUMNS, width), levels)
+    token = "warning" if row.outliers or row.damage else "plain"
+    return row_parts(COLUMNS, [*_texts(row, unit), strip], width, token)
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:

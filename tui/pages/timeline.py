@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height, on_path_text
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
@@ -26,7 +27,7 @@ from fusetui.tui.layout.frame import (
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
-from fusetui.tui.layout.view import HIDDEN, View
+from fusetui.tui.layout.view import HIDDEN, Side, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
@@ -47,23 +48,32 @@ def clicked(
     side = picture.side
     view = picture.view
     division = divided(width, height)
-    column = x - division.gutter
     index = y - division.axis + picture.top
     place = picture.places[index] if 0 <= index < len(picture.places) else None
     if place is not None and place.depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
+    column = x - division.gutter
     if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
         whole = side.end - side.begin
         return go(side, view, side.begin + whole * column // division.width)
-    if place is None or y >= division.axis + division.lanes:
+    is_on_legend = y >= division.axis + division.lanes
+    if place is None or is_on_legend:
         return None
     if place.idle_of is not None:
-        middle_of_cell = view.span * (2 * column + 1) // (2 * division.width)
-        gap = gap_of_time(side, place.idle_of.key[1], view.begin + middle_of_cell)
-        return replace(view, selected=-1, gap=gap)
+        return _gap_selected(side, view, place.idle_of.key[1], column, division)
     return select(side, view, row_at(side, view, place, division.width, column))
+
+
+def _gap_selected(
+    side: Side, view: View, pid: Id, column: int, division: Division
+) -> View:
+    """The view with the gap of a device selected that is at a cell of the time axis, if
+    that is known."""
+    middle_of_cell = view.span * (2 * column + 1) // (2 * division.width)
+    gap = gap_of_time(side, pid, view.begin + middle_of_cell)
+    return replace(view, selected=-1, gap=gap)
 
 
 def turned(state: State, index: int, turn: Turn, division: Division) -> State:
@@ -208,20 +218,34 @@ def _top_after(before: State, state: State, size: Size, index: int) -> int:
     first when a side is opened, if nobody had scrolled."""
     side = state.sides[index]
     view = state.session.views[index]
-    is_same_screen = before.page == state.page and before.size == state.size
-    is_same_trace = (
-        index < len(before.sides) and before.sides[index].trace is side.trace
+    is_untouched = not _has_same_lines(before, state, index) and _is_at_first(
+        before, index
     )
-    is_known = is_same_screen and is_same_trace
-    has_same_lines = is_same_screen and _lane_count(before, index) == _lane_count(
-        state, index
-    )
-    is_untouched = not has_same_lines and _is_at_first(before, index)
+    is_known = _is_same_screen(before, state) and _is_same_trace(before, state, index)
     if is_known and not is_untouched and before.session.views[index] == view:
         return state.tops[index]
     top_of = first_top if is_untouched or not is_known else top_for
     top = 0 if is_untouched else state.tops[index]
     return top_of(side, view, places(side, view), top, _room(state, size, index))
+
+
+def _is_same_screen(before: State, state: State) -> bool:
+    """Whether the page and the size of the screen are the same."""
+    return before.page == state.page and before.size == state.size
+
+
+def _is_same_trace(before: State, state: State, index: int) -> bool:
+    """Whether a side shows the same trace."""
+    if index >= len(before.sides):
+        return False
+    return before.sides[index].trace is state.sides[index].trace
+
+
+def _has_same_lines(before: State, state: State, index: int) -> bool:
+    """Whether a side has as many lanes and counters on the same screen."""
+    if not _is_same_screen(before, state):
+        return False
+    return _lane_count(before, index) == _lane_count(state, index)
 
 
 def _is_at_first(state: State, index: int) -> bool:
@@ -295,22 +319,27 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
 
 def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
     """The timeline of a replay: the same lanes as those of the recorded side."""
-    recorded = state.side
-    top = state.tops[state.active]
-    side, view = second.seen(recorded, state.view)
-    recorded_places = places(recorded, state.view)
-    replayed_places = places(side, view)
-    first_line = 0
-    if top < len(recorded_places):
-        first_line = same_line(recorded, recorded_places[top], side, replayed_places)
-    room = _room(state, size, state.active)
+    side, view = second.seen(state.side, state.view)
     picture = TimelinePicture(
         side=side,
         view=view,
         glyphs=glyphs_for(state.ascii_only, state.colorless),
-        top=within(replayed_places, first_line, room),
+        top=_replayed_top(state, side, view, _room(state, size, state.active)),
     )
     return Pane(height, picture)
+
+
+def _replayed_top(state: State, side: Side, view: View, room: int) -> int:
+    """The first line of a replay on the screen: the same as that of the recorded
+    side."""
+    recorded = state.side
+    recorded_places = places(recorded, state.view)
+    replayed_places = places(side, view)
+    top = state.tops[state.active]
+    first = 0
+    if top < len(recorded_places):
+        first = same_line(recorded, recorded_places[top], side, replayed_places)
+    return within(replayed_places, first, room)
 
 
 def _details(state: State) -> TextPicture:

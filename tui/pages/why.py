@@ -4,6 +4,7 @@ evidence."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -78,28 +79,21 @@ class WhyPage(ListPage):
         if why is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
         entries = entries_of(why)
-        glyphs = glyphs_for(state.ascii_only)
         times = _times_of(entries)
         unit = unit_of(times)
         columns = _columns(why, unit.name if times else "")
+        glyphs = glyphs_for(state.ascii_only)
 
         def formatted(index: int, width: int) -> list[Styled]:
-            from fusetui.report.worth import worth_figure
-
-            entry = entries[index]
-            cells = _cells(why, entry, unit)
-            texts = [cells.at_stake, cells.share]
-            if why.worth_of:
-                worth = worth_figure(entry) if isinstance(entry, Finding) else ""
-                texts.append(worth)
-            texts.append(share_bar(cells.part, cells.whole, BAR_CELLS, glyphs))
-            texts.append(narrow(cells.text))
+            """The row of one entry."""
+            cells = _cells(why, entries[index], unit)
+            texts = _texts(why, entries[index], cells, glyphs)
             return row_parts(columns, texts, width, cells.token)
 
         return Rows(
             identity=why,
             count=len(entries),
-            titles=lambda width: titles(columns, width),
+            titles=partial(titles, columns),
             format=formatted,
         )
 
@@ -346,6 +340,19 @@ def _cells(why: Why, entry: Entry, unit: Unit) -> _Cells:
         how = f"; to record: {entry.record_with}" if entry.record_with else ""
         return _text_cells(f"not recorded: {entry.missing}{how}", "faint")
     return _text_cells(entry.text, "strong")
+
+
+def _texts(why: Why, entry: Entry, cells: _Cells, glyphs: Glyphs) -> list[str]:
+    """What stands in the columns of a row; what a finding is worth once that is
+    known."""
+    from fusetui.report.worth import worth_figure
+
+    texts = [cells.at_stake, cells.share]
+    if why.worth_of:
+        texts.append(worth_figure(entry) if isinstance(entry, Finding) else "")
+    texts.append(share_bar(cells.part, cells.whole, BAR_CELLS, glyphs))
+    texts.append(narrow(cells.text))
+    return texts
 
 
 def _finding_cells(finding: Finding, unit: Unit) -> _Cells:

@@ -3,7 +3,7 @@ both windows, and the replay of a change below the recorded one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,15 +45,12 @@ def lines_of(diff: Diff) -> DiffLines:
     """The rows, the largest change first; what else the sum has is pinned. A compiled
     part of the program with many rows is one line, which can be opened."""
     compiled, others = regions(diff)
-    closing_lines = closing(diff)
     region_lines = [region.line for region in compiled]
     listed = tuple(by_effect([*others, *region_lines]))
     inner = {}
     for region in compiled:
-        indented = []
-        for line in by_effect(region.inner):
-            indented.append(replace(line, what=f"  {line.what}"))
-        inner[listed.index(region.line)] = tuple(indented)
+        inner[listed.index(region.line)] = _indented(by_effect(region.inner))
+    closing_lines = closing(diff)
     return DiffLines(
         diff=diff,
         lines=listed,
@@ -61,6 +58,11 @@ def lines_of(diff: Diff) -> DiffLines:
         closing=tuple(_joined(closing_lines)),
         inner=inner,
     )
+
+
+def _indented(lines: Iterable[DiffLine]) -> tuple[DiffLine, ...]:
+    """Lines that are inside another one."""
+    return tuple(replace(line, what=f"  {line.what}") for line in lines)
 
 
 def _joined(closing_lines: Sequence[DiffLine]) -> Iterator[DiffLine]:
@@ -129,20 +131,19 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         in sight."""
         if not self.lines:
             return self
-        drawn: list[list[int]] = []  # of each side, the rows of the line in its lanes
+        a_rows, b_rows = pair_of(self.lines[index])
+        a, b = self.sides
+        drawn = _rows_in_lanes(a, a_rows), _rows_in_lanes(b, b_rows)
         views = []
-        pair = pair_of(self.lines[index])
-        for side, view, rows in zip(self.sides, self.views, pair, strict=True):
-            rows_in_lanes = [row for row in rows if side.lane_of(row) >= 0]
-            drawn.append(rows_in_lanes)
-            views.append(select(side, view, rows_in_lanes[0] if rows_in_lanes else -1))
+        for side, view, rows in zip(self.sides, self.views, drawn, strict=True):
+            views.append(select(side, view, rows[0] if rows else -1))
         moved_side = 0 if drawn[0] else 1
         shift = views[moved_side].begin - self.views[moved_side].begin
         windows = [(view.begin + shift, view.end + shift) for view in self.views]
         return replace(
             self,
             views=_windowed(views, windows),
-            marked=tuple(frozenset(rows) for rows in drawn),
+            marked=(frozenset(drawn[0]), frozenset(drawn[1])),
         )
 
 
@@ -152,6 +153,11 @@ class ShownLine(NamedTuple):
 
     line: DiffLine
     place: int
+
+
+def _rows_in_lanes(side: Side, rows: Sequence[int]) -> list[int]:
+    """Those of some rows that lie in lanes of a side."""
+    return [row for row in rows if side.lane_of(row) >= 0]
 
 
 def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:

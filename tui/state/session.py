@@ -314,22 +314,23 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         new_rows.append(same_rows(old.trace, new.trace, rows))
 
     def carried_views(views: Views) -> Views:
+        """The views of both sides on the other sides."""
         return tuple(map(viewed_as, session.sides, sides, views, new_rows))
 
-    marked = []
-    for marks, rows_of_side in zip(session.marked, new_rows, strict=True):
-        marked.append(
-            frozenset(rows_of_side[row] for row in marks if row in rows_of_side)
-        )
     return replace(
         session,
         sides=tuple(sides),
         views=carried_views(session.views),
         past=tuple(map(carried_views, session.past)),
         future=tuple(map(carried_views, session.future)),
-        marked=tuple(marked),
+        marked=tuple(map(_carried_marks, session.marked, new_rows)),
         hits=_carried_hits(session.hits, sides, new_rows),
     )
+
+
+def _carried_marks(marks: frozenset[int], rows: NewRows) -> frozenset[int]:
+    """The marked rows of a side on another side, without those not found."""
+    return frozenset(rows[row] for row in marks if row in rows)
 
 
 def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
@@ -385,16 +386,16 @@ def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
     """What a person hid or pinned is that still; the lanes that say little are others
     now."""
     index_of_key = {lane.key: index for index, lane in enumerate(new.lanes)}
-    new_index = {}  # by the index of the same lane before
-    for index, lane in enumerate(old.lanes):
-        if lane.key in index_of_key:
-            new_index[index] = index_of_key[lane.key]
-    hidden_by_hand = before.hidden - old.quiet
-    shown_by_hand = old.quiet - before.hidden
-    hidden = new.quiet | {new_index[n] for n in hidden_by_hand if n in new_index}
-    hidden -= {new_index[n] for n in shown_by_hand if n in new_index}
-    pinned = [new_index[n] for n in before.pinned if n in new_index]
-    return replace(before, hidden=hidden, pinned=tuple(pinned))
+
+    def carried_lanes(lanes: Iterable[int]) -> list[int]:
+        """The same lanes of the other side, without those that it does not have."""
+        keys = [old.lanes[lane].key for lane in lanes]
+        return [index_of_key[key] for key in keys if key in index_of_key]
+
+    hidden_by_hand = carried_lanes(before.hidden - old.quiet)
+    shown_by_hand = carried_lanes(old.quiet - before.hidden)
+    hidden = new.quiet.union(hidden_by_hand).difference(shown_by_hand)
+    return replace(before, hidden=hidden, pinned=tuple(carried_lanes(before.pinned)))
 
 
 def _carried_hits(
