@@ -214,7 +214,7 @@ def slices(
         elif run.row == selected:
             parts.append(chosen_slice(label(run.row), size, glyphs))
         elif size > 1:
-            parts.append(_block(label(run.row), run, is_filled(parts), glyphs))
+            parts.append(_wide_slice(label(run.row), run, is_filled(parts), glyphs))
         else:
             levels = levels or _levels(cells, cell_ns, glyphs)
             cell = _cell(levels[run.begin], run.kind, run.look, glyphs)
@@ -250,7 +250,7 @@ def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> 
     return rows
 
 
-def _block(label: str, run: _Run, is_beside: bool, glyphs: Glyphs) -> Styled:
+def _wide_slice(label: str, run: _Run, is_beside: bool, glyphs: Glyphs) -> Styled:
     """A slice of several cells. One that is on the critical path keeps the letter of its
     kind."""
     size = run.end - run.begin

@@ -401,11 +401,11 @@ def idle_line(
             parts.append((glyphs.levels[cell.level] * size, token + BAR))
         else:
             token = "selection" if cell.is_selected else token
-            parts.append((_idle_block(name, size), token))
+            parts.append((_idle_text(name, size), token))
     return parts
 
 
-def _idle_block(name: str, width: int) -> str:
+def _idle_text(name: str, width: int) -> str:
     """A block of idle time of one reason: its short name, or its letter in each cell."""
     reason = IDLE[name]
     if width >= len(reason.short) + 2:

@@ -28,7 +28,7 @@ class FlameView(msgspec.Struct, frozen=True):
     at: int = WHOLE  # the largest of the first level
 
 
-class Block(NamedTuple):
+class NodeCells(NamedTuple):
     """A node that is drawn, and its cells: the first, and the one behind."""
 
     node: int
@@ -78,7 +78,7 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         last_level = int(level[is_drawn].max(initial=first_level - 1))
         return last_level - first_level + 1
 
-    def in_sight(self, root: int, level: int, width: int) -> list[Block]:
+    def in_sight(self, root: int, level: int, width: int) -> list[NodeCells]:
         """The nodes of a level within `root`, which is `width` cells wide, that take a
         cell at least, from left to right."""
         if level >= len(self.levels):
@@ -90,10 +90,10 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         first = node_begin * width // span
         stop = node_end * width // span
         is_seen = (first >= 0) & (stop <= width) & (stop > first)
-        blocks = []
+        seen = []
         for n in np.flatnonzero(is_seen).tolist():
-            blocks.append(Block(int(nodes[n]), int(first[n]), int(stop[n])))
-        return blocks
+            seen.append(NodeCells(int(nodes[n]), int(first[n]), int(stop[n])))
+        return seen
 
     def largest(self, root: int) -> int:
         """The largest node within, or the root itself; WHOLE in an empty tree."""
@@ -116,9 +116,9 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*inside[np.argsort(self.begin[inside], kind="stable")].tolist()]
 
     def beside(self, node: int, by: int, root: int, width: int) -> int:
-        """The next block of the same level that can be seen, or the node itself."""
+        """The next node of the same level that can be seen, or the node itself."""
         level = int(self.tree.level[node])
-        nodes = [block.node for block in self.in_sight(root, level, width)]
+        nodes = [cells.node for cells in self.in_sight(root, level, width)]
         if node not in nodes:
             return node
         index = nodes.index(node) + by

@@ -241,7 +241,7 @@ def _rows(
             key=(name,),
             name=name,
             bytes=holder.bytes,
-            allocations=holder.blocks if is_counted else 0,
+            allocations=holder.allocations if is_counted else 0,
         )
         if (name,) in opened:
             yield from _stack_rows(moments, by, event, holder.number, opened)
@@ -261,7 +261,7 @@ def _stack_rows(
                 key=(name, stack.number),
                 name=name,
                 bytes=stack.bytes,
-                allocations=stack.blocks,
+                allocations=stack.allocations,
                 stack=stack.number,
             )
         if skips_stacks or (name, stack.number) in opened:
@@ -286,15 +286,15 @@ def _life_rows(
 
 
 class _Held(NamedTuple):
-    """One holder, or one stack of it: its number, bytes and blocks."""
+    """One holder, or one stack of it: its number, bytes and allocations."""
 
     number: int
     bytes: int
-    blocks: int
+    allocations: int
 
 
 def _each(held: HeldGroups) -> Iterator[_Held]:
     """The groups one by one."""
     columns = (column.tolist() for column in held)
-    for number, bytes_, blocks in zip(*columns, strict=True):
-        yield _Held(number=number, bytes=bytes_, blocks=blocks)
+    for number, bytes_, allocations in zip(*columns, strict=True):
+        yield _Held(number=number, bytes=bytes_, allocations=allocations)

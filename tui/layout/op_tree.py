@@ -114,7 +114,7 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return int(self.trace.dur[self.trace.gpu_rows].sum())
 
 
-class Part(NamedTuple):
+class NodeRows(NamedTuple):
     """Rows that add to the figures of nodes: as many nodes as rows."""
 
     nodes: Rows
@@ -141,7 +141,7 @@ class _Levels:
     """A tree that grows level by level; nodes are merged by the one above and a
     name."""
 
-    def __init__(self, trace: Trace, roots: Int64s, part: Part) -> None:
+    def __init__(self, trace: Trace, roots: Int64s, part: NodeRows) -> None:
         """`roots`: the names of the nodes of the first level."""
         self._trace = trace
         self._parents = [np.full(len(roots), -1)]
@@ -159,7 +159,7 @@ class _Levels:
         nodes: Rows = self._count + index
         self._parents.append(parents)
         self._names.append(new_names)
-        self.parts.append(Part(nodes, rows))
+        self.parts.append(NodeRows(nodes, rows))
         self._count += len(new_keys)
         return nodes
 
@@ -214,7 +214,7 @@ def _by_path(trace: Trace, rows: Rows, under: Amounts, most_levels: int) -> OpTr
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = thread  # until the level of a row comes
     is_outer = trace.depth[rows] == 0
-    outer = Part(nodes=thread[is_outer], rows=rows[is_outer])
+    outer = NodeRows(nodes=thread[is_outer], rows=rows[is_outer])
     levels = _Levels(trace, threads, outer)
     depth = np.minimum(trace.depth[rows], most_levels)
     deepest = int(depth.max(initial=-1))
@@ -235,7 +235,7 @@ def callers_tree(trace: Trace) -> OpTree:
     ops, node = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = node
-    levels = _Levels(trace, ops, Part(nodes=node, rows=rows))
+    levels = _Levels(trace, ops, NodeRows(nodes=node, rows=rows))
     _add_callers(levels, trace, node, rows)
     under = _launched_under(trace)
     launched_by = Amounts(
@@ -294,8 +294,8 @@ def op_tree(trace: Trace) -> OpTree:
     nodes.size[row_nodes] = trace.end_row[rows].astype(np.int64) - rows
     is_outer = trace.depth[rows] == 0
     parts = [
-        Part(nodes=thread_nodes[thread[is_outer]], rows=rows[is_outer]),
-        Part(nodes=row_nodes, rows=rows),
+        NodeRows(nodes=thread_nodes[thread[is_outer]], rows=rows[is_outer]),
+        NodeRows(nodes=row_nodes, rows=rows),
     ]
     return _tree(trace, "each", nodes, parts, of_row[:-1], _launched_under(trace))
 
@@ -314,7 +314,7 @@ def _tree(
     trace: Trace,
     mode: str,
     nodes: Nodes,
-    parts: list[Part],
+    parts: list[NodeRows],
     of_row: Int64s,
     under: Amounts,
 ) -> OpTree:
@@ -344,7 +344,7 @@ def _tree(
     )
 
 
-def _longest_rows(trace: Trace, count: int, parts: list[Part]) -> Int64s:
+def _longest_rows(trace: Trace, count: int, parts: list[NodeRows]) -> Int64s:
     """The longest row of each of `count` nodes, of equal ones the last; -1 for nodes
     without rows."""
     longest = np.full(count, -1, dtype=np.int64)
@@ -356,7 +356,7 @@ def _longest_rows(trace: Trace, count: int, parts: list[Part]) -> Int64s:
 
 
 def _sums(
-    amounts: dict[str, Int64s], count: int, parts: list[Part]
+    amounts: dict[str, Int64s], count: int, parts: list[NodeRows]
 ) -> dict[str, Int64s]:
     """What the rows of each of `count` nodes add up to, by measure."""
     sums = {}
@@ -368,7 +368,7 @@ def _sums(
 
 
 def _amounts(
-    trace: Trace, mode: str, parts: list[Part], under: Amounts
+    trace: Trace, mode: str, parts: list[NodeRows], under: Amounts
 ) -> dict[str, Int64s]:
     """What each row of the trace adds to the figures of its nodes, by measure. From the
     ops up, a capture has no thread of its own: only its GPU time counts. And an op

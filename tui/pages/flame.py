@@ -22,9 +22,9 @@ from fusetui.tui.layout.flame import (
     TIMES,
     TREES,
     WHOLE,
-    Block,
     Flame,
     FlameView,
+    NodeCells,
     flame_of,
 )
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
@@ -63,33 +63,33 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
         return self.flame, self.root, level, cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The blocks of a level that take a cell at least, with blanks between."""
+        """The nodes of a level that take a cell at least, with blanks between."""
         parts: list[Styled] = []
         end_of_last = 0
         level = self._level(y, height)
-        for block in self.flame.in_sight(self.root, level, width):
-            if block.first > end_of_last:
-                parts.append((" " * (block.first - end_of_last), "plain"))
-            is_beside = block.first == end_of_last and bool(parts)
-            parts.append(self._block(block, is_beside))
-            end_of_last = block.stop
+        for cells in self.flame.in_sight(self.root, level, width):
+            if cells.first > end_of_last:
+                parts.append((" " * (cells.first - end_of_last), "plain"))
+            is_beside = cells.first == end_of_last and bool(parts)
+            parts.append(self._node(cells, is_beside))
+            end_of_last = cells.stop
         return parts
 
-    def _block(self, block: Block, is_beside: bool) -> Styled:
-        """One block; `is_beside`: it begins where another one ends."""
+    def _node(self, cells: NodeCells, is_beside: bool) -> Styled:
+        """One node; `is_beside`: it begins where another one ends."""
         tree = self.flame.tree
-        name = tree.label(block.node)
-        cells = block.stop - block.first
-        if block.node == self.at:
-            return chosen_slice(name, cells, self.glyphs)
-        return filled_slice(name, cells, tree.kind(block.node), is_beside, self.glyphs)
+        name = tree.label(cells.node)
+        size = cells.stop - cells.first
+        if cells.node == self.at:
+            return chosen_slice(name, size, self.glyphs)
+        return filled_slice(name, size, tree.kind(cells.node), is_beside, self.glyphs)
 
     def node_at(self, x: int, y: int, width: int, height: int) -> int:
         """The node at a cell; WHOLE beside them."""
         level = self._level(y, height)
-        for block in self.flame.in_sight(self.root, level, width):
-            if block.first <= x < block.stop:
-                return block.node
+        for cells in self.flame.in_sight(self.root, level, width):
+            if cells.first <= x < cells.stop:
+                return cells.node
         return WHOLE
 
     def _level(self, y: int, height: int) -> int:
@@ -271,12 +271,12 @@ def outward(state: State) -> State:
 
 
 def beside(state: State, by: int) -> State:
-    """The cursor on the next block of its level to the right, or for -1 to the left."""
+    """The cursor on the next node of its level to the right, or for -1 to the left."""
     flame, node = here(state)
     if flame is None or node == WHOLE:
         return state
-    block = flame.beside(node, by, state.flame.root, state.size.width)
-    return turned(state, at=block)
+    other = flame.beside(node, by, state.flame.root, state.size.width)
+    return turned(state, at=other)
 
 
 def show(state: State) -> Outcome:
@@ -342,14 +342,14 @@ FlamePage.actions = (
     ),
     _action(
         name="flame-left",
-        title="Block at the left",
+        title="NodeCells at the left",
         written="left h",
         help="of the same level",
         run=partial(beside, by=-1),
     ),
     _action(
         name="flame-right",
-        title="Block at the right",
+        title="NodeCells at the right",
         written="right l",
         help="of the same level",
         run=partial(beside, by=1),
