@@ -55,7 +55,8 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
             names = (page.title for page in registry.PAGES if page.is_table)
             raise Error(f"there is no table here: {', '.join(names)} have one")
         write(table, path)
-        sentence = f"{path}: {plural(len(table), 'row')}, {size(os.path.getsize(path))}"
+        file_size = size(os.path.getsize(path))
+        sentence = f"{path}: {plural(len(table), 'row')}, {file_size}"
     except Error as error:
         sentence = str(error)
     post(partial(told, sentence=printable(sentence)))

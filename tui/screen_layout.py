@@ -77,7 +77,8 @@ def panes(state: State) -> list[Pane]:
 
 def _sentence_panes(sentence: str, size: Size) -> list[Pane]:
     """A sentence alone on so many cells and lines, and blank lines below it."""
-    lines = [Said(line) for line in wrap(sentence, max(1, size.width - 1))]
+    text_width = max(1, size.width - 1)
+    lines = [Said(line) for line in wrap(sentence, text_width)]
     pane = Pane(len(lines), text(lines))
     return list(exactly([pane], size.height))
 
@@ -284,7 +285,8 @@ def _sides_head(state: State) -> TextPicture:
         shown = []
         for index, side in sides.items():
             letter = LETTERS_OF_SIDES[index] if has_letters else ""
-            shown.append(_title(f"{letter}{head(side, width - 4)}"))
+            about = head(side, width - 4)
+            shown.append(_title(f"{letter}{about}"))
         if second:
             sentence = clip(second.said, width - 2, ellipsis)
             shown.append(Said(f" {sentence}", "warning"))
@@ -316,7 +318,8 @@ def _hints(state: State) -> TextPicture:
     between = BETWEEN_KEYS if state.hint else BETWEEN_HINTS
 
     def lines(width: int, height: int) -> list[Said]:
-        return [Said(f" {clip(joined(texts, width - 2, between), width - 1)}")]
+        line = joined(texts, width - 2, between)
+        return [Said(f" {clip(line, width - 1)}")]
 
     return TextPicture(texts, lines)
 

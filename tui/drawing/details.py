@@ -290,7 +290,8 @@ def _call_lines(trace: Trace, row: int, program: Program) -> Iterator[Said]:
         call for call in launch_chain(trace, row)[:MAX_LISTED] if call not in in_program
     ]
     for call in (*calls, *program.frames[:MAX_PROGRAM_LEVELS]):
-        yield Said(f"  {_name(trace, call)}   {duration(int(trace.dur[call]))}")
+        lasted = duration(int(trace.dur[call]))
+        yield Said(f"  {_name(trace, call)}   {lasted}")
 
 
 def _arg_lines(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
@@ -298,7 +299,8 @@ def _arg_lines(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
     args = _args(trace, row)
     yield Said("args" if args else "no args", "title")
     for key, value in islice(args.items(), MAX_LISTED):
-        yield Said(f"  {value_text(key, '')}: {value_text(value, glyphs.ellipsis)}")
+        text = value_text(value, glyphs.ellipsis)
+        yield Said(f"  {value_text(key, '')}: {text}")
     if len(args) > MAX_LISTED:
         yield Said(f"  and {count(len(args) - MAX_LISTED)} more")
 
@@ -430,8 +432,9 @@ def flow(texts: Sequence[str], width: int) -> list[str]:
     them. A text that does not fit has a line of its own, which is longer."""
     lines: list[str] = []
     for text in texts:
-        if lines and len(lines[-1]) + 3 + len(text) <= width:
-            lines[-1] += "   " + text
+        longer = f"{lines[-1]}   {text}" if lines else ""
+        if lines and len(longer) <= width:
+            lines[-1] = longer
         else:
             lines.append(text)
     return lines
@@ -486,7 +489,8 @@ def _graph_neighbors(trace: Trace, row: int) -> Iterator[str]:
 
 def _chain(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
     """The names of these rows, each called by the one after it, in one line."""
-    return f" {glyphs.chain} ".join(_name(trace, row) for row in rows[:MAX_SHOWN])
+    names = [_name(trace, row) for row in rows[:MAX_SHOWN]]
+    return f" {glyphs.chain} ".join(names)
 
 
 def _name(trace: Trace, row: int) -> str:

@@ -260,14 +260,16 @@ def about_segment(
     rows, kinds = placed.inside(segment)
     bytes_of_row = moments.history.occupied.size[rows]
     amounts = summed(kinds, bytes_of_row, len(CATEGORIES)).tolist()
-    used = f"{size(int(placed.used[segment]))} in {plural(len(rows), 'allocation')}"
+    used_bytes = size(int(placed.used[segment]))
+    used = f"{used_bytes} in {plural(len(rows), 'allocation')}"
     segment_text = _segment_text(placed.segments[segment])
     heading = f"{segment_text}: {used}, {_holes_text(placed, segment)}"
     categories = [
         f"{short_place(CATEGORIES[number])} {size(amounts[number])}"
         for number in _by_amount(amounts)
     ]
-    lines = [Said(f" {heading}", "plain"), Said(f" {joined(categories, width - 2)}")]
+    by_category = joined(categories, width - 2)
+    lines = [Said(f" {heading}", "plain"), Said(f" {by_category}")]
     largest = rows[np.argsort(-bytes_of_row, kind="stable")][:MAX_LISTED]
     base = placed.segments[segment].address
     lines += [Said(_placed_text(moments, row, base)) for row in largest.tolist()]
@@ -280,7 +282,8 @@ def _placed_text(moments: Moments, row: int, base: int) -> str:
     occupied = moments.history.occupied
     offset = int(occupied.address[row]) - base
     place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
-    return f"   {size(int(occupied.size[row]))} at +{size(offset)}: {place}"
+    bytes_text = size(int(occupied.size[row]))
+    return f"   {bytes_text} at +{size(offset)}: {place}"
 
 
 def _segment_text(segment: Segment) -> str:
@@ -301,7 +304,8 @@ def _holes_text(placed: PlacedBlocks, segment: int) -> str:
     sizes = placed.placement.size[placed.placement.segment == segment]
     if not len(sizes):
         return "no holes"
-    text = f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"
+    total = size(int(sizes.sum()))
+    text = f"{plural(len(sizes), 'hole')} of {total}"
     if len(sizes) > 1:
         text += f", the largest {size(int(sizes.max()))}"
     return text
@@ -388,8 +392,9 @@ def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     else:
         kind = CATEGORIES[int(moments.kinds[life])]
     bytes_ = int(lives.size[life])
+    bytes_text = f"{size(bytes_)} ({plural(bytes_, 'byte')})"
     address = f"at {int(lives.address[life]):#x}"
-    yield f"{size(bytes_)} ({plural(bytes_, 'byte')}) {address}, {short_place(kind)}"
+    yield f"{bytes_text} {address}, {short_place(kind)}"
     yield life_text(moments, life, zero)
     died = int(lives.died[life])
     if died >= lives.events:  # it was never freed

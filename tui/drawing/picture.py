@@ -36,7 +36,8 @@ def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequenc
     text = last.text
     if len(text) > len(ellipsis):
         text = text[: -len(ellipsis)]
-    return [*lines[: height - 1], Said(f"{text.rstrip()}{ellipsis}", last.token)]
+    cut_line = Said(f"{text.rstrip()}{ellipsis}", last.token)
+    return [*lines[: height - 1], cut_line]
 
 
 class Picture(Protocol):

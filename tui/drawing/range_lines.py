@@ -55,9 +55,11 @@ def _gap_heading(side: Side, idle: IdleTime, gap: int) -> str:
     device = _device_name(side, idle.device)
     if device:
         parts.append(device)
-    parts.append(f"from {tick(begin - side.origin, max(1, length // 100))}")
+    precision = max(1, length // 100)
+    parts.append(f"from {tick(begin - side.origin, precision)}")
+    gaps = count(len(idle.begin))
     for rank in _ranks_of_gap(idle, gap):
-        parts.append(f"gap {count(rank + 1)} of {count(len(idle.begin))} by length")
+        parts.append(f"gap {count(rank + 1)} of {gaps} by length")
     return "   ".join(parts)
 
 
@@ -99,7 +101,8 @@ def _around(gap: Gap) -> tuple[list[str], list[str]]:
     inside = []
     for what, name in names_inside.items():
         if name:
-            inside.append(f"{what} {narrow(label_of(int(Role.PYTHON), name))}")
+            label = narrow(label_of(int(Role.PYTHON), name))
+            inside.append(f"{what} {label}")
     neighbors = []
     if gap.drained_by:
         neighbors.append(f"drained by {narrow(gap.drained_by)}")
@@ -139,7 +142,8 @@ def _idle_line(idle: Sequence[tuple[str, int]], width: int) -> str:
     total = sum(ns for _, ns in idle)
     parts = [f"idle {duration(total)}:"]
     for name, ns in idle:
-        parts.append(f"{IDLE[name].short} {duration(ns)}, {percent(ns, total)}")
+        reason = IDLE[name].short
+        parts.append(f"{reason} {duration(ns)}, {percent(ns, total)}")
     return joined(parts, width)
 
 
@@ -163,7 +167,8 @@ def _names_by_time(
             count(item.events),
             label_of(int(item.role), item.name),
         ]
-        yield Said(" " + "".join(fit(columns, texts, width - 1)), "plain")
+        row = "".join(fit(columns, texts, width - 1))
+        yield Said(f" {row}", "plain")
 
 
 def all_range_lines(side: Side, time_range: Range, width: int) -> list[Said]:
@@ -180,7 +185,8 @@ def all_range_lines(side: Side, time_range: Range, width: int) -> list[Said]:
     if figures.devices:
         lines.append(Said(_exact_busy(figures), "plain"))
     for name, ns in _idle(side, time_range):
-        lines.append(Said(f"    idle {count(ns)} ns, {IDLE[name].sentence}", "plain"))
+        reason = IDLE[name].sentence
+        lines.append(Said(f"    idle {count(ns)} ns, {reason}", "plain"))
     lines += _exact_streams(figures)
     lines.append(Said(""))
     lines += _names_by_time(figures, EXACT_COLUMNS, count, width)

@@ -286,10 +286,14 @@ def ruler(
     for tick in ticks(view.begin, view.end, width):
         stop = tick.column + len(tick.text)
         with_blank = range(tick.column, stop + 1)
-        hides_end = bool(bar) and (bar[0] in with_blank or bar[-1] in with_blank)
-        if stop < width and not hides_end:
+        if stop < width and not _has_end_in(bar, with_blank):
             text[tick.column : stop] = tick.text
     return "".join(text), bar
+
+
+def _has_end_in(bar: range, cells: range) -> bool:
+    """Whether the first or the last cell of a bar is one of some cells."""
+    return bool(bar) and (bar[0] in cells or bar[-1] in cells)
 
 
 def window_bar(
@@ -344,7 +348,8 @@ def counter_line(
     if room >= LARGEST_VALUE_CELLS:
         return LabeledCells(f"{label}{largest_text.rjust(room)}", [(text, "busy")])
     end = f" {largest_text}"[-width:]
-    return LabeledCells(label, [(text[: width - len(end)], "busy"), (end, "plain")])
+    start = text[: width - len(end)]
+    return LabeledCells(label, [(start, "busy"), (end, "plain")])
 
 
 def levels(

@@ -117,17 +117,24 @@ def moved(
     stand beyond lists that have become shorter; it moves from their ends."""
     if not lists:
         return AnswerAt()
-    column_before = max(0, min(at.column, len(lists) - 1))
-    row_before = min(at.row, len(lists[column_before].entries) - 1)
-    column = max(0, min(column_before + columns, len(lists) - 1))
-    row = max(-1, min(row_before + rows, len(lists[column].entries) - 1))
-    return AnswerAt(column, row)
+    last_column = len(lists) - 1
+    column_before = max(0, min(at.column, last_column))
+    row_before = min(at.row, _last_row(lists[column_before]))
+    column = max(0, min(column_before + columns, last_column))
+    row = min(row_before + rows, _last_row(lists[column]))
+    return AnswerAt(column, max(-1, row))
+
+
+def _last_row(answer_list: AnswerList) -> int:
+    return len(answer_list.entries) - 1
 
 
 def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
     """Where the row under the cursor leads; from the verdict to all of `why`."""
     at = moved(lists, at, columns=0, rows=0)
-    return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
+    if at.row < 0:
+        return Way("why")
+    return lists[at.column].entries[at.row].way
 
 
 def timed(title: str, rows: Iterable[AnswerRow]) -> AnswerList:

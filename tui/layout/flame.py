@@ -89,11 +89,14 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         node_end = node_begin + self.amount[nodes]
         first = node_begin * width // span
         stop = node_end * width // span
-        is_seen = (first >= 0) & (stop <= width) & (stop > first)
-        seen = []
-        for n in np.flatnonzero(is_seen).tolist():
-            seen.append(NodeCells(int(nodes[n]), int(first[n]), int(stop[n])))
-        return seen
+        is_inside = (first >= 0) & (stop <= width)
+        is_seen = is_inside & (stop > first)
+        cells = []
+        for n in np.flatnonzero(is_seen):
+            cells.append(
+                NodeCells(node=int(nodes[n]), first=int(first[n]), stop=int(stop[n]))
+            )
+        return cells
 
     def largest(self, root: int) -> int:
         """The largest node within, or the root itself; WHOLE in an empty tree."""

@@ -81,7 +81,8 @@ def cells_of(view: View, begin: int, end: int, width: int) -> range:
         return range(0)
     first = (begin - view.begin) * width // view.span
     first = max(0, first)
-    stop = -(-(end - view.begin) * width // view.span)  # rounded up
+    cells_to_end = (end - view.begin) * width
+    stop = -(-cells_to_end // view.span)  # rounded up
     stop = min(width, max(first + 1, stop))
     return range(first, stop)
 
@@ -203,5 +204,6 @@ def ticks(begin: int, end: int, width: int, room: int = 11) -> list[Tick]:
     first = -(-begin // step) * step  # the first multiple of the step in the window
     shown = []
     for time in range(first, end, step):
-        shown.append(Tick((time - begin) * width // span, tick(time, step)))
+        column = (time - begin) * width // span
+        shown.append(Tick(column, tick(time, step)))
     return shown

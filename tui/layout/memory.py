@@ -125,9 +125,9 @@ def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
     positions."""
     positions = moments.positions
     borders = edges(begin, end, width)
-    event_at_border = np.searchsorted(positions, borders, side="left")
+    event_before = np.searchsorted(positions, borders, side="left") - 1
     # of each cell, from the event before it to its last one
-    events = moments.highest(event_at_border[:-1] - 1, event_at_border[1:] - 1)
+    events = moments.highest(event_before[:-1], event_before[1:])
     if len(positions):
         starts_before_end = borders[:-1] <= int(positions[-1])
         inside = (borders[1:] > int(positions[0])) & starts_before_end
@@ -153,7 +153,8 @@ def heights(
     amounts = cells(moments, begin, end, width).amounts[[*FROM_BELOW]]
     most = max(most, 1)
     total = amounts.sum(axis=0)
-    total_levels = np.ceil(total / most * (lines * top)).astype(np.int64)
+    all_levels = lines * top
+    total_levels = np.ceil(total / most * all_levels).astype(np.int64)
     lines_below = np.arange(lines)[::-1, None]
     levels = np.clip(total_levels - lines_below * top, 0, top)
     categories = _largest_on_lines(amounts, lines_below, most / lines)
@@ -195,8 +196,15 @@ def rows_of(
     other_moments, other_at = beside
     other_bytes = _bytes_by_holder(other_moments, by, other_at)
     groups = _groups_of_both(rows, other_bytes)
-    groups.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
+    groups.sort(key=_difference, reverse=True)
     return tuple(chain.from_iterable(groups))
+
+
+def _difference(group: Sequence[MemoryRow]) -> int:
+    """By how many bytes two snapshots differ in a holder, which is the first row of the
+    group."""
+    holder = group[0]
+    return abs(holder.bytes - holder.other)
 
 
 def _groups_of_both(

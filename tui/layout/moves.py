@@ -78,8 +78,10 @@ def at_time(side: Side, view: View, time: int) -> View:
 
 def over(side: Side, view: View, begin: int, end: int) -> View:
     """A window over this stretch of time, with a little around it."""
-    margin = (end - begin) // 20
-    return _within(side, view, begin - margin, _span(side, end - begin + 2 * margin))
+    length = end - begin
+    margin = length // 20
+    span = _span(side, length + 2 * margin)
+    return _within(side, view, begin - margin, span)
 
 
 def select(side: Side, view: View, row: int) -> View:
@@ -269,7 +271,8 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
         if place.line is None or not in_sight(side, view, place.line):
             continue
         if place.where:
-            frame = where_rows(side, place, np.array([time, time + 1]))[0]
+            borders = np.array([time, time + 1])
+            frame = where_rows(side, place, borders)[0]
             if frame >= 0:
                 return select(side, view, frame)
         nearest = slice_near(place.line, time)

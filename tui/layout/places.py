@@ -183,7 +183,8 @@ def _families(lane: Lane) -> Iterator[Place]:
     for kind in by_time[:MAX_FAMILIES]:
         name = KINDS[kind.kind].removeprefix("gpu-")
         share = percent(int(kind.ns_before[-1]), whole_ns)
-        yield Place(-1, -1, f"  {name} {share}", None, family=(line, kind.kind))
+        label = f"  {name} {share}"
+        yield Place(-1, -1, label, None, family=(line, kind.kind))
 
 
 def in_sight(side: Side, view: View, line: DepthRow) -> bool:
@@ -219,7 +220,8 @@ def marks_selection(side: Side, view: View, place: Place) -> bool:
     where the program was, and has no line of its own."""
     if view.selected < 0 or side.lane_of(view.selected) != place.lane:
         return False
-    lines_of_frames = side.lanes[place.lane].shown(view.folds[place.lane]) - 1
+    lane = side.lanes[place.lane]
+    lines_of_frames = lane.shown(view.folds[place.lane]) - 1
     first_depth = 0
     for shown in places(side, view):
         if shown.lane == place.lane and not shown.where:

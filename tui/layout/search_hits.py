@@ -169,7 +169,9 @@ def _steps_of_rows(trace: Trace, rows: Rows, steps: Steps) -> Int64s:
     before the first step. GPU work counts where it was launched, if the launch of the
     first of the rows is known."""
     began = rows
-    if is_gpu(trace, int(rows[0])) and int(trace.launch[rows[0]]) >= 0:
-        began = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows)
+    first = int(rows[0])
+    if is_gpu(trace, first) and int(trace.launch[first]) >= 0:
+        launches = trace.launch[rows]
+        began = np.where(launches >= 0, launches, rows)
     step = np.searchsorted(steps.start, trace.start[began], side="right") - 1
     return np.maximum(step, 0)

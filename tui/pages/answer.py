@@ -68,8 +68,12 @@ class ListColumns(NamedTuple):
     @property
     def borders(self) -> list[int]:
         """The cell behind each list and the blanks after it."""
-        ends = np.cumsum(self.widths)
-        return [*(ends + BETWEEN_CELLS * np.arange(1, len(ends) + 1)).tolist()]
+        borders = []
+        border = 0
+        for cells in self.widths:
+            border += cells + BETWEEN_CELLS
+            borders.append(border)
+        return borders
 
 
 class Laid(NamedTuple):
@@ -145,7 +149,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The verdict on at most two lines, which may have the cursor."""
         has_cursor = self.at is not None and self.at.row < 0
         token = "title" + CURSOR if has_cursor else "title"
-        return [(f" {line}", token) for line in _verdict(self.found.why, width - 2)]
+        lines = _verdict(self.found.why, width - 2)
+        return [(f" {line}", token) for line in lines]
 
     def _columns(self, width: int) -> ListColumns:
         """The lists that fit in `width` cells."""
@@ -190,7 +195,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The rule with the title."""
         rule = self.glyphs.rule
         title = clip(self.title, width - 5, self.glyphs.ellipsis)
-        return [(f"{rule * 3} {title} ".ljust(width, rule), "faint")]
+        heading = f"{rule * 3} {title} "
+        return [(heading.ljust(width, rule), "faint")]
 
     def _titles(self, columns: ListColumns, bar: int) -> list[Styled]:
         """The titles of the lists, with faint units; the last one counts the lists that
@@ -210,7 +216,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
         """The units and the title of a list, in so many cells."""
         time_unit = f"{shown.unit.name:>{TIME_CELLS}}"
-        units = f"{time_unit} {shown.aside:>{ASIDE_CELLS}} {' ' * bar}"
+        aside_unit = f"{shown.aside:>{ASIDE_CELLS}}"
+        units = f"{time_unit} {aside_unit} {' ' * bar}"
         room = cells - len(units)
         return [(units, "faint"), (clip(shown.title, room).ljust(room), "title")]
 
@@ -218,7 +225,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The `room` rows of one list that are seen, `cells` wide and the blanks to the
         next list; blank below its end."""
         shown = self.found.lists[column]
-        name_cells = max(1, cells - TIME_CELLS - ASIDE_CELLS - 2 - bar)
+        figures_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
+        name_cells = max(1, cells - figures_cells)
         names = self._names(shown, name_cells)
         top = self._top(column, room)
         rows = []
@@ -297,12 +305,13 @@ def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[in
 def _spread_spare(widths: list[int], needs: Sequence[int], spare: int) -> int:
     """Gives spare cells to lists that need more, in place, first to those that need the
     fewest; returns what is left."""
-    by_missing = sorted(range(len(widths)), key=lambda n: needs[n] - widths[n])
-    for n in by_missing:
-        pairs = zip(needs, widths, strict=True)
-        wanting = sum(need > given for need, given in pairs)
-        part = min(needs[n] - widths[n], spare // max(1, wanting))
+    missing = [need - cells for need, cells in zip(needs, widths, strict=True)]
+    for n in sorted(range(len(widths)), key=missing.__getitem__):
+        wanting = sum(cells > 0 for cells in missing)
+        equal_part = spare // max(1, wanting)
+        part = min(missing[n], equal_part)
         widths[n] += part
+        missing[n] -= part
         spare -= part
     return spare
 

@@ -169,7 +169,8 @@ class TreeListPage(ListPage, Generic[Tree]):
         what, of = self.heading(state, tree, measure)
         figure = duration(whole) if measure in tree.units else count(whole)
         ellipsis = glyphs_for(state.ascii_only).ellipsis
-        line = clip(f"{what}   share of the {figure} {of}", size.width - 1, ellipsis)
+        share = f"share of the {figure} {of}"
+        line = clip(f"{what}   {share}", size.width - 1, ellipsis)
         return (Pane(1, text([Said(f" {line}", "plain")])),)
 
     def subject(self, state: State) -> int:
@@ -280,7 +281,8 @@ def _name_text(tree: FigureTree, node: int, opened: OpenNodes, glyphs: Glyphs) -
         mark = glyphs.unfolded
     else:
         mark = glyphs.folded
-    return f"{'  ' * int(tree.level[node])}{mark} {tree.label(node)}"
+    indent = "  " * int(tree.level[node])
+    return f"{indent}{mark} {tree.label(node)}"
 
 
 def _share_text(tree: FigureTree, node: int, measure: str) -> str:

@@ -156,7 +156,8 @@ class MemoryPage(ListPage):
             """The row of one holder, stack or allocation."""
             row = holders[index]
             name = pictures().row_text(moments, row, zero)
-            label = f"{'  ' * row.level}{self._mark(state, row)} {name}"
+            indent = "  " * row.level
+            label = f"{indent}{self._mark(state, row)} {name}"
             texts = [*self._figures(state, row, total), label]
             return row_parts(columns, texts, width)
 
@@ -244,7 +245,8 @@ class MemoryPage(ListPage):
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         legend = pictures().legend(moments, view.at, glyphs, size.width)
         panes.append(Pane(1, text([legend])))
-        panes += [Pane(1, text([Said(remark)])) for remark in self._remarks(state)]
+        for remark in self._remarks(state):
+            panes.append(Pane(1, text([Said(remark)])))
         return panes
 
     def _area_lines(self, snapshots: int, size: Size) -> int:
@@ -292,8 +294,11 @@ class MemoryPage(ListPage):
     @staticmethod
     def _highest_peak(shown: MemoryShown) -> int:
         """The most bytes that any of the snapshots ever had allocated."""
-        indices = range(len(shown.sides))
-        return max(int(shown.moments(n).history.allocated.max()) for n in indices)
+        peaks = []
+        for index in range(len(shown.sides)):
+            allocated = shown.moments(index).history.allocated
+            peaks.append(int(allocated.max()))
+        return max(peaks)
 
     @staticmethod
     def _axis_label(over: Window, moments: Moments) -> str:
@@ -308,7 +313,9 @@ class MemoryPage(ListPage):
         shown of it."""
         side = shown.sides[index]
         moments = shown.moments(index)
-        name = f"{'AB'[index]} {side.label}" if len(shown.sides) == 2 else side.label
+        name = side.label
+        if len(shown.sides) == 2:
+            name = f"{'AB'[index]} {name}"
         devices = len(side.moments)
         if devices > 1 or moments.is_of_trace:
             name += f"   {narrow(moments.title)}"

@@ -78,7 +78,8 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
         """The rule, and what fits below it."""
-        rule = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
+        heading = f"{glyphs.rule * 3} {said(found)} "
+        rule = heading.ljust(width, glyphs.rule)
         shown: list[Said | list[Styled]] = [Said(rule, "title")]
         if found is None:
             help_lines = folded(HELP, width - 2, "plain", " ")
@@ -98,7 +99,8 @@ def _name_rows(
     if not found.names:
         return []
     unit = unit_of(name.ns for name in found.names)
-    heading = f"{unit.name:>9} {'share':>7} {'':{BAR_CELLS}} {'count':>7} name"
+    no_title = " " * BAR_CELLS
+    heading = f"{unit.name:>9}   share {no_title}   count name"
     rows: list[Said | list[Styled]] = [Said(heading, "title")]
     for name in found.names[: max(0, height - 1)]:
         rows.append(_name_row(name, found.ns, unit, width, glyphs))
@@ -216,7 +218,8 @@ def _hit_token(overlay: HitList, index: int) -> str:
     """The color of the name of the hit at `index`: that of its kind."""
     trace = overlay.side.trace
     row = int(overlay.hits.rows[index])
-    return kind_of(int(trace.role[row]), trace.name_of(row)).token + TEXT
+    kind = kind_of(int(trace.role[row]), trace.name_of(row))
+    return kind.token + TEXT
 
 
 def _hit_name(overlay: HitList, index: int) -> str:
@@ -273,7 +276,8 @@ def spark(values: Sequence[int], levels: str) -> str:
     least = min(known)
     most = max(known)
     top = len(levels) - 1
-    is_flat = (most - least) * FLAT_PART <= most
+    span = most - least
+    is_flat = span * FLAT_PART <= most
     characters = []
     for value in values:
         if value < 0:
@@ -281,7 +285,8 @@ def spark(values: Sequence[int], levels: str) -> str:
         elif is_flat:
             level = top // 2
         else:
-            level = 1 + (value - least) * (top - 1) // (most - least)
+            levels_above_lowest = (value - least) * (top - 1) // span
+            level = 1 + levels_above_lowest
         characters.append(levels[level])
     return "".join(characters)
 
@@ -528,7 +533,8 @@ def _action_lines(keys: str, title: str, help_text: str, width: int) -> list[Sai
     first = ""
     if help_lines and is_beside and len(title) < TITLE_CELLS:
         first = help_lines.pop(0)
-    heading = f"{'  ' + keys:<{KEYS_CELLS}}{title:<{TITLE_CELLS}}{first}"
+    indented_keys = f"  {keys}".ljust(KEYS_CELLS)
+    heading = indented_keys + title.ljust(TITLE_CELLS) + first
     lines = [Said(heading, "plain")]
     lines += [Said(" " * indent + line, "plain") for line in help_lines]
     return lines

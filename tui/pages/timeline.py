@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -49,7 +50,8 @@ def clicked(
     view = picture.view
     division = divided(width, height)
     index = y - division.axis + picture.top
-    place = picture.places[index] if 0 <= index < len(picture.places) else None
+    has_place = 0 <= index < len(picture.places)
+    place = picture.places[index] if has_place else None
     if place is not None and place.depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
     column = x - division.gutter
@@ -71,7 +73,8 @@ def _gap_selected(
 ) -> View:
     """The view with the gap of a device selected that is at a cell of the time axis, if
     that is known."""
-    middle_of_cell = view.span * (2 * column + 1) // (2 * division.width)
+    halves_of_cells = 2 * column + 1
+    middle_of_cell = view.span * halves_of_cells // (2 * division.width)
     gap = gap_of_time(side, pid, view.begin + middle_of_cell)
     return replace(view, selected=-1, gap=gap)
 
@@ -114,7 +117,9 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
     """Scrolls the lanes of one side by lines; negative is up."""
     shown = places(state.sides[index], state.session.views[index])
     top = within(shown, state.tops[index] + lines, room)
-    return replace(state, tops=(*state.tops[:index], top, *state.tops[index + 1 :]))
+    tops = list(state.tops)
+    tops[index] = top
+    return replace(state, tops=tuple(tops))
 
 
 MAX_COPIED_CELLS = 4000  # of a line about a gap
@@ -129,7 +134,8 @@ NOTHING_SELECTED = (
 
 def lanes_height(size: Size, sides: int) -> int:
     """How many lines of a page each side has for its lanes."""
-    return lanes_in((size.height - details_height(size.height)) // max(1, sides))
+    lines = size.height - details_height(size.height)
+    return lanes_in(lines // max(1, sides))
 
 
 class TimelinePage(Page):
@@ -203,7 +209,7 @@ class TimelinePage(Page):
 def _shares(lines: int, sides: int) -> list[int]:
     """Divides this many lines among the sides; the last ones get the remainder."""
     ends = [lines * number // sides for number in range(sides + 1)]
-    return [ends[number + 1] - ends[number] for number in range(sides)]
+    return [end - begin for begin, end in pairwise(ends)]
 
 
 def _room(state: State, size: Size, index: int) -> int:

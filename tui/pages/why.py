@@ -262,7 +262,8 @@ def _answer(why: Why, width: int, height: int) -> Sequence[Said]:
     room = height - len(verdict) - len(doubt)
     if room <= 0:  # the doubt stands beside each worth, in the room of rows if it must
         return [*verdict[:height], *doubt]
-    rest = [Said(f" {line}", "plain") for line in _account(why, width - 2, room)]
+    account = _account(why, width - 2, room)
+    rest = [Said(f" {line}", "plain") for line in account]
     for sentence in (say.breakdown_text(why), say.ceiling_text(why)):
         more = _folded(sentence, width, before=" ")
         if len(rest) + len(more) <= room:
@@ -312,11 +313,13 @@ def _about_finding(
     if finding.why_likely:
         doubt = wrapped(f"Likely, not certain: {finding.why_likely}", "faint")
     remedy = wrapped(f"Try: {finding.try_}", "good") if finding.try_ else []
-    if len(text_lines) + len(worth) + len(doubt) + len(remedy) > height:
-        doubt = [*cut(doubt, 1, ellipsis)]
-        room = height - len(worth) - len(doubt) - len(remedy)
-        text_lines = [*cut(text_lines, max(1, room), ellipsis)]
-    return [*text_lines, *worth, *doubt, *remedy]
+    lines = [*text_lines, *worth, *doubt, *remedy]
+    if len(lines) <= height:
+        return lines
+    short_doubt = cut(doubt, 1, ellipsis)
+    room = height - len(worth) - len(short_doubt) - len(remedy)
+    short_text = cut(text_lines, max(1, room), ellipsis)
+    return [*short_text, *worth, *short_doubt, *remedy]
 
 
 class _Cells(NamedTuple):

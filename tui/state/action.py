@@ -72,8 +72,8 @@ MODIFIERS = {"ctrl", "alt", "shift"}
 def key_name(text: str) -> str | None:
     """Textual's name of a key that a person wrote as `key_text` does; None for what is
     no key."""
-    before, plus, last = text.rpartition("+") if len(text) > 1 else ("", "", text)
-    if plus and not last:  # the key + itself
+    before, plus, last = text.rpartition("+")
+    if plus and not last:  # the key + itself, alone or after others
         before = before.removesuffix("+")
         last = "+"
     modifiers = [word.lower() for word in before.split("+") if word]
@@ -182,8 +182,9 @@ def perform(action: Action, state: State) -> Outcome:
         return told(state, missing)
     outcome = action.run(state)
     now = outcome[0] if isinstance(outcome, tuple) else outcome
-    is_old_hint = now is not state and now.hint is state.hint and not now.hint_keys
-    if not is_old_hint:
+    has_changed = now is not state
+    is_old_hint = now.hint is state.hint and not now.hint_keys
+    if not has_changed or not is_old_hint:
         return outcome
     now = replace(now, hint="")
     return (now, outcome[1]) if isinstance(outcome, tuple) else now

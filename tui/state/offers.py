@@ -93,5 +93,6 @@ def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
     """A job, if most of the files are named as those of ranks are; else a job without
     files."""
     ranks = sum(looks_like_a_rank(path) for path in paths)
-    is_job = len(paths) > 1 and 2 * ranks > len(paths)
+    are_most_ranks = 2 * ranks > len(paths)
+    is_job = len(paths) > 1 and are_most_ranks
     return RankedJob(paths if is_job else ())

@@ -108,7 +108,9 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     def is_by_args(self, row: int) -> bool:
         """Whether no name says it, but the args of this hit do."""
         at = int(np.searchsorted(self.by_args, row))
-        return at < len(self.by_args) and int(self.by_args[at]) == row
+        if at == len(self.by_args):
+            return False
+        return int(self.by_args[at]) == row
 
 
 def _index_of(rows: Rows, row: int) -> int:
@@ -197,7 +199,9 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         """A mark, by its letter, of what one side shows now."""
         side = self.sides[index]
         view = self.views[index]
-        order = int(side.trace.order[view.selected]) if view.selected >= 0 else -1
+        order = -1
+        if view.selected >= 0:
+            order = int(side.trace.order[view.selected])
         mark = Bookmark(
             begin=view.begin + side.origin,
             end=view.end + side.origin,
@@ -412,6 +416,8 @@ def _carried_hits(
         found = search(trace, texts_of(trace), query)
     except WrongQueryError:
         return None
-    shown = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
-    at = _index_of(found, shown)
+    at = -1
+    if hits.at >= 0:
+        new_row = rows[hits.side].get(hits.row, -1)
+        at = _index_of(found, new_row)
     return replace(hits, rows=found, at=at, by_args=NOTHING)
