@@ -66,7 +66,7 @@ def _gap_heading(side: Side, idle: IdleTime, gap: int) -> str:
 def _device_name(side: Side, device: Id) -> str:
     """The name of the group of lanes of a device; "" for a device without lanes."""
     for lane in side.lanes:
-        if lane.layer not in CPU_LAYERS and lane.key[1] == device:
+        if lane.layer not in CPU_LAYERS and lane.pid == device:
             return lane.group
     return ""
 

@@ -159,7 +159,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return _across(names, "faint", division, bar)
         label = place.label
         if place.idle_of is not None:
-            parts = self._idle_parts(place.idle_of.key[1], division)
+            parts = self._idle_parts(place.idle_of.pid, division)
         elif place.family is not None:
             label, parts = self._family(place.label, place.family, division)
         elif place.curve is not None:

@@ -58,8 +58,14 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         """What identifies it among the lanes of any part of the trace."""
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
+    @property
+    def pid(self) -> Id:
+        """The id of its device, or of the process of its thread."""
+        return self.tracks[0].pid
+
     @cached_property
     def lines(self) -> DepthRows:
+        """Its slices, a row for each depth of its tracks."""
         return DepthRows(self.trace, self.tracks, self.kinds)
 
     def prepare(self, most: int = MAX_PREPARED_LINES) -> None:

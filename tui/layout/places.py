@@ -26,10 +26,19 @@ from fusetui.tui.layout.lanes import (
     hidden_names,
     main_lane,
 )
-from fusetui.tui.layout.view import HIDDEN, Place, Side, View
+from fusetui.tui.layout.view import (
+    HIDDEN,
+    NO_LANE,
+    TEXT_ONLY,
+    Place,
+    Side,
+    View,
+    text_place,
+)
 
 IDLE_LABEL = "idle because"
-WHERE = -2  # instead of a depth
+WHERE = -2  # instead of the depth of the line of where the program was
+FIRST_IDLE = -2  # less the index of a stream: instead of the depth of its idle time
 MAX_FAMILIES = 6  # lines below a stream
 SPANNING_PART = 200
 """A slice spans the window if it leaves out less than this part at either end."""
@@ -49,7 +58,7 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
     hidden = view.arranged.hidden - {lane_of_selection}
     if hidden:
         names = "   ".join(hidden_names(side.lanes, hidden))
-        lines.append(Place(-1, HIDDEN, f"folded: {names}", None))
+        lines.append(text_place(f"folded: {names}", HIDDEN))
     return tuple(lines)
 
 
@@ -61,7 +70,7 @@ def _group_places(
     known."""
     is_nested = len(indices) > 1
     if is_nested:
-        yield Place(indices[0], -1, group, None)
+        yield Place(lane=indices[0], depth=TEXT_ONLY, label=group, line=None)
     for index in indices:
         lane = side.lanes[index]
         label = f" {lane.label}" if is_nested else lane.title
@@ -70,7 +79,8 @@ def _group_places(
         lane = side.lanes[index]
         if lane.layer is Layer.STREAM:  # the first stream stands for its device
             label = f" {IDLE_LABEL}" if is_nested else IDLE_LABEL
-            yield Place(-1, -2 - index, label, None, idle_of=lane)
+            depth = FIRST_IDLE - index
+            yield Place(NO_LANE, depth, label, line=None, idle_of=lane)
             return
 
 
@@ -184,7 +194,8 @@ def _families(lane: Lane) -> Iterator[Place]:
         name = KINDS[kind.kind].removeprefix("gpu-")
         share = percent(int(kind.ns_before[-1]), whole_ns)
         label = f"  {name} {share}"
-        yield Place(-1, -1, label, None, family=(line, kind.kind))
+        family = (line, kind.kind)
+        yield Place(NO_LANE, TEXT_ONLY, label, line=None, family=family)
 
 
 def in_sight(side: Side, view: View, line: DepthRow) -> bool:
@@ -289,7 +300,7 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
     above = shown[: stream_lines[0]]
     heights = Counter(place.lane for place in above if place.line)
     last_of_stream = stream_lines[-1]
-    idle_line = _idle_line_of(shown, side.lanes[main].key[1])
+    idle_line = _idle_line_of(shown, side.lanes[main].pid)
     last_wanted = idle_line if idle_line >= 0 else last_of_stream
     folded = _folded_above(view, heights, last_wanted + 1 - lines)
     if not folded.is_enough:
@@ -300,7 +311,7 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
 def _idle_line_of(shown: Sequence[Place], pid: Id) -> int:
     """The index of the line of why a device was idle; -1 for none."""
     for index, place in enumerate(shown):
-        if place.idle_of and place.idle_of.key[1] == pid:
+        if place.idle_of and place.idle_of.pid == pid:
             return index
     return -1
 

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
 
 MIN_SPAN_NS = 20
-HIDDEN = -1000  # instead of a depth
+# instead of the depth of a line
+HIDDEN = -1000  # of the names of what is hidden
+TEXT_ONLY = -1  # of the name of a group, of a counter and of one kind of slices
+NO_LANE = -1  # instead of the index of a lane
 Interval = tuple[int, int]  # begin and end, in ns from the origin of a side
 
 
@@ -95,10 +98,10 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The lines of the counters, each group below its name."""
         places: list[Place] = []
         for group, curves in groupby(self.counters, lambda curve: curve.counter.group):
-            places.append(Place(-1, -1, group, None))
+            places.append(text_place(group))
             for curve in curves:
                 label = f" {narrow(curve.counter.label)}"
-                places.append(Place(-1, -1, label, None, curve))
+                places.append(Place(NO_LANE, TEXT_ONLY, label, None, curve))
         return tuple(places)
 
 
@@ -158,6 +161,11 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         return bool(rows[index] == row)
 
 
+def text_place(label: str, depth: int = TEXT_ONLY) -> Place:
+    """A line that is only a text."""
+    return Place(lane=NO_LANE, depth=depth, label=label, line=None)
+
+
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
     """The whole of a side, or a given window, nothing selected."""
     lower = side.begin if begin is None else begin
@@ -209,7 +217,7 @@ def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
     if idle is None:
         return -1
     for index, place in enumerate(shown):
-        if place.idle_of and place.idle_of.key[1] == idle.device:
+        if place.idle_of and place.idle_of.pid == idle.device:
             return index
     return -1
 

@@ -64,7 +64,7 @@ def clicked(
     if place is None or is_on_legend:
         return None
     if place.idle_of is not None:
-        return _gap_selected(side, view, place.idle_of.key[1], column, division)
+        return _gap_selected(side, view, place.idle_of.pid, column, division)
     return select(side, view, row_at(side, view, place, division.width, column))
 
 
