@@ -272,5 +272,6 @@ def _path(x: int, top: float, cells: int, shape: Shape) -> str:
     for n in range(1 if is_continuous else cells):
         left = MARGIN + (x + n + shape.left) * CELL_WIDTH
         above = top + shape.top * LINE_HEIGHT
-        parts.append(f"M{left:.7g} {above:.7g}h{width:.7g}v{height:.7g}h{-width:.7g}z")
+        corner = f"M{left:.7g} {above:.7g}"
+        parts.append(f"{corner}h{width:.7g}v{height:.7g}h{-width:.7g}z")
     return "".join(parts)

@@ -92,7 +92,10 @@ def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
     if missing := page.why_not(state):
         return told(state, missing)
-    return page.ask(state) or page.open(replace(state, page=page.name, hint=""))
+    asked = page.ask(state)
+    if asked is not None:
+        return asked
+    return page.open(replace(state, page=page.name, hint=""))
 
 
 def other_side(state: State) -> Outcome:
@@ -269,7 +272,9 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
         # the page is not there yet: what else the screen will have
-        other_lines = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
+        line_of_hints = 1
+        other_lines = tabs_height(state.size) + len(sides) + line_of_hints
+        other_lines += tour_lines(state)
         size = replace(state.size, height=state.size.height - other_lines)
         lines = timeline.lanes_height(size, len(sides))
         return _as_asked(reading.opened(state, sides, lines))

@@ -187,10 +187,11 @@ def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[_TabPlace]:
     """The tabs in `width` cells, without room between them where they would not
     fit."""
     texts = [f" {tab.text} " for tab in tabs]
-    if len("".join(texts)) > width:
+    if sum(map(len, texts)) > width:
         texts = [f" {_short_text(tab)} " for tab in tabs]
-    with_room = len("".join(texts)) + BETWEEN_CELLS * (len(texts) - 1)
-    between = BETWEEN_CELLS if with_room <= width else 0
+    all_between = BETWEEN_CELLS * (len(texts) - 1)
+    has_room = sum(map(len, texts)) + all_between <= width
+    between = BETWEEN_CELLS if has_room else 0
     begin = 0
     for tab, text in zip(tabs, texts, strict=True):
         end = begin + len(text)
@@ -207,7 +208,8 @@ def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
     """A rule with the title of a step, and its text; `keys`: what else can be done."""
 
     def lines(width: int, height: int) -> Sequence[Sequence[Styled]]:
-        after_title = f"  {keys} ".rjust(width - len(title) - 5, rule)
+        room = width - len(title) - 5
+        after_title = f"  {keys} ".rjust(room, rule)
         shown: list[Sequence[Styled]] = [
             [(rule * 3, "faint"), (f" {title} ", "title"), (after_title, "faint")]
         ]

@@ -17,14 +17,13 @@ from fusetui.timeline.cells import (
     Cells,
     DepthRow,
     cells,
-    edges,
     spread,
 )
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.layout.frame import columns
+from fusetui.tui.layout.frame import cell_borders, columns
 from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of
 from fusetui.tui.layout.places import marks_selection, where_rows
 from fusetui.tui.layout.view import Place, Side, View
@@ -76,7 +75,7 @@ def lane_line(
     path."""
     if place.line is None:
         return []
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     shown = cells(place.line, borders)
     selected_cells = range(0)
     if view.selected >= 0 and place.holds(view.selected):
@@ -119,8 +118,10 @@ def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> s
     frames around it. Where they do not fit in `width` cells, the outermost frame, and
     innermost ones."""
     rows = [row]
-    while len(rows) <= around and int(trace.parent[rows[0]]) >= 0:
-        rows.insert(0, int(trace.parent[rows[0]]))
+    outer = int(trace.parent[row])
+    while outer >= 0 and len(rows) <= around:
+        rows.insert(0, outer)
+        outer = int(trace.parent[outer])
     names = [FILE_AND_LINE.sub("", label(frame)) for frame in rows]
     chain = BETWEEN_FRAMES.join(names)
     if len(chain) <= width:
@@ -163,11 +164,12 @@ def _where_cells(
 ) -> list[tuple[str, str]]:
     """The name of the frame in which the program was in each cell, "" for none, and the
     token of one that is on the critical path or selected, "" for others."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     label = labels_of(side.trace)
     names_and_looks = []
     for row in where_rows(side, place, borders):
-        names_and_looks.append((label(row) if row >= 0 else "", look_of(path, row)))
+        name = label(row) if row >= 0 else ""
+        names_and_looks.append((name, look_of(path, row)))
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
             names_and_looks[x] = (label(view.selected), "selection")
@@ -265,9 +267,11 @@ def _append_cell(parts: list[Styled], cell: Styled) -> None:
     """Adds a single cell to the parts of a line. Bars of one color are one part, which
     is painted faster."""
     text, token = cell
-    if parts and parts[-1][1] == token and token.endswith(BAR):
-        before, _ = parts.pop()
-        text = before + text
+    if parts and token.endswith(BAR):
+        text_before, token_before = parts[-1]
+        if token_before == token:
+            parts[-1] = (text_before + text, token)
+            return
     parts.append((text, token))
 
 
@@ -289,7 +293,8 @@ def _ends(rows: Int32s) -> list[int]:
     if not len(rows):
         return []
     is_other_row = rows[1:] != rows[:-1]
-    begins = np.flatnonzero(is_other_row | (rows[1:] == SEVERAL)) + 1
+    is_alone = rows[1:] == SEVERAL
+    begins = np.flatnonzero(is_other_row | is_alone) + 1
     return [*begins.tolist(), len(rows)]
 
 

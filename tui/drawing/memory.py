@@ -168,7 +168,8 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
         parts.append(f"{size(reserved)} reserved")
     if event != BEFORE:
         bytes_text = size(int(history.events.size[event]))
-        parts.append(f"event {count(event)}: {_action(moments, event)} {bytes_text}")
+        action = _action(moments, event)
+        parts.append(f"event {count(event)}: {action} {bytes_text}")
     return f" {joined(parts, width - 2)}"
 
 

@@ -83,10 +83,12 @@ def _gap_reasons(idle: IdleTime, gap: int) -> list[tuple[str, str]]:
     time and its share of the gap as text."""
     begin = int(idle.begin[gap])
     end = int(idle.end[gap])
-    by_length = sorted(idle.over(begin, end).items(), key=lambda entry: -entry[1])
-    return [
-        (name, f"{duration(ns)}, {percent(ns, end - begin)}") for name, ns in by_length
-    ]
+    ns_by_reason = Counter(idle.over(begin, end))
+    reasons = []
+    for name, ns in ns_by_reason.most_common():
+        share = percent(ns, end - begin)
+        reasons.append((name, f"{duration(ns)}, {share}"))
+    return reasons
 
 
 def _around(gap: Gap) -> tuple[list[str], list[str]]:
@@ -143,7 +145,8 @@ def _idle_line(idle: Sequence[tuple[str, int]], width: int) -> str:
     parts = [f"idle {duration(total)}:"]
     for name, ns in idle:
         reason = IDLE[name].short
-        parts.append(f"{reason} {duration(ns)}, {percent(ns, total)}")
+        share = percent(ns, total)
+        parts.append(f"{reason} {duration(ns)}, {share}")
     return joined(parts, width)
 
 

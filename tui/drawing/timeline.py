@@ -17,13 +17,21 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
-from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, edges, seen_in
+from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, seen_in
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.layout.frame import Division, busy_of, cells_of, divided, thumb, ticks
+from fusetui.tui.layout.frame import (
+    Division,
+    busy_of,
+    cell_borders,
+    cells_of,
+    divided,
+    thumb,
+    ticks,
+)
 from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare, shares
 from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
@@ -293,7 +301,9 @@ def ruler(
 
 def _has_end_in(bar: range, cells: range) -> bool:
     """Whether the first or the last cell of a bar is one of some cells."""
-    return bool(bar) and (bar[0] in cells or bar[-1] in cells)
+    if not bar:
+        return False
+    return bar[0] in cells or bar[-1] in cells
 
 
 def window_bar(
@@ -337,7 +347,7 @@ def counter_line(
     height of its values, of which the highest level is the largest of the whole trace;
     and the largest in sight, after the label if there is room, else over the last
     cells."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     values_in_cells = values(curve, borders)
     text = levels(values_in_cells, curve.largest, glyphs)
     largest = float(np.fmax.reduce(values_in_cells))
@@ -371,7 +381,7 @@ def family_line(
     """The slices of one kind on a line, over `width` cells of the window: in each cell a
     bar as high as the share of its time that they take. Any time at all has at least the
     lowest bar; a cell without any is blank."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     cell_ns = np.maximum(np.diff(borders), 1)
     kind_ns = amounts(line, borders, kind)
     level = kind_ns * glyphs.top // cell_ns
@@ -403,7 +413,8 @@ def idle_line(
         name = idle.reasons[cell.reason].name
         token = f"idle.{name}"
         if cell.level:
-            parts.append((glyphs.levels[cell.level] * size, token + BAR))
+            bar = glyphs.levels[cell.level]
+            parts.append((bar * size, token + BAR))
         else:
             token = "selection" if cell.is_selected else token
             parts.append((_idle_text(name, size), token))
@@ -422,12 +433,13 @@ def _idle_cells(
     side: Side, view: View, idle: IdleTime, width: int, glyphs: Glyphs
 ) -> list[IdleCell]:
     """What each of `width` cells of the window shows of the idle time of a device."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     ns_by_reason = idle.within(borders)  # [reasons, cells]
     if not len(ns_by_reason):
         return [IdleCell(NO_REASON, 0, False)] * width
     idle_ns = ns_by_reason.sum(axis=0)
-    reasons = np.where(idle_ns > 0, ns_by_reason.argmax(axis=0), NO_REASON).tolist()
+    longest = ns_by_reason.argmax(axis=0)
+    reasons = np.where(idle_ns > 0, longest, NO_REASON).tolist()
     levels = _idle_levels(idle_ns, np.diff(borders), glyphs.top)
     selected = _selected_gap_cells(side, view, idle, width)
     cells = []

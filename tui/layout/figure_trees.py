@@ -204,7 +204,8 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         """What belongs to no module comes last, whatever its figure."""
         key = super().key(sort)
         modules = len(self.times)
-        key[modules:] = int(key[:modules].max(initial=0)) + 1
+        largest = int(key[:modules].max(initial=0))
+        key[modules:] = largest + 1
         return key
 
     def counted(self, measure: str) -> Flags | slice:
@@ -217,10 +218,12 @@ def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
     """The tree of the modules of a trace, with the longest call of each."""
     times = modules.modules
     none = modules.none
-    levels = [time.level for time in times] + [0] * len(none)
-    level = np.array(levels, dtype=np.int64)
     calls = longest_calls(origins)
-    rows = [calls[time.path] for time in times] + [-1] * len(none)
+    levels = [time.level for time in times]
+    levels += [0] * len(none)
+    rows = [calls[time.path] for time in times]
+    rows += [-1] * len(none)
+    level = np.array(levels, dtype=np.int64)
     parent = _parents(level)
     figures = _module_figures(modules)
     return ModuleTree(

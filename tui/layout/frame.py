@@ -10,6 +10,7 @@ import numpy as np
 
 from fusetui.text.figures import tick
 from fusetui.timeline.cells import edges, row_in
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
@@ -57,14 +58,21 @@ def busy_of(trace: Trace) -> Busy:
     return Busy(starts, ends, label)
 
 
+def cell_borders(side: Side, view: View, width: int) -> Int64s:
+    """The width + 1 borders of the cells of the window, in ns of the file."""
+    return edges(view.begin + side.origin, view.end + side.origin, width)
+
+
 def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
     """The row that is drawn at column `x` of a line, or -1."""
     if place.line is None:
         return -1
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     if place.where:
         return where_rows(side, place, borders[x : x + 2])[0]
-    return row_in(place.line, int(borders[x]), int(borders[x + 1]))
+    begin = int(borders[x])
+    end = int(borders[x + 1])
+    return row_in(place.line, begin, end)
 
 
 def columns(side: Side, view: View, row: int, width: int) -> range:

@@ -99,7 +99,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def sum_ns(self) -> int:
         """The durations of its slices added up."""
-        return sum(int(self.trace.dur[track.rows].sum()) for track in self.tracks)
+        durations = [self.trace.dur[track.rows] for track in self.tracks]
+        return sum(int(of_track.sum()) for of_track in durations)
 
     @cached_property
     def busy_ns(self) -> int:
@@ -152,8 +153,13 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
         return streams
     ops = [lane for lane in lanes if lane.layer is Layer.OPS]
     if ops:
-        return (max(ops, key=lambda lane: sum(len(track) for track in lane.tracks)),)
+        return (max(ops, key=_slice_count),)
     return tuple(lanes[:1])
+
+
+def _slice_count(lane: Lane) -> int:
+    """How many slices a lane has."""
+    return sum(len(track) for track in lane.tracks)
 
 
 def main_lane(lanes: Sequence[Lane]) -> int:
@@ -259,7 +265,13 @@ def _by_busy(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
     for group, indices in groups(lanes):
         by_busy = sorted(indices, key=lambda n: -lanes[n].busy_ns)
         sorted_groups.append((group, by_busy))
-    sorted_groups.sort(key=lambda entry: -lanes[entry[1][0]].busy_ns)
+
+    def busiest_ns(entry: tuple[str, list[int]]) -> int:
+        """The busy time of the first lane of a group."""
+        _, indices = entry
+        return lanes[indices[0]].busy_ns
+
+    sorted_groups.sort(key=busiest_ns, reverse=True)
     yield from sorted_groups
 
 

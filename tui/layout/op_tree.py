@@ -232,7 +232,8 @@ def callers_tree(trace: Trace) -> OpTree:
     of the op, and GPU time of the innermost op around a launch; that of a call outside
     of ops is its own."""
     rows = _rows_on(trace, Layer.OPS)
-    ops, node = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
+    names = trace.name[rows].astype(np.int64)
+    ops, node = np.unique(names, return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = node
     levels = _Levels(trace, ops, NodeRows(nodes=node, rows=rows))

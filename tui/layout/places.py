@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
-from fusetui.timeline.cells import DepthRow, deepest
+from fusetui.timeline.cells import DepthRow, KindSlices, deepest
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -124,7 +124,9 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
         # the label may be the name of a thread
         where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
         lines.insert(0, Place(index, WHERE, where, lane.lines[0], where=True))
-    named = len(lines) + (first if depths else 0)
+    named = len(lines)
+    if depths:
+        named += first  # those above the first depth are named on its line
     lines[-1] = replace(lines[-1], more=lane.height - named)
     if view.arranged.families:
         lines += _families(lane)
@@ -189,13 +191,18 @@ def _families(lane: Lane) -> Iterator[Place]:
         return
     line = lane.lines[0]
     whole_ns = int(line.ns_before[-1])
-    by_time = sorted(line.kinds, key=lambda kind: -int(kind.ns_before[-1]))
+    by_time = sorted(line.kinds, key=_time_of_kind, reverse=True)
     for kind in by_time[:MAX_FAMILIES]:
         name = KINDS[kind.kind].removeprefix("gpu-")
-        share = percent(int(kind.ns_before[-1]), whole_ns)
+        share = percent(_time_of_kind(kind), whole_ns)
         label = f"  {name} {share}"
         family = (line, kind.kind)
         yield Place(NO_LANE, TEXT_ONLY, label, line=None, family=family)
+
+
+def _time_of_kind(slices: KindSlices) -> int:
+    """The durations of the slices of one kind added up, in ns."""
+    return int(slices.ns_before[-1])
 
 
 def in_sight(side: Side, view: View, line: DepthRow) -> bool:

@@ -58,8 +58,9 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
     def key(self, y: int, width: int, height: int) -> Hashable:
         """What a line depends on: the cursor only where it is on its level."""
         level = self._level(y, height)
-        has_cursor = self.at != WHOLE and self.flame.tree.level[self.at] == level
-        cursor = self.at if has_cursor else WHOLE
+        cursor = WHOLE
+        if self.at != WHOLE and self.flame.tree.level[self.at] == level:
+            cursor = self.at
         return self.flame, self.root, level, cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
@@ -225,7 +226,8 @@ def here(state: State) -> Here:
     if isinstance(flame, str):
         return Here(None, WHOLE)
     view = state.flame
-    return Here(flame, view.at if view.at != WHOLE else flame.fork(view.root))
+    node = view.at if view.at != WHOLE else flame.fork(view.root)
+    return Here(flame, node)
 
 
 def turned(state: State, **fields: Any) -> State:
@@ -305,7 +307,7 @@ def _about(flame: Flame, node: int, width: int, height: int) -> list[Said]:
         return []
     tree = flame.tree
     total_ns = int(flame.amount[node])
-    inner_ns = sum(int(flame.amount[child]) for child in flame.children(node))
+    inner_ns = int(flame.amount[flame.children(node)].sum())
     self_ns = max(0, total_ns - inner_ns)
     parts = [
         duration(total_ns),

@@ -45,7 +45,9 @@ def figure_column(
     """The column of a figure, called `title`, else by the figure and its unit. The
     column by which the rows are sorted has a star."""
     if not title:
-        title = f"{name} {tree.units[name].name}" if name in tree.units else name
+        title = name
+        if name in tree.units:
+            title += f" {tree.units[name].name}"
     if name and name == sort:
         title += "*"
     is_bar_or_name = name in ("", "name")

@@ -140,8 +140,9 @@ def said(found: SearchHits | None) -> str:
     by_name = len(found.rows)
     by_args = len(found.extra)
     if by_name:
+        slices = plural(by_name, "slice")
         names = plural(found.names_count, "name")
-        texts.append(f"{plural(by_name, 'slice')} of {names}, {duration(found.ns)}")
+        texts.append(f"{slices} of {names}, {duration(found.ns)}")
     if by_name and by_args:
         texts.append(f"{count(by_args)} more by args")
     elif by_args:
@@ -536,7 +537,8 @@ def _action_lines(keys: str, title: str, help_text: str, width: int) -> list[Sai
     indented_keys = f"  {keys}".ljust(KEYS_CELLS)
     heading = indented_keys + title.ljust(TITLE_CELLS) + first
     lines = [Said(heading, "plain")]
-    lines += [Said(" " * indent + line, "plain") for line in help_lines]
+    for line in help_lines:
+        lines.append(Said(" " * indent + line, "plain"))
     return lines
 
 

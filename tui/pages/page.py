@@ -162,12 +162,17 @@ class ListPage(Page):
     def under_cursor(self, state: State, items: Sequence[T]) -> T | None:
         """The item in the row under the cursor; None for an empty list. `items`: what
         stands in each row."""
-        cursor = min(state.list_of(self.name).cursor, len(items) - 1)
-        return items[cursor] if items else None
+        if not items:
+            return None
+        return items[self._cursor(state, len(items))]
+
+    def _cursor(self, state: State, count: int) -> int:
+        """The row under the cursor in a list of `count` rows; -1 for an empty list."""
+        return min(state.list_of(self.name).cursor, count - 1)
 
     def copied(self, state: State) -> str:
         """The row under the cursor as TSV, below the names of its columns."""
-        cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
+        cursor = self._cursor(state, self.rows(state).count)
         if cursor < 0:
             return ""
         table = self.table(state, (cursor,))
@@ -204,7 +209,8 @@ class ListPage(Page):
     def at_row(self, state: State, index: int) -> State:
         """The cursor on a row, or on the nearest existing one."""
         list_state = state.list_of(self.name)
-        index = max(0, min(index, self.rows(state).count - 1))
+        last = self.rows(state).count - 1
+        index = max(0, min(index, last))
         if index == list_state.cursor:
             return state
         now = state.with_list(self.name, replace(list_state, cursor=index))
@@ -214,7 +220,7 @@ class ListPage(Page):
         """The cursor on an existing row, and the list scrolled so that it is in
         sight."""
         list_state = state.list_of(self.name)
-        cursor = max(0, min(list_state.cursor, self.rows(state).count - 1))
+        cursor = max(0, self._cursor(state, self.rows(state).count))
         top = scrolled(cursor, list_state.top, self.room(state, size))
         if cursor == list_state.cursor and top == list_state.top:
             return state
@@ -316,7 +322,8 @@ def _move_in_list(
         return state
     if screens:
         # one row of the screen before stays in sight
-        rows += screens * max(1, page.room(state, size_of(state)) - 1)
+        rows_of_screen = page.room(state, size_of(state)) - 1
+        rows += screens * max(1, rows_of_screen)
     return page.at_row(state, state.list_of(page.name).cursor + rows)
 
 

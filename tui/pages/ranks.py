@@ -172,7 +172,8 @@ def _views_of_one_moment(state: State, window: tuple[int, int]) -> list[View]:
     views = [first]
     for view, zero in zip(state.session.views[1:], zeros[1:], strict=True):
         shift = zeros[0] - zero
-        views.append(replace(view, begin=first.begin + shift, end=first.end + shift))
+        begin = first.begin + shift
+        views.append(replace(view, begin=begin, end=begin + first.span))
     return views
 
 
@@ -294,7 +295,8 @@ class RanksPage(ListPage):
         """A row for each rank, in the order of the column that is chosen."""
         job = state.job
         if job.answer is None:
-            reading = f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
+            total = plural(len(job.paths), "rank")
+            reading = f"reading {total}: {max(job.done, 0)}"
             return no_rows(job.problem or reading)
         ranks = job.rows()
         unit = unit_of(row.step_ns for row in ranks)

@@ -380,7 +380,9 @@ def about(module: ModuleTime | None, width: int, height: int) -> list[Said]:
     elif module.gpu_ns:
         gpu_per_call = module.gpu_ns // max(1, module.count)
         parts.append(f"{duration(gpu_per_call)} of GPU time a call")
-    return [Said(narrow(module.path), "plain"), *map(Said, flow(parts, width))]
+    lines = [Said(narrow(module.path), "plain")]
+    lines += map(Said, flow(parts, width))
+    return lines
 
 
 def _passes_text(module: ModuleTime) -> str:

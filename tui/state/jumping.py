@@ -73,7 +73,8 @@ def list_steps(state: State) -> State:
     steps = steps_of(trace)
     if not len(steps):
         return told(state, NO_STEPS)
-    middle = (state.view.begin + state.view.end) // 2 + state.side.origin
+    view = state.view
+    middle = (view.begin + view.end) // 2 + state.side.origin
     hits = Hits("steps", state.active, steps.rows).nearest(trace, middle)
     return search.listed(state, hits, steps)
 
@@ -118,9 +119,13 @@ def _first_backward_of(origins: Origins, op: int) -> int:
     """The first backward op of a forward op or of those inside it; -1 for none."""
     trace = origins.trace
     backward = origins.backward
-    is_inside = (backward.forward >= op) & (backward.forward < trace.end_row[op])
+    end = trace.end_row[op]
+    is_inside = (backward.forward >= op) & (backward.forward < end)
     rows = backward.rows[is_inside]
-    return int(rows[np.argmin(trace.start[rows])]) if len(rows) else -1
+    if not len(rows):
+        return -1
+    first = np.argmin(trace.start[rows])
+    return int(rows[first])
 
 
 def at_gap(state: State, at: GapAt) -> State:

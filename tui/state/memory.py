@@ -216,7 +216,8 @@ def zoom(state: State, part: int, of: int) -> State:
     new_span = max(least_span, span * part // of)
     cursor = moments.position(view.at) - over.zero - over.begin
     cursor = max(0, min(cursor, span))
-    begin = over.begin + cursor - cursor * new_span // span
+    new_cursor = cursor * new_span // span  # from the begin of the new window
+    begin = over.begin + cursor - new_cursor
     return _windowed(state, begin, begin + new_span)
 
 
@@ -238,8 +239,9 @@ def _largest_window(state: State) -> Window:
     axis of time."""
     moments = here(state).moments
     over = window(state)
+    last = moments.position(len(moments.positions) - 1)
     begin = moments.position(0) - over.zero
-    end = moments.position(len(moments.positions) - 1) - over.zero + 1
+    end = last + 1 - over.zero
     if over.is_shared:
         begin = min(begin, state.side.begin)
         end = max(end, state.side.end)
@@ -317,7 +319,8 @@ def turn_map(state: State) -> State:
 def next_device(state: State) -> State:
     """The next device, of the other snapshot once all were shown."""
     shown = memory_of(state)
-    if len(shown.sides) == 1 and len(shown.sides[0].moments) == 1:
+    devices = sum(len(side.moments) for side in shown.sides)
+    if devices == 1:
         return told(state, "there is only one device: nothing else to go to")
     active = shown.active
     device = shown.view.device + 1

@@ -191,8 +191,9 @@ def _listed(state: State, hits: Hits) -> State:
 
 def _hit_hint(hits: Hits) -> str:
     """Which of the hits is shown, and what was searched for: `3 of 120: gemm`."""
-    number = hits.at + 1
-    return f"{count(number)} of {count(len(hits.rows))}: {printable(hits.what)}"
+    number = count(hits.at + 1)
+    total = count(len(hits.rows))
+    return f"{number} of {total}: {printable(hits.what)}"
 
 
 def shown(state: State, hits: Hits) -> State:

@@ -137,7 +137,9 @@ STEPS = _steps()
 def tour_height(texts: tuple[str, ...], width: int) -> int:
     """The lines of the longest of these texts with its title: nothing jumps between
     steps."""
-    return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)
+    heights = [len(wrapped(text, width - MARGIN)) for text in texts]
+    line_of_title = 1
+    return line_of_title + max(heights)
 
 
 SECTION = "In the tour"
@@ -172,7 +174,8 @@ def back(state: State) -> State:
 
 def _at(state: State, step: int) -> State:
     """At a step, or at the nearest one."""
-    return replace(state, tour=max(0, min(step, len(STEPS) - 1)))
+    last = len(STEPS) - 1
+    return replace(state, tour=max(0, min(step, last)))
 
 
 ACTIONS = (
