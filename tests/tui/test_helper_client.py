@@ -46,7 +46,7 @@ def last(found: list[Any]) -> Insight:
     return [piece for piece in found if isinstance(piece, Insight)][-1]
 
 
-def test_both_find_the_same(path: str) -> None:
+def test_helper_and_thread_find_the_same_hits(path: str) -> None:
     trace = open_trace(path)
     own = list(pieces(trace, never))
     with Beside() as beside:
@@ -108,7 +108,7 @@ def other(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_both_find_the_same_diff(path: str, other: str) -> None:
+def test_helper_and_thread_compute_the_same_diff(path: str, other: str) -> None:
     a, b = open_trace(path), open_trace(other)
     with Beside() as beside:
         assert [*beside.told((path, a), never, (other, b))] == [diff(a, b)]

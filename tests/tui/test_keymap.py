@@ -92,7 +92,7 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
         ('[keys]\ncopy = "y"', "keys.toml, line 1: there is no action keys"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(text: str, sentence: str) -> None:
+def test_wrong_keys_file_is_reported_with_its_line(text: str, sentence: str) -> None:
     with pytest.raises(WrongFileError) as error:
         keymap(text)
     assert str(error.value).startswith(sentence)

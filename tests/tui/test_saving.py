@@ -83,7 +83,7 @@ async def test_every_table_is_saved_in_every_format(tmp_path: Path) -> None:
         ("13", "cut", "this needs a range of time: v"),
     ],
 )
-async def test_what_cannot_be_written_is_one_sentence(
+async def test_save_that_cannot_be_done_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, line: str, sentence: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

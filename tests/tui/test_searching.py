@@ -124,7 +124,7 @@ def test_every_change_of_the_text_is_searched_for_in_a_thread(mlp: Trace) -> Non
     assert isinstance(outcome[1], Search)
 
 
-def test_what_is_wrong_is_said_while_a_person_types(mlp: Trace) -> None:
+def test_wrong_query_is_reported_while_typing(mlp: Trace) -> None:
     assert "dur> takes a time with its unit" in drawn(typed(opened(mlp), "dur>5"))
 
 

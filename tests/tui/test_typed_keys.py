@@ -46,7 +46,7 @@ def test_every_printable_character_is_a_key_of_textual() -> None:
 
 
 @pytest.mark.parametrize("written", ["\x1b[<0;3;4M", "\x1b[I", "\x1bOP", "\x1b[24~"])
-def test_what_is_no_key_of_ours_writes_nothing(written: str) -> None:
+def test_sequences_that_are_no_keys_write_nothing(written: str) -> None:
     assert names(f"a{written}b") == ["a", "b"]
 
 

@@ -143,7 +143,7 @@ def test_being_host_bound_is_worth_something(trace_of: Make) -> None:
     assert (bound.worth_share or 0) > 0.5
 
 
-def test_what_is_out_at_x0_is_not_waited_for(us: Us) -> None:
+def test_work_removed_at_x0_is_not_waited_for(us: Us) -> None:
     """An op around the second of three calls, with all that is in it."""
     events = [host(NEXT, 0, 80, "user_annotation"), host("aten::mm", 80, 20)]
     events += [host("fetch", 100, 40_000), host(NEXT, 100, 40_000, "user_annotation")]
@@ -230,7 +230,9 @@ def assert_explained(trace: Trace, change: str) -> None:
 
 @pytest.mark.parametrize("change", FASTER)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_faster_is_not_longer(kind: str, change: str, tmp_path: Path) -> None:
+def test_replay_with_faster_work_ends_no_later(
+    kind: str, change: str, tmp_path: Path
+) -> None:
     file = write(simulate(invented(kind, 1)), tmp_path / "a.json")
     trace = open_trace(str(file), cached=False)
     graph = graph_of(trace)

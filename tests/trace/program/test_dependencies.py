@@ -78,7 +78,7 @@ def test_flows_of_launches_are_no_dependencies(tmp_path: Path) -> None:
         [*flow(0, 20, 20), {**gpu("EventRecord", 20, 0, 1, "graph_event_node")}],
     ],
 )
-def test_what_is_unclear_is_counted(tmp_path: Path, unclear: list[Event]) -> None:
+def test_unclear_flows_are_counted(tmp_path: Path, unclear: list[Event]) -> None:
     trace = opened(tmp_path / "a.json", graph(*unclear))
     assert (names(trace), dependencies(trace).unclear) == (set(), 1)
 

@@ -58,11 +58,11 @@ def test_no_value_is_obeyed(value: object) -> None:
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 2, 600, 100_000])
-def test_what_is_nested_deeply(depth: int) -> None:
+def test_deeply_nested_values_are_cut(depth: int) -> None:
     assert value_text(nested(depth), "...") == "[" * MAX_DEPTH + "..." + "]" * MAX_DEPTH
 
 
-def test_what_is_long() -> None:
+def test_long_lists_and_texts_are_cut() -> None:
     items = Counted(range(100_000))
     text = value_text({"items": items}, "...")
     assert len(text) == MAX_VALUE_CHARS
