@@ -18,7 +18,7 @@ import numpy as np
 
 from fusetui.analysis.serving.passes import Pass, interval_of
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.idle_time import told_of
+from fusetui.analysis.why.idle_time import described_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.arrays import Int64s
@@ -201,7 +201,7 @@ def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     window = np.searchsorted(windows.begin, gaps.begin, side="right") - 1
     is_inside = (window >= 0) & (gaps.end <= windows.end[window])
     places_inside = np.flatnonzero(is_inside) + places.start
-    return told_of(line, line.gaps, line.reasons, places_inside)
+    return described_gaps(line, line.gaps, line.reasons, places_inside)
 
 
 def _host_ns(gap: Gap) -> int:
