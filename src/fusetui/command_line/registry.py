@@ -297,6 +297,10 @@ COMMANDS = (
                 "The dumps of the ranks, one file each (pickles, or JSON of the debug server), or "
                 "folders of them.",
             ),
+            argument(
+                "--trace TRACE",
+                "A trace of a rank of the same job: where in a step the collective is.",
+            ),
             JSON,
             TOP,
         ),

@@ -146,15 +146,18 @@ class NamedTime(NamedTuple):
 
 
 def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
-    """The MAX_NAMES names with the longest own time, the longest first. `with_caller`:
-    a function is named with what called it, and counts apart for each caller."""
+    """The MAX_NAMES names with the longest own time in all, the longest first, of equal
+    ones the one whose slice comes first in `own`. `with_caller`: a function is named
+    with what called it, as `read in load`, and counts apart for each caller."""
     if not len(own.rows):
         return []
     name = trace.name[own.rows].astype(np.int64)
     caller = np.full_like(name, NO_CALLER)
     if with_caller:
         caller = _callers(trace, own.rows)
-    name_and_caller = name * (len(trace.names) + 1) + caller - NO_CALLER
+    # one number stands for both; callers count from 0 in it, NO_CALLER is the first
+    callers = len(trace.names) + 1
+    name_and_caller = name * callers + (caller - NO_CALLER)
     _, first, group = np.unique(name_and_caller, return_index=True, return_inverse=True)
     total_ns = summed(group, own.ns, len(first))
     longest_first = np.lexsort((first, -total_ns))
