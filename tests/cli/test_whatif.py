@@ -92,7 +92,7 @@ def test_a_factor_of_one_changes_nothing(fusetui: Run) -> None:
     ("change", "sentence"),
     [
         ("kernel:nowhere x0.5", "No kernel matches kernel:nowhere."),
-        ("faster", "faster is no change; these are: kernel:PATTERN x0.5, "),
+        ("faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
         ("loader", "No thread that launches work loads data."),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fusetui.text.figures import Unit, unit_of
+from fusetui.text.figures import Unit, common_unit
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed, longest_calls
@@ -100,18 +100,10 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """One for each column of times: that of the longest op, if that of a thread
-        fits too."""
-        return {
-            time: self._unit(self.figures[time])
-            for time in TIMES
-            if time in self.figures
-        }
-
-    def _unit(self, times: Int64s) -> Unit:
-        of_op = unit_of([int(times[~self.is_thread].max(initial=0))])
-        longest = int(times.max(initial=0))
-        return of_op if len(of_op.text(longest)) <= WIDEST else unit_of([longest])
+        """By column of times: one for all of them, so that they can be compared."""
+        columns = [name for name in TIMES if name in self.figures]
+        longest = [[int(self.figures[name].max(initial=0))] for name in columns]
+        return dict.fromkeys(columns, common_unit(longest, WIDEST))
 
 
 def placed(

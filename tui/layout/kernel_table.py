@@ -15,7 +15,7 @@ from fusetui.analysis.questions.groups import GROUPINGS, Keys, module_keys
 from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
-from fusetui.text.figures import Unit, unit_of
+from fusetui.text.figures import Unit, common_unit, unit_of
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -24,16 +24,16 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import (
-    KINDS,
     SliceKind,
     kind_of,
     label_of,
     narrow,
-    numbers_of,
 )
 
 # of groups
-BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
+BYS: Final = ("name", "kind", "library", "op", "shape", "module", "stream", "step")
+SPREAD: Final = ("median", "min", "max")  # durations of one launch
+MAX_TIME_CELLS: Final = 8
 LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"
@@ -80,11 +80,14 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        times = {
-            name: self.figures(name).tolist()
-            for name in ("total", "median", "min", "max")
+        """By column; the durations of one launch have the same unit, so that they can
+        be compared."""
+        spread = [self.figures(name).tolist() for name in SPREAD]
+        of_launch = common_unit(spread, MAX_TIME_CELLS)
+        return {
+            "total": unit_of(self.totals.tolist()),
+            **dict.fromkeys(SPREAD, of_launch),
         }
-        return {name: unit_of(values) for name, values in times.items()}
 
     def figures(self, sort: str) -> Int64s:
         """Of each group: times in ns, and the count."""
@@ -155,9 +158,6 @@ def keys_with(
     )
     quick = (by for by in GROUPINGS if by not in LATER)
     found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
-    # what a kernel does, as its color tells
-    kinds = numbers_of(trace)[rows].astype(np.int64)
-    found["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
     if known and origins:
         found["shape"] = GROUPINGS["shape"](trace, known)
         found["module"] = module_keys(trace, rows, origins)
@@ -199,7 +199,7 @@ def _shape(fields: Mapping[str, Any]) -> str:
 
 
 def decoded_texts(name: str) -> tuple[str, ...]:
-    """Op, tile, layout, dtype, stages and architecture; blank when the name does not
+    """Kind, tile, layout, dtype, stages and architecture; blank when the name does not
     say."""
     if (found := decode(name)) is None:
         return ("",) * 6

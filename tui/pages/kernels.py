@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.text.figures import count, duration, percent
+from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
@@ -19,6 +19,7 @@ from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
     SORTS,
+    SPREAD,
     KernelTable,
     KernelView,
     Only,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 NAME = "kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
 BAR = 10
-SPREAD = "median", "min", "max"
 
 
 class KernelsPage(ListPage):
@@ -55,10 +55,10 @@ class KernelsPage(ListPage):
 
     name, title, key = NAME, "Kernels", "3"
     is_table = True
-    help = "in groups: by name, kind, family, op, shape, module, stream, step"
+    help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
-        "help keys; row-down/row-up move; show the longest; group-by group by; "
-        "narrow only these; sort-right/sort-left sort; instances instances; copy copy"
+        "help keys; row-down/row-up move; show go to longest; group-by group by; "
+        "narrow drill in; sort-right/sort-left sort; instances instances; copy copy"
     )
 
     def rows(self, state: State) -> Rows:
@@ -110,7 +110,7 @@ class KernelsPage(ListPage):
             ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
         )
         only = "".join(f"   only {one.by} {one.label}" for one in view.only)
-        about = f" {what} by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
+        about = f" {_counts(table, what)}{only}"
         share = f"   share of the {duration(table.whole_ns)} of {time} time"
         return (Pane(1, text([Said(about + share, "plain")])),)
 
@@ -118,7 +118,7 @@ class KernelsPage(ListPage):
         said = "this trace has neither kernels nor CPU ops"
         row, height = self.subject(state), details_height(size.height)
         found = (
-            slice_details(state, row, "the longest of them")
+            slice_details(state, row, "longest instance")
             if row >= 0
             else text([Said(said)])
         )
@@ -167,6 +167,16 @@ class KernelsPage(ListPage):
         return Hits(table.full_name(group), state.active, rows, at)
 
 
+def _counts(table: KernelTable, what: str) -> str:
+    """`4 distinct kernels, 15 launches`, or `kernels by module: 3 groups, 15
+    launches`. `what`: kernels or CPU ops."""
+    each = plural(len(table.rows), "call" if table.role is Role.OP else "launch")
+    if table.by == "name":
+        one = what.removesuffix("s")
+        return f"{plural(len(table), f'distinct {one}')}, {each}"
+    return f"{what} by {table.by}: {plural(len(table), 'group')}, {each}"
+
+
 PAGE = KernelsPage()
 
 
@@ -202,7 +212,7 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
     ]
     if table.by == "name" and not is_op:
         named = (
-            ("op", 11),
+            ("kind", 11),
             ("tile", 11),
             ("layout", 6),
             ("dtype", 6),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kinds import legend_kind
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
@@ -39,7 +39,7 @@ MOST_NAMES = 500  # that are completed
 DOUBTFUL = 0.05  # more of the path that is not understood is told
 WHOLE = "this needs the whole trace, which is being read"
 NO_CHANGE = (
-    "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
+    "whatif takes a change: whatif x0.5 of what is selected, or whatif kind:gemm x0.8"
 )
 NOT_KNOWN = "no replay is shown: too little of the trace is understood"
 A_RANGE = "no replay is shown: the change gives a range of times, not one of them"
@@ -102,9 +102,9 @@ def whatif(state: State, rest: str) -> Outcome:
 
 @memo()
 def changes_of(trace: Trace) -> list[str]:
-    """What `whatif` is completed to: families of kernels, kernels and ops that can be
+    """What `whatif` is completed to: kinds of kernels, kernels and ops that can be
     typed, those with the most time first."""
-    found = dict[str, list[str]](family=[])
+    found = dict[str, list[str]](kind=[])
     for what, role in (("kernel", Role.KERNEL), ("op", Role.OP)):
         rows = trace.rows_of(role)
         ns = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
@@ -112,8 +112,7 @@ def changes_of(trace: Trace) -> list[str]:
             trace.names[n] for n in np.argsort(-ns, kind="stable")[:MOST_NAMES] if ns[n]
         ]
         found[what] = [name for name in names if printable(name) == name]
-    known = filter(None, map(decode, found["kernel"]))
-    found["family"] += filter(None, dict.fromkeys(one.op for one in known))
+    found["kind"] += dict.fromkeys(map(legend_kind, found["kernel"]))
     return [
         f"whatif {what}:{name} x0.5" for what, names in found.items() for name in names
     ]

@@ -63,8 +63,9 @@ def flag(name: str, text: str) -> Argument:
 
 def by(*groupings: str) -> Argument:
     """`--by`: what the rows of a table are grouped by; the first grouping is the
-    default."""
-    text = f"Group by {', '.join(groupings[:-1])} or {groupings[-1]}."
+    default. Old words are accepted, but not listed in the help."""
+    listed = [grouping for grouping in groupings if grouping not in OLD_GROUPINGS]
+    text = f"Group by {', '.join(listed[:-1])} or {listed[-1]}."
     return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
 
@@ -101,7 +102,10 @@ class TimeRange(Action):
         args.end = end or None
 
 
-KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
+KERNELS_BY = (
+    "name", "op", "shape", "module", "kind", "library", "stream", "step", "family"
+)  # fmt: skip
+OLD_GROUPINGS = ("family",)  # now library
 OPS_BY = ("name", "shape")
 OUT = argument("OUT", "The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(

@@ -110,7 +110,7 @@ COMMANDS = (
             TRACE,
             argument(
                 "changes CHANGE*",
-                "kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
+                "kernel:PATTERN x0.5, kind:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
                 "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
                 "overlap, device=NAME, ...; all of them are made together.",
             ),
