@@ -398,7 +398,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         letter="?",
         short="launch not recorded",
         where="for an unknown reason",
-        sentence="the launch of the next kernel was not recorded",
+        sentence="the next launch was not recorded",
         while_="for a reason that was not recorded",
     ),
     # Its call launched earlier events too.
@@ -416,7 +416,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="sync",
         where="in synchronization",
         sentence="not launched yet: the thread waited for the GPU",
-        while_="while the thread that launches waited for the GPU",
+        while_="while the launching thread waited for the GPU",
         meanwhile="the GPU was idle while the launching thread waited in a synchronization",
     ),
     "host_alloc": IdleReason(
@@ -424,7 +424,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="allocation",
         where="in allocations",
         sentence="not launched yet: memory was allocated or freed",
-        while_="while the thread that launches allocated or freed memory",
+        while_="while the launching thread allocated or freed memory",
         meanwhile="the GPU was idle while memory was allocated",
     ),
     "host_call": IdleReason(
@@ -432,7 +432,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="runtime call",
         where="in runtime calls",
         sentence="not launched yet: other runtime calls",
-        while_="while the thread that launches was in other runtime calls",
+        while_="while the launching thread was in other runtime calls",
         meanwhile="the GPU was idle during runtime calls",
     ),
     "host_op": IdleReason(
@@ -440,7 +440,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="CPU op",
         where="in CPU ops",
         sentence="not launched yet: CPU ops ran",
-        while_="while the thread that launches ran CPU ops",
+        while_="while the launching thread was in CPU ops",
         meanwhile="the GPU was idle while ops ran on the CPU",
     ),
     "host_python": IdleReason(
@@ -448,7 +448,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="Python",
         where="in Python",
         sentence="not launched yet: Python ran",
-        while_="while the thread that launches ran Python",
+        while_="while the launching thread ran Python",
         meanwhile="the GPU was idle while Python ran",
     ),
     "host_annotation": IdleReason(
@@ -456,7 +456,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="annotation",
         where="in annotations",
         sentence="not launched yet: inside an annotation",
-        while_="while the thread that launches was inside an annotation",
+        while_="while the launching thread was inside an annotation",
         meanwhile="the GPU was idle in annotated code",
     ),
     "host_nothing": IdleReason(
@@ -464,7 +464,7 @@ IDLE: Final[dict[str, IdleReason]] = {
         short="nothing recorded",
         where="with nothing recorded",
         sentence="not launched yet: nothing was recorded",
-        while_="while nothing was recorded of the thread that launches",
+        while_="while nothing was recorded on the launching thread",
         meanwhile="the GPU was idle and nothing was recorded on the launching thread",
     ),
     "launch_call": IdleReason(
@@ -479,17 +479,17 @@ IDLE: Final[dict[str, IdleReason]] = {
         letter="l",
         short="launch latency",
         where="in launch latency",
-        sentence="the usual delay from launch to start",
-        while_="between a launch and its start, as is usual",
+        sentence="typical launch latency",
+        while_="in typical launch latency",
     ),
     # Launched, but not started.
     "queued": IdleReason(
         letter="q",
         short="queued",
-        where="although work was queued",
+        where="with work already queued",
         sentence="launched, but not started yet",
-        while_="although the next event was launched already",
-        meanwhile="the GPU was idle though work had been launched",
+        while_="with the next event already launched",
+        meanwhile="the GPU was idle with work already launched",
     ),
     # Only in steps and windows.
     "after": IdleReason(

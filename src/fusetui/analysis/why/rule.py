@@ -185,7 +185,7 @@ def most_module(
 STACKS: Final = (
     "Python stacks were recorded: these times include the profiler's own work."
 )
-COLD: Final = "Most of the time is warm-up: what is left may be, too."
+COLD: Final = "Most of the time is warm-up; the rest may be, too."
 
 
 def why_likely(facts: Facts) -> str | None:

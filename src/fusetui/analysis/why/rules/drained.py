@@ -60,10 +60,10 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     other_work_ns = int((late_ns * facts.busy_cpu)[gaps.is_behind].sum())
     calls = gaps.call[gaps.runs_dry]
     yield Claim(
-        text=f"The queue runs dry {plural(int(np.count_nonzero(saved_ns)), 'time')} while the CPU "
-        f"waits for the GPU in {_most_costly_calls(facts, calls, lost_ns, saved_ns)}, and the GPU "
-        f"then waits {duration(all_lost_ns)} for launches. Launching instead of waiting would save "
-        f"up to {of_span(facts, at_stake_ns)} of that.",
+        text=f"Waits in {_most_costly_calls(facts, calls, lost_ns, saved_ns)} drain the launch "
+        f"queue {plural(int(np.count_nonzero(saved_ns)), 'time')}; the GPU then sits idle for "
+        f"{duration(all_lost_ns)}. Launching instead of waiting would save up to "
+        f"{of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
         rows=the_most(calls, saved_ns),

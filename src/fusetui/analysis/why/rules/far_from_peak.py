@@ -66,14 +66,15 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     number = int(far.sum())
     is_one = number == 1
     yield Claim(
-        text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken_ns)} and "
-        f"{'reaches' if is_one else 'reach'} an estimated {percent(least_ns, taken_ns)} of what is "
-        f"attainable for {'its' if is_one else 'their'} shapes{_longest_name(facts, far)}.",
+        text=f"{plural(number, 'kernel')} {'reaches' if is_one else 'reach'} an estimated "
+        f"{percent(least_ns, taken_ns)} of the attainable rate for "
+        f"{'its shape' if is_one else 'their shapes'}, in {of_work(facts, taken_ns)}"
+        f"{_longest_name(facts, far)}.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
         kernels=far,
         remedy=_remedy(facts, far),
-        why_likely="Less may be attainable for this shape than for the best one.",
+        why_likely="The attainable rate may be lower for this shape.",
     )
 
 
@@ -103,7 +104,7 @@ def _longest_name(facts: Facts, which: Flags) -> str:
     taken_ns = kernels.ns(of_name)
     least_ns = int(kernels.bounded.bound_ns[of_name].sum())
     return (
-        f", most of all {count(int(of_name.sum()))} x {name}, {duration(taken_ns)} at "
+        f". Most of that is {count(int(of_name.sum()))} x {name}: {duration(taken_ns)} at "
         f"{percent(least_ns, taken_ns)}"
     )
 
@@ -185,9 +186,9 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     number = int(old.sum())
     yield Claim(
         text=f"{subject(number, 'kernel', 'take', _OLD)} {of_work(facts, taken_ns)} and "
-        f"{'reaches' if number == 1 else 'reach'} {percent(least_ns, taken_ns)} of what is "
-        f"attainable{_longest_name(facts, old)}; others of the same type in this trace are built "
-        "for this one.",
+        f"{'reaches' if number == 1 else 'reach'} {percent(least_ns, taken_ns)} of the attainable "
+        f"rate{_longest_name(facts, old)}. Others of the same type in this trace are built for "
+        "this one.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
         kernels=old,

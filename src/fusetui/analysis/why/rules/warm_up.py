@@ -73,7 +73,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
         texts.append(f"{duration(rest_ns)} in the rest")
     yield Claim(
         text=f"Warm-up: the GPU waits {of_span(facts, all_ns)} for what happens once: "
-        f"{', '.join(texts)}. What is said of launches, loading and compilation leaves it out.",
+        f"{', '.join(texts)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
         rows=facts.heaviest(
             np.concatenate([facts.warm_up[part].slices.rows for part in named])
@@ -89,7 +89,7 @@ def _why_likely(facts: Facts) -> str | None:
     if not earlier_steps_are_missing(facts.spans):
         return None
     first = printable(facts.spans.names[0])
-    return f"The recording begins with {first}: earlier steps may have done the same."
+    return f"Earlier steps may have done the same: the recording begins with {first}."
 
 
 def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
