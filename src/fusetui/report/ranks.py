@@ -282,8 +282,8 @@ def _remarks(answer: JobAnswer) -> Iterator[str]:
     if answer.ranks and answer.steps:
         yield f"Figures of steps ({StepLength.WALL}) are medians. {LEGEND} per step."
     elif answer.ranks:
-        yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
+        yield f"Figures are of the whole trace, which has no steps. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
-        yield f"What {StepLength.WALL.a_step} would take without the delays is not told: {answer.no_what_if}."
+        yield f"The gain from fixing the delays is not estimated: {answer.no_what_if}."
     if answer.inferred:
-        yield f"Not recorded and inferred: {several(answer.inferred, MAX_INFERRED)}."
+        yield f"Inferred, not recorded: {several(answer.inferred, MAX_INFERRED)}."

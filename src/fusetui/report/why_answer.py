@@ -103,7 +103,8 @@ def _without_devices(why: Why) -> str:
         reason = f"No GPU events were recorded, only {ranges} of CUPTI's counters"
     elif events:
         of_accelerator = f"the {plural(events, f'{name} event')}"
-        reason = f"No GPU events were recorded ({of_accelerator} are not analyzed)"
+        are = "is" if events == 1 else "are"
+        reason = f"No GPU events were recorded ({of_accelerator} {are} not analyzed)"
     else:
         reason = "No GPU events were recorded"
     return f"{reason}. This is the breakdown of {threads}."

@@ -136,8 +136,8 @@ def _ranks(a: Trace, b: Trace) -> str:
         return ""
     ranks = f"{printable(str(rank_a))} and {printable(str(rank_b))}"
     return (
-        f"these look like ranks {ranks} of one job: the time of a collective includes"
-        " waiting for the other ranks, and fusetui ranks tells who waits for whom"
+        f"these look like ranks {ranks} of one job, whose collectives include waiting for"
+        " other ranks: fusetui ranks shows who waits for whom"
     )
 
 
@@ -193,7 +193,7 @@ def _little_in_common(common: CommonWork | None) -> str:
     of_a, of_b = percent(common.share_of_a, 1), percent(common.share_of_b, 1)
     shares = f"{of_a} of the time of A's work and {of_b} of B's"
     named = f"only {shares} have a kernel or an op in common"
-    return f"{named}: the rest is paired by its sort or its place, or not at all"
+    return f"{named}; the rest is paired by kind or position, or not at all"
 
 
 class _Renaming(msgspec.Struct, frozen=True):
@@ -253,8 +253,7 @@ def _streams(items: WorkItems, groups: Sequence[Sequence[int]]) -> list[str]:
         tracks = [items.trace.first_track(lane) for lane in lanes]
         names = [printable(str(track.tid)) for track in tracks]
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        meaning = "which of them runs a piece of work is no change"
-        note = f"{what} {listed} are compared as one: {meaning}"
+        note = f"{what} {listed} are compared as one"
         stream_notes.append(_of_side(items, note))
     return stream_notes
 
@@ -289,8 +288,8 @@ def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Iterator
         kernels = plural(int(is_moved.sum()), "kernel")
         calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
         graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
-        launched = f"{kernels} that {by_calls.side} launches by {calls} a step"
-        yield f"{launched}, {by_graphs.side} launches by {graphs}"
+        launched = f"{by_calls.side} launches {kernels} by {calls} per step"
+        yield f"{launched}, {by_graphs.side} by {graphs}"
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -386,7 +385,7 @@ def _few_usual_steps(items: WorkItems) -> str:
     steps, usual = len(items.work.windows), len(items.usual)
     if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
         return ""
-    note = f"its figures are of {usual} of {steps} steps: few do the usual work"
+    note = f"its figures are of {usual} of {steps} steps, because few do the usual work"
     return _of_side(items, note)
 
 
@@ -395,7 +394,7 @@ def _steps_alike(items: WorkItems) -> str:
     alike, steps = len(items.alike), len(items.work.windows)
     if alike == steps:
         return ""
-    rows = f"times of rows are from the {alike} of {steps} steps that are alike"
+    rows = f"times of rows are from the {alike} similar ones of {steps} steps"
     return _of_side(items, f"steps differ in their work; {rows}")
 
 
@@ -404,7 +403,7 @@ def _not_explained(step: StepChange, sums: Accounting) -> str:
     part_ns = abs(sums.not_explained_ns)
     if part_ns <= MIN_NOTED_SHARE * max(step.a_ns or 0, step.b_ns or 0):
         return ""
-    why = "the steps vary so much that those with the usual work do not take the median time"
+    why = "steps with the usual work do not take the median time"
     return f"{duration(part_ns)} not explained: {why}"
 
 
@@ -413,12 +412,12 @@ def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     differ; one note for both where their steps took turns, which says so even without
     such a drift."""
     if step.turns:
-        note = "the steps took turns, so each is compared with the one next to it"
+        note = "the steps alternated, so each is compared with the one next to it"
         if step.drift_a and step.drift_b:
             larger = max(step.drift_a, step.drift_b, key=abs)
-            note += f"; both became {_became(larger)} meanwhile"
+            note += f"; both became {_became(larger)} over time"
         return [note]
-    widened = "from its first step to its last: the interval is widened by as much"
+    widened = "from its first step to its last; the interval is widened by as much"
     return [
         f"{items.work.label} became {_became(drift)} {widened}"
         for items, drift in ((a, step.drift_a), (b, step.drift_b))
@@ -437,5 +436,5 @@ def _interrupted(items: WorkItems, share: float) -> str:
     MIN_NOTED_SHARE)."""
     if share <= MIN_NOTED_SHARE:
         return ""
-    interrupted = f"something interrupted its steps for {percent(share, 1)} of the time"
+    interrupted = f"its steps were interrupted for {percent(share, 1)} of the time"
     return _of_side(items, f"{interrupted}, which the interval leaves out")

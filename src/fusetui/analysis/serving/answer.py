@@ -216,18 +216,18 @@ def _missing(
 ) -> Iterator[str]:
     if not ran:  # nothing else is known either
         if trains(trace):
-            replayed = "what was replayed is training"
+            replayed = "the replayed graphs are of training"
         else:
             replayed = "no graph was replayed"
         yield (
-            "Steps: no annotation has the name of a server's step (execute_...,"
-            f" step[...]), and {replayed}."
+            "no steps of a server: no annotation is named as one (execute_..., step[...]),"
+            f" and {replayed}."
         )
     elif between is None or not between.count:
-        yield "The time from one pass of the model to the next: the trace has one pass."
+        yield "the time between model passes is unknown, because the trace has one pass."
     bare = bare_launches(trace)
     if bare:
         yield (
-            f"What {bare} graph launches ran: the profiler did not trace graphs by"
-            " node."
+            f"the kernels of {bare} graph launches are unknown: the profiler did not trace"
+            " graphs by node."
         )

@@ -146,22 +146,22 @@ def _of_config(model: ModelConfig, shapes: Sequence[WeightShape]) -> KeysAndValu
         )
     if not shapes:
         return KeysAndValues(
-            missing="no shapes tell whether the configuration is that of this model"
+            missing="no shapes show whether the configuration is of this model"
         )
     ranks = _ranks(shapes, model)
     if ranks is None:
         width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
         return KeysAndValues(
             missing=(
-                "no matrix product of the step is the projection of the configuration"
-                f" to q, k and v ({model.hidden} x {width}): it is of another model"
+                "the configuration is of another model: no matrix product of the step is"
+                f" its projection to q, k and v ({model.hidden} x {width})"
             )
         )
     heads = max(model.kv_heads // ranks, 1)
     bytes_of_layer = KEYS_AND_VALUES * heads * model.depth * ELEMENT_BYTES[model.dtype]
     remark = (
-        f"keys and values are taken to be {model.type_name},"
-        " as the configuration says of the model"
+        f"keys and values are assumed to be {model.type_name}, the type of the"
+        " configuration"
     )
     if model.full_layers < model.layers:
         with_window = model.layers - model.full_layers

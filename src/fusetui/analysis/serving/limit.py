@@ -35,8 +35,8 @@ from fusetui.trace.model.intervals import union_length
 
 BETWEEN_KERNELS = "between kernels"
 HOW_TO_GIVE_SHAPES = (
-    "--captured-by gives them, with a trace of the capture of the graph;"
-    " --model-config, if the model is dense"
+    "--captured-by with a trace of the graph capture gives them;"
+    " for a dense model, --model-config does, too"
 )
 
 
@@ -113,12 +113,12 @@ def limit_of(
     guessed = _guessed_device(device)
     if guessed:
         remarks.append(
-            "the device has no name in the trace: by its compute units and memory, it"
-            f" is an {guessed}"
+            f"the device is probably an {guessed}, judging by its compute units and memory;"
+            " the trace does not name it"
         )
     if kv_bytes is None:
         missing = cache.missing or (
-            "no annotation counts the tokens that attention reads"
+            "no annotation has the number of tokens that attention reads"
         )
         cannot_tell.append(f"keys and values are not counted: {missing}")
     elif cache.remark:
@@ -241,18 +241,18 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
     if not products.known:
         reason = f" ({why_no_weights})" if why_no_weights else ""
         yield (
-            "weights are not counted: no matrix product has recorded shapes" + reason
+            "weights are not counted, because no matrix product has recorded shapes"
+            + reason
         )
     elif products.unknown:
         yield (
-            f"the weights of {plural(products.unknown, 'kernel')} of products are not"
-            " counted: their shapes, or the experts that were routed to, are not"
-            " recorded"
+            f"the weights of {plural(products.unknown, 'product')} are not counted, because"
+            " their shapes or experts were not recorded"
         )
     if needs.peak is None:
-        yield "the peaks of the device are not known (--peak bandwidth=... gives them)"
+        yield "the peak rates of the device are unknown (set them with --peak bandwidth=...)"
     elif needs.memory_ns is None and products.known:
-        yield "so little is read that it may stay in the cache: memory is no limit"
+        yield "memory is no limit, because so little is read that it may stay in the cache"
 
 
 class _LeastTimes(NamedTuple):

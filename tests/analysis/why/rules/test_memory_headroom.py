@@ -35,7 +35,7 @@ def test_it_speaks(found: Ask) -> None:
     (finding,) = found("memory-headroom", events, deviceProperties=[DEVICE])
     assert finding.at_stake_ns is None
     assert "reserves 70 GB of the 80 GB of GPU 0" in finding.text
-    assert "30 % of it" in finding.text
+    assert "30 % of the" in finding.text
 
 
 def test_what_is_used_is_silent(found: Ask) -> None:
