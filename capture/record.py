@@ -62,16 +62,16 @@ def parse_guess(guess: str) -> dict[str, int]:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise CaptureError(
-                f"'{term}' is not a guess such as gemm=3: use one of {known}."
+                f"'{term}' is not an expectation such as gemm=3: use one of {known}."
             )
         match = _GUESS_TERM.match(term)
         if not match:
             raise CaptureError(
-                f"'{term}' is not a guess: give a whole number, as in gemm=3."
+                f"'{term}' is not an expectation: give a whole number, as in gemm=3."
             )
         expected[kind] = int(match[2])
     if not expected:
-        raise CaptureError('The guess is empty: try --expect "kernels=5 gemm=3".')
+        raise CaptureError('--expect is empty: write --expect "kernels=5 gemm=3", for example.')
     return expected
 
 

@@ -36,6 +36,7 @@ from fusetui.trace.model.memo import kept_result, memo
 from fusetui.trace.program.backward import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
+from fusetui.trace.program.regions import is_module
 from fusetui.trace.program.regions import label_of as region_label
 from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
@@ -207,7 +208,8 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
         label = narrow(region_label(trace.name_of(over), expanded=True))
         timed = not without_times(trace, np.array([over]))[0]
         lasted = f"   {duration(int(trace.dur[over]))}" if timed else ""
-        lines.append(Said(f"  module {label}{lasted}"))
+        kind = "module" if is_module(trace.name_of(over)) else "annotation"
+        lines.append(Said(f"  {kind} {label}{lasted}"))
     lines += [
         Said(text) for text in (_origin(trace, row, glyphs), *_waiting(trace, row))
     ]

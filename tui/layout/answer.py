@@ -21,20 +21,13 @@ from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.program.origin import Nowhere, Origins
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Origins
 from fusetui.tui.layout.figure_trees import MOST, ModuleTree, self_times
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 
 LEAST = 36  # cells of a list
 BETWEEN = 2  # cells
 SHARE = "share"
-NOWHERE = {
-    Nowhere.NOT_LAUNCHED: "(launch not recorded)",
-    Nowhere.NO_FORWARD: "(no forward op)",
-    Nowhere.OUTSIDE: "(in no module)",
-}
-"""What stands in the list of modules for work that belongs to none."""
-
 
 class Way(NamedTuple):
     """Where a row leads: to a `module` by its node, a `kernel` by its place among all
@@ -143,10 +136,17 @@ def _modules(tree: ModuleTree) -> AnswerList:
         for name, ns, node in own
     ]
     rows += [
-        AnswerRow(n.gpu_ns, whole, NOWHERE[n.why], Way("module", node))
+        AnswerRow(n.gpu_ns, whole, f"({NOWHERE_IN_WORDS[n.why]})", Way("module", node))
         for node, n in none
     ]
-    return timed("GPU time by module", rows)
+    kinds = distinct_kinds(tree)
+    return timed(f"GPU time by {' or '.join(kinds) or 'module'}", rows)
+
+
+def distinct_kinds(tree: ModuleTree) -> list[str]:
+    """`module`, `annotation` or both: what the rows of a tree are."""
+    kinds = {time.kind for time in tree.times}
+    return sorted(kinds, reverse=True)
 
 
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:

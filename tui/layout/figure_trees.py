@@ -17,7 +17,7 @@ from fusetui.text.figures import Unit, common_unit
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed, longest_calls
-from fusetui.trace.program.origin import Nowhere, Origins
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Origins
 from fusetui.tui.layout.kinds import SliceKind, narrow
 
 TIMES: Final = ("GPU", "total", "self", "CPU")  # figures in ns
@@ -146,11 +146,6 @@ def by_level(level: Int64s) -> list[Rows]:
 
 MOST = 20  # names listed
 FEW = 20  # at most this many modules are open at first
-BELONGS_NOWHERE: Final = {
-    Nowhere.NOT_LAUNCHED: "(launch not recorded)",
-    Nowhere.NO_FORWARD: "(backward, of no recorded forward op)",
-    Nowhere.OUTSIDE: "(in no module or annotation)",
-}
 
 
 class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
@@ -170,7 +165,7 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
     def label(self, node: int) -> str:
         if node < len(self.times):
             return narrow(self.times[node].module)
-        return BELONGS_NOWHERE[self.none[node - len(self.times)].why]
+        return f"({NOWHERE_IN_WORDS[self.none[node - len(self.times)].why]})"
 
     def kind(self, node: int) -> SliceKind:
         return (

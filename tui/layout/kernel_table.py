@@ -21,7 +21,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.memo import memo
-from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Nowhere, Origins
 from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import (
     SliceKind,
@@ -37,6 +37,7 @@ MAX_TIME_CELLS: Final = 8
 LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"
+OUTSIDE_MODULES: Final = f"({NOWHERE_IN_WORDS[Nowhere.OUTSIDE]})"
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
 
 
@@ -116,7 +117,9 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
                 f"{label_of(int(self.role), fields['name'])}  {_shape(fields)}"
             )
         known = [str(value) for value in fields.values() if value is not None]
-        return narrow(" stream ".join(known)) if known else UNKNOWN
+        if known:
+            return narrow(" stream ".join(known))
+        return OUTSIDE_MODULES if self.by == "module" else UNKNOWN
 
     def full_name(self, group: int) -> str:
         """The name as the trace has it, else the label."""

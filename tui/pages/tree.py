@@ -18,7 +18,7 @@ from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
 from fusetui.tui.drawing.schemes import TEXT, glyphs_for
-from fusetui.tui.layout.answer import working
+from fusetui.tui.layout.answer import distinct_kinds, working
 from fusetui.tui.layout.figure_trees import ModuleTree
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.op_tree import (
@@ -216,7 +216,7 @@ OF_MODULES = {
     "calls": "calls",
 }
 BELOW = 4  # lines of the pane about the module under the cursor
-NO_MODULES = "nothing in this trace names a part of the program: {} records modules"
+NO_MODULES = "No modules and no annotations in this trace. {} records modules."
 
 
 class ModulesPage(TreeListPage[ModuleTree]):
@@ -253,7 +253,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
             "kernels": column("kernels", 8, on_gpu),
             "calls": column("calls", 6, calls),
             "CPU": column("CPU", 9, cpu),
-            "name": column("name", 0, title="module"),
+            "name": column("name", 0, title=" or ".join(distinct_kinds(tree))),
         }
 
     def look(self, tree: ModuleTree, node: int) -> tuple[str, str]:
@@ -275,7 +275,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
     def chosen(self, state: State, index: int) -> State:
         if (time := self.module(state)) is None:
-            return told(state, "this belongs to no module, so there is no call to show")
+            return told(state, "This work is outside modules: there is no call to show.")
         return search.shown_row(state, self.subject(state), time.path)
 
     def module(self, state: State) -> ModuleTime | None:
@@ -316,7 +316,7 @@ def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
         duration(time.cpu_ns),
         duration(time.cpu_self_ns),
     )
-    parts = [f"{calls} on the CPU: {cpu}, {own} of it self"]
+    parts = [f"{calls} on the CPU: total {cpu}, self {own}"]
     if time.gpu_backward_ns or time.gpu_recompute_ns:
         forward = duration(time.gpu_ns - time.gpu_backward_ns - time.gpu_recompute_ns)
         again = (
@@ -329,7 +329,7 @@ def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
         )
     elif time.gpu_ns:
         parts.append(
-            f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call"
+            f"{duration(time.gpu_ns // max(1, time.count))} GPU per call"
         )
     return [Said(narrow(time.path), "plain"), *map(Said, flow(parts, width))]
 

@@ -65,7 +65,7 @@ MAX_LOOKED_AT = 50
 DEMO_RUNS = "runs"
 """The folder in which make demo puts its runs."""
 
-HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
+HINT = "Open one with fusetui open NAME; fusetui --help lists all commands."
 
 
 def run_open(args: Namespace) -> int:
@@ -142,7 +142,7 @@ def _traces_of_all(names: Sequence[str], but: Sequence[str]) -> list[str]:
         paths += [path for path in traces_of_name if path not in but]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
-            raise CommandError(f"{path} cannot be opened: there is no such file.")
+            raise CommandError(f"{path} cannot be opened: no such file.")
     return paths
 
 
@@ -152,7 +152,7 @@ def _check_snapshots(paths: Sequence[str]) -> None:
         raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
     for path in paths:
         if not Path(path).is_file():
-            raise CommandError(f"{path} cannot be opened: there is no such file.")
+            raise CommandError(f"{path} cannot be opened: no such file.")
 
 
 def is_snapshot(path: str) -> bool:
