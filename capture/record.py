@@ -107,13 +107,13 @@ def compare_guess(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess,
 
 
 def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
-    """`= eager kernels: guess 5, found 5` for each guess, with `!` instead of `=` in
+    """`= eager kernels: expected 5, found 5` for each guess, with `!` instead of `=` in
     front of a wrong one."""
     lines = []
     for guess in guesses:
         mark = "=" if guess.right else "!"
         lines.append(
-            f"{mark} {variant} {guess.kind}: guess {guess.expected}, found {guess.found_text}"
+            f"{mark} {variant} {guess.kind}: expected {guess.expected}, found {guess.found_text}"
         )
     return lines
 

@@ -340,7 +340,7 @@ def read_dumps_of(
             post(partial(hang.failed, sentence=dumps.unread[0].reason))
 
 
-SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
+SELECTED = "The selection is no change: write whatif kind:gemm x0.8, for example"
 WHAT = {
     Role.OP: "op",
     Role.CALL: "op",

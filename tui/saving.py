@@ -41,7 +41,7 @@ NICE = (
 )
 """The app comes first where there are few cores."""
 OFTEN = 0.1  # seconds between two looks whether an answer is still wanted
-NONE = "no program of yours has torch loaded: start one with fusetui run -- COMMAND"
+NONE = "No program of yours has loaded torch. Start one with fusetui run -- COMMAND"
 
 
 def save(asked: SaveTable, post: Post, *_: object) -> None:
@@ -104,7 +104,7 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
 
 def _about(one: Process) -> str:
     door = (
-        "closed: it was started without KINETO_USE_DAEMON=1"
+        "off: started without KINETO_USE_DAEMON=1"
         if one.folder is None
         else "open"
     )

@@ -23,7 +23,7 @@ PLACE = "FUSETUI_KEPT"  # names another folder, or is `off`
 PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
 MOST = 500  # files; of more, those that were written last are kept
 LONGEST = 1 << 20  # bytes of a file of ours
-AGAIN = "marks and window of the last time", "whole show the whole trace"
+AGAIN = "Restored marks and zoom from last session", "whole show the whole trace"
 
 
 class KeptLanes(msgspec.Struct, frozen=True):

@@ -264,18 +264,14 @@ def while_it_ran(
 
 
 def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
-    """`on the critical path`, `could take 41 us longer ...`; "" where that is not
-    known."""
+    """`on the critical path`, or `slack: 41 us`; "" where that is not known."""
     ns, spare = int(marks.ns[row]), int(marks.spare_ns[row])
     if ns:
         whole = ns >= int(trace.dur[row])
         return f"{'' if whole else f'{duration(ns)} of it '}on the critical path"
     if spare < 0:
         return ""
-    longer = (
-        f"could take {duration(spare)} longer" if spare else "could not take longer"
-    )
-    return f"{longer} without moving the end"
+    return f"slack: {duration(spare)}"
 
 
 def warm(found: Origins) -> None:

@@ -270,5 +270,5 @@ WORTH = "worth"
 def working(trace: Trace, what: str) -> str:
     """A sentence for what is not known yet, or will never be."""
     if trace.report.prefix:
-        return f"only a part of this trace was read: nothing is said about {what}"
-    return f"working: {what} will follow"
+        return f"No {what}: only a part of this trace was read"
+    return f"Computing {what}..."

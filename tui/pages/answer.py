@@ -324,9 +324,9 @@ def answer_pane(state: State, height: int) -> Pane | None:
 
 def _title(state: State) -> str:
     into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-    outside = f"{into} goes into it", "down/up selects a slice"
+    outside = f"{into} to browse", "down/up to select a slice"
     keys = hints_text(INSIDE if state.answer_at else outside, state)
-    return f"answer: {keys}" if keys else "answer"
+    return f"Summary: {keys}" if keys else "Summary"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)

@@ -50,7 +50,7 @@ LOW = 17  # with fewer there is no room for timelines
 WIDE = 40
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES, STORY_LINES, NAME_LINES = 2, 3, 4
-WORKING = "working: what changed from A to B will follow"
+WORKING = "Comparing A and B..."
 
 
 @lru_cache(maxsize=4)
@@ -121,7 +121,7 @@ class DiffPage(ListPage):
     def missing(self, state: State) -> str:
         if state.has_diff:
             return ""
-        return "a diff needs two traces that are read to the end: fusetui open A B"
+        return "Diff needs two fully loaded traces: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
         if (shown := state.comparison) is None:

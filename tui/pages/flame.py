@@ -95,7 +95,7 @@ class FlamePage(Page):
     help = "flame graph of ops, modules or Python frames"
     hints = (
         "help keys; flame-in/flame-out in and out; flame-left/flame-right beside; "
-        "flame-zoom/flame-back zoom; flame-show show the longest; "
+        "flame-zoom/flame-back zoom; flame-show go to longest; "
         "flame-tree ops, modules, frames; flame-time GPU or CPU time; copy copy"
     )
 
@@ -232,7 +232,7 @@ def beside(state: State, by: int) -> State:
 def show(state: State) -> Outcome:
     if (row := FlamePage().subject(state)) >= 0:
         return search.shown_row(state, row)
-    return told(state, "this is no slice that could be shown")
+    return told(state, "No slice to show here.")
 
 
 def next_tree(state: State) -> State:
@@ -249,8 +249,8 @@ def _about(flame: Flame, at: int, *_: int) -> list[Said]:
         return []
     amount, tree = int(flame.amount[at]), flame.tree
     inner = sum(int(flame.amount[child]) for child in flame.children(at))
-    parts = [duration(amount), f"{percent(amount, flame.whole_ns)} of all"]
-    parts.append(f"{duration(max(0, amount - inner))} of it self")
+    parts = [f"total {duration(amount)} ({percent(amount, flame.whole_ns)})"]
+    parts.append(f"self {duration(max(0, amount - inner))}")
     if tree.row[at] >= 0:
         calls = tree.figures["count" if "count" in tree.figures else "calls"]
         parts.append(plural(int(calls[at]), "call"))

@@ -245,7 +245,7 @@ def narrow_to(state: State) -> State:
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     if group < 0 or table.by == "name":
-        return told(state, "only groups open: by name each row is one kernel already")
+        return told(state, "Only groups can be drilled into; by name, each row is one kernel")
     only = Only(table.by, int(table.numbers[group]), table.label(group))
     return _with_view(
         state, KernelView("name", state.kernels.sort, (*state.kernels.only, only))
@@ -271,7 +271,7 @@ KernelsPage.actions = (
         "group-by",
         "Group by",
         "t",
-        "name, kind, family, op, shape, module, ...",
+        "name, kind, library, op, shape, module, ...",
         group_by,
     ),
     _action("narrow", "Only these", "space l right", _ONLY, narrow_to),

@@ -155,7 +155,7 @@ class MemoryPage(ListPage):
         """A line for each segment, by address."""
         found, glyphs = placed(state), glyphs_for(state.ascii_only, state.colorless)
         if not found.segments:
-            return no_rows("nothing tells which segments there were")
+            return no_rows("segments were not recorded")
 
         def formatted(index: int, width: int) -> list[Styled]:
             one, used = found.segments[index], int(found.used[index])

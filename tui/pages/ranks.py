@@ -61,7 +61,7 @@ def beside_the_last(state: State) -> Outcome:
     if (wait := row.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
-        return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
+        return told(state, f"clocks do not determine for which rank rank {row.rank} waits")
     others = [one for one in state.job.rows() if one.rank == wait.for_rank]
     return _opening(state, wait, [row, *others])
 
@@ -150,7 +150,7 @@ def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
     if are_shared:
         return f"{names} share a clock"
     if len(known) < len(rows):
-        return f"how far the clocks of {names} are apart is not known"
+        return f"the clock offset of {names} is unknown"
     return f"the clocks of {names} are known to {duration(sum(sorted(known)[-2:]))}"
 
 
@@ -169,7 +169,7 @@ STRIP = "waits of each step"
 LINES = 6  # that a rank beside others takes, with its line of the head
 # lines of the panes around the table, the upper one if the table fills it
 ABOVE, BELOW = 4, 6
-NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads any"
+NO_JOB = "Not a multi-rank job (no rank in the file name). Compare ranks with: fusetui ranks PATH..."
 STANDS_OUT = "*"
 
 

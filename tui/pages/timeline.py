@@ -98,7 +98,7 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
 
 WIDEST, MOST_LINES = 4000, 50  # of what is copied
 NOTHING = (
-    "down/up selects a slice",
+    "down/up select a slice",
     "zoom-in/zoom-out zoom",
     "pan-left/pan-right move",
     "help shows all keys",
@@ -278,7 +278,7 @@ def _details(state: State) -> TextPicture:
         return slice_details(state, row, "   ".join(filter(None, told)))
     said = (
         hints_text(NOTHING, state),
-        working(side.trace, "why the time went where it went"),
+        working(side.trace, "where the time went"),
     )
     return ruled(said, "nothing selected", glyphs.rule, lambda *_: [*map(Said, said)])
 

@@ -38,18 +38,18 @@ from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 WHAT: Final = {
-    "path": "ops by call path",
-    "callers": "ops, and below each what calls it",
-    "each": "ops one by one",
+    "path": "ops top-down, by call path",
+    "callers": "ops bottom-up, with their callers",
+    "each": "single ops",
 }
 WHOLES: Final = {
-    **{"GPU": "of GPU time that they launched", "total": "that they took"},
+    **{"GPU": "of GPU time that they launched", "total": "of total time"},
     **{"self": "of their self time", "kernels": "kernels", "count": "calls"},
 }
 NAME = "tree"
 LARGE = 200_000  # slices: the tree of fewer is made in a moment
-TOO_MANY = "so many ops, one by one, are shown in order of time alone"
-WORKING = "working: the op tree of this large trace will follow"
+TOO_MANY = "Too many single ops to sort: they stay in time order"
+WORKING = "Building the op tree of this large trace..."
 
 
 class TreePage(TreeListPage[OpTree]):
@@ -57,10 +57,10 @@ class TreePage(TreeListPage[OpTree]):
     merged."""
 
     name, title, key = NAME, "Op tree", "2"
-    help = "CPU ops with total, self and GPU time, by call path, by callers, or each"
+    help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
-        "help keys; row-down/row-up move; turn open; show the longest; "
-        "tree-mode path, callers, each; tree-sort-right/tree-sort-left sort; copy copy"
+        "help keys; row-down/row-up move; turn open; show go to longest; "
+        "tree-mode top-down/bottom-up/flat; tree-sort-right/tree-sort-left sort; copy copy"
     )
     zeros = ("total", "self", "count")
 
@@ -93,7 +93,7 @@ class TreePage(TreeListPage[OpTree]):
             "kernels": column("kernels", 8, 70 if launches else NEVER),
             "start" if mode == "each" else "count": last,
             "name": column(
-                "name", 0, title="op, then what calls it" * (mode == "callers") or "op"
+                "name", 0, title="op, then its callers" * (mode == "callers") or "op"
             ),
         }
 
@@ -223,9 +223,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
     """Space opens and closes a module, Enter shows its longest call in the timeline."""
 
     name, title, key = "modules", "Modules", "6"
-    help = "GPU time of each module of the program"
+    help = "GPU time of each module and annotation"
     hints = (
-        "help keys; row-down/row-up move; turn open; show its longest call; "
+        "help keys; row-down/row-up move; turn open; show go to longest call; "
         "modules-sort-right/modules-sort-left sort; copy copy"
     )
 

@@ -64,7 +64,7 @@ class WhyPage(ListPage):
 
     name, title, key = "why", "Why", "5"
     copies = "line"
-    help = "what the time went to, and what would help"
+    help = "where the time went, and what would help"
     hints = (
         "help keys; row-down/row-up move; show show the evidence; next-gap next gap; "
         "copy copy all as Markdown"
@@ -72,15 +72,15 @@ class WhyPage(ListPage):
 
     def rows(self, state: State) -> Rows:
         if (found := _why(state.side)) is None:
-            return no_rows(working(state.side.trace, "why the time went where it went"))
+            return no_rows(working(state.side.trace, "where the time went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         asked = (
             getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries
         )
         unit = unit_of(stakes := [ns for ns in asked if ns is not None])
-        worth = (ListColumn("worth", 10),) if found.worth_of else ()
+        worth = (ListColumn("est. gain", 10),) if found.worth_of else ()
         columns = (
-            ListColumn(f"{unit.name} at stake" if stakes else "at stake", 11),
+            ListColumn(f"bound {unit.name}" if stakes else "bound", 11),
             ListColumn("share", 7),
             *worth,
             ListColumn("", BAR, left=True, from_width=110),
@@ -262,7 +262,7 @@ def _about_finding(
 def _cells(
     found: Why, entry: Entry, unit: Unit
 ) -> tuple[str, str, tuple[int, int], str, str]:
-    """What is at stake, its share, that and its whole for the bar, the text of a row,
+    """The upper bound, its share, that and its whole for the bar, the text of a row,
     its token."""
     match entry:
         case Finding(at_stake_ns=ns):

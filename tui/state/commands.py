@@ -42,19 +42,19 @@ EXAMPLES = (
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NOT_RECORDED = (
-    "again needs a trace that was recorded with :record, fusetui record or fusetui run"
+    "again needs a trace recorded with :record, fusetui record or fusetui run"
 )
 WITHOUT_TRACE = ("open", "record", "q")
 NUMBER = lazy_pattern(r"[0-9]{1,9}")
 LETTER = lazy_pattern(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
-NO_RANGE = "this needs a range of time: {range} at its beginning and at its end"
+NO_RANGE = "This needs a time range: press {range} at its start and at its end"
 RECORDED = lazy_pattern(
     r"_([0-9]{1,9})\.json\Z"
 )  # how libkineto ends the names of its traces
 WRONG_PID = "record takes the PID of a program, or nothing to list them: record 1234"
-NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
+NO_STEPS = "This trace has no steps (no annotations or optimizer calls)."
 
 
 def obeyed(state: State, line: str) -> Outcome:
@@ -152,7 +152,7 @@ def _cut(state: State, rest: str) -> Outcome:
 
 def _record(state: State, rest: str) -> Outcome:
     if not rest:
-        return told(state, "looking for programs that run"), Record()
+        return told(state, "Looking for running programs..."), Record()
     return (
         recorded(state, int(rest)) if NUMBER.fullmatch(rest) else told(state, WRONG_PID)
     )
@@ -208,7 +208,7 @@ def _anything_open_or_list(state: State) -> str:
     return "" if is_choosing(state) else anything_open(state)
 
 
-_WORTH = "what a change of the row or slice would be worth"
+_WORTH = "estimated gain of a change of the row or slice"
 _programs, _RUNS = partial(_record, rest=""), "that runs: those of PyTorch"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (

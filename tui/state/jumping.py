@@ -79,10 +79,10 @@ def other_pass(state: State) -> State:
         return told(state, *NOTHING)
     if side.insight.origins is None:
         return told(
-            state, working(side.trace, "which backward op belongs to which forward op")
+            state, working(side.trace, "links between forward and backward ops")
         )
     if (there := _other_pass(side.insight.origins, row)) < 0:
-        return told(state, "no op of the other pass is known for this slice")
+        return told(state, "No op of the other pass is linked to this slice")
     return brought(state, state.session.selected(state.active, there), state.active)
 
 
@@ -123,9 +123,9 @@ def step(state: State, by: int) -> State:
     last."""
     idle, gap = state.side.insight.idle, state.view.gap
     if idle is None:
-        return told(state, working(state.side.trace, "the idle time of the GPU"))
+        return told(state, working(state.side.trace, "GPU idle time"))
     if (device := _device(state)) < 0:
-        return told(state, "this trace has no idle time of a GPU")
+        return told(state, "No GPU in this trace")
     longest: list[int] = idle[device].longest.tolist()
     at = gap.gap if gap and gap.device == device else -1
     rank = longest.index(at) + by if at in longest else 0 if by > 0 else -1

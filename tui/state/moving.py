@@ -145,9 +145,9 @@ _here = partial(action, section=SECTION, where=on_timeline)
 _up, _down = (move(moves.next_line, by) for by in (-1, 1))
 _lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
 _right = move(moves.pan, 90)
-_to_kernel = led(moves.to_kernel, "no GPU event is known to be launched by this")
+_to_kernel = led(moves.to_kernel, "No GPU event was launched from here")
 _to_launch = led(
-    moves.to_launch, "nothing recorded is around this, and no launch of it"
+    moves.to_launch, "No launch and nothing around this was recorded"
 )
 _MARK = "then a letter: this window and selection; :mark a NOTE"
 _SIDE = "of two traces: what the keys act on"
@@ -346,7 +346,7 @@ ARRANGING = (
     _here("hide", "Hide the lane", "X", "into the last line", hide),
     _here("isolate", "Only this thread", "O", "or device; again: all", isolate),
     _here("sort", "Sort the lanes", "S", "by busy time, or not", sort),
-    _here("families", "Streams by family", "F", _FAMILIES, families),
+    _here("families", "Streams by kind", "F", _FAMILIES, families),
     _here(
         "unfold-all",
         "Unfold all lanes",

@@ -41,9 +41,9 @@ WHOLE = "this needs the whole trace, which is being read"
 NO_CHANGE = (
     "whatif takes a change: whatif x0.5 of what is selected, or whatif kind:gemm x0.8"
 )
-NOT_KNOWN = "no replay is shown: too little of the trace is understood"
-A_RANGE = "no replay is shown: the change gives a range of times, not one of them"
-REPLAYED = "below: the replay, which predicts and was not recorded"
+NOT_KNOWN = "No replay: too little of the trace is understood"
+A_RANGE = "No replay: the change gives a range of times, not one time"
+REPLAYED = "Below: the replay (predicted, not recorded)"
 KEYS = "path-next next", "path-previous previous", "undo undo"
 
 
@@ -182,7 +182,7 @@ SECOND = (
 _here = partial(action, section=SECTION, where=on_timeline)
 _MARK, _ROWS = (
     "marked on the lanes, or not",
-    "what takes its time, and what has time to spare",
+    "what is on it, and the slack of the rest",
 )
 _next, _ORDER = partial(step, by=1), "slice by slice, in order of time"
 ACTIONS = (

@@ -129,7 +129,7 @@ def _to_first(state: State, found: SearchHits) -> State:
     trace, first = state.side.trace, found.rows if len(found.rows) else found.extra
     if not len(first):
         missing = f": {found.missing}" if found.missing else ""
-        return told(state, printable(f"nothing is found for {found.text}{missing}"))
+        return told(state, printable(f"nothing found for {found.text}{missing}"))
     hits = Hits(found.text, state.active, first, searched=True)
     if parse(found.text).is_of_longest:
         hits = replace(hits, at=int(trace.dur[first].argmax()))
@@ -220,7 +220,7 @@ def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 ACTIONS = (
     action(
-        "search", "Search", "/", "names, families, shapes: family:gemm dur>50us", _ask
+        "search", "Search", "/", "names, kinds, shapes: kind:gemm dur>50us", _ask
     ),
     action(
         "next-hit",

@@ -543,7 +543,10 @@ class Recording:
                 self.jobs[pid] = job
 
 
-NEVER_ASKED = "it never polled: its torch has no on-demand profiling, or its socket folder was missing when it started"
+NEVER_ASKED = (
+    "it never polled: its torch has no on-demand profiling, or its socket folder was "
+    "missing when it started"
+)
 FORKED = (
     "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
     '(multiprocessing.set_start_method("spawn"))'

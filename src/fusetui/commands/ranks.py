@@ -125,7 +125,6 @@ def _code(paths: Sequence[str], answer: JobAnswer) -> int:
     if left_out:
         say(f"{left_out} {of_all} could not be used.")
     if damaged:
-        tell = "tells" if damaged == 1 else "tell"
         say(f"Figures of {damaged} {of_all} are in doubt.")
     if left_out or damaged:
         return UNUSABLE
