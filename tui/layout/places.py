@@ -26,7 +26,7 @@ from fusetui.tui.layout.lanes import (
 )
 from fusetui.tui.layout.view import HIDDEN, Place, Side, View
 
-IDLE_LABEL = "idle because"
+IDLE_LABEL = "idle reason"
 WHERE = -2  # instead of a depth
 MOST_FAMILIES = 6  # lines below a stream
 # part of the window that a slice which spans it may leave out at either end
@@ -96,7 +96,7 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     if own and not lane.has_where and side.depth_of(view.selected) >= count:
         depths.append(side.depth_of(view.selected))
     # it may be the name of a thread
-    where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
+    where = label.replace(LAYER_LABELS[Layer.PYTHON], "modules")
     found = [Place(index, WHERE, where, lane.lines[0], where=True)] * lane.has_where
     for n in depths:
         said, around = ("", 0) if n > first else (label, first)

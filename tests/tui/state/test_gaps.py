@@ -75,7 +75,7 @@ def test_a_slice_takes_the_place_of_a_gap(known: State) -> None:
 
 def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
     lines = drawn(known).split("\n")
-    y = next(n for n, line in enumerate(lines) if line.startswith("idle because"))
+    y = next(n for n, line in enumerate(lines) if line.startswith("idle reason"))
     gutter = divided(known.size.width, known.size.height).gutter
     x = next(
         x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   "
