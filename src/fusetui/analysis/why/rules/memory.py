@@ -143,7 +143,7 @@ JOINS: Final = "Write into slices of one buffer instead of torch.cat"
 
 
 @Rule(
-    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    remedy=f"{CASTS}. {COPIES}. {JOINS}.",
     thresholds={"least_part": LEAST_PART},
     of_kernels=True,
 )
@@ -226,7 +226,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
     for remedy, helped in kinds_of_remedy.items():
         if kernels.ns(copies & np.isin(kinds, helped)) >= least_ns:
             remedies.append(remedy)
-    return f"{'; '.join(remedies)}."
+    return f"{'. '.join(remedies)}."
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
