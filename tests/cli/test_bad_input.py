@@ -120,7 +120,10 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
             "--top takes a number of at least 0, not '-1'",
         ),
         (["kernels", "x", "--top", "many"], "--top takes a whole number, not 'many'"),
-        (["kernels", "x", "--by", "color"], "family, stream or step, not 'color'"),
+        (
+            ["kernels", "x", "--by", "color"],
+            ("library, stream, step or family, not 'color';"),
+        ),
         (["why", "x", "--step", "one"], "--step takes a whole number, not 'one'"),
         (["why", "x", "--from", "-5ms"], "--from needs a value, as in --from=VALUE"),
         (["why", "x", "--json=yes"], "--json takes no value"),

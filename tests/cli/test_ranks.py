@@ -136,7 +136,7 @@ def test_without_steps_figures_are_of_the_whole_trace(
         path.write_text(json.dumps(text | {"traceEvents": events}))
     out = " ".join(fusetui("ranks", folder).out.split())
     assert "4 of 4 ranks, 0 steps" in out
-    assert "Without steps, figures are those of the whole trace. *: more" in out
+    assert "us - Figures are of the whole trace," in out
     assert "and waits, are sums." in out
     assert "a step" not in out
     assert "per step" not in out
@@ -246,8 +246,7 @@ def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None
         fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split()
     )
     assert (
-        "a step (launched) of the job of 262 us would take 182 us (30.5 % less), an estimate."
-        in out
+        "A step (launched) of the job would take 182 us instead of 262 us with" in out
     )
     assert "Rank 0 arrives last in 3 of 3 collectives; then rank 1 does, in 3." in out
     assert "Unchanged rank is 1." in out
@@ -259,9 +258,7 @@ def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None
 def test_a_job_that_cannot_be_replayed(fusetui: Run, folder: Path) -> None:
     result = fusetui("ranks", folder, "--what-if", "python x0.5")
     assert result.code == 3
-    assert "cannot be told: some collectives run on the CPU" in " ".join(
-        result.out.split()
-    )
+    assert "some collectives run on the CPU," in " ".join(result.out.split())
 
 
 def test_what_if_is_no_table(fusetui: Run, folder: Path) -> None:

@@ -66,7 +66,10 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us a step (wall; the median of 3). The GPU is busy 45 % of the step. 499 us is idle, "
+        (
+            "900 us per step (wall; the median of 3). The GPU is busy 45 % of the "
+            "step. Idle 499 us, of"
+        )
     )
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
@@ -76,9 +79,9 @@ def test_text(fusetui: Run, trace_file: File) -> None:
 @pytest.mark.parametrize(
     ("lengths", "told"),
     [
-        ((100, 120, 180), "120 us a step (wall; the median of 3)."),
-        ((100, 120, 140, 180), "120 us a step (wall; the lower median of 4)."),
-        ((100, 180), "100 us a step (wall; the shorter of 2)."),
+        ((100, 120, 180), "120 us per step (wall; the median of 3)."),
+        ((100, 120, 140, 180), "120 us per step (wall; the lower median of 4)."),
+        ((100, 180), "100 us per step (wall; the shorter of 2)."),
     ],
 )
 def test_the_median_step_is_a_step(
@@ -341,7 +344,7 @@ def test_without_a_gpu(fusetui: Run, tmp_path: Path) -> None:
     assert found["cpu"][0]["op_ns"] == 5_000
     assert found["cannot_tell"][0]["missing"] == "GPU events"
     text = fusetui("why", path).out
-    assert "No GPU events were recorded: this is what 1 CPU thread did." in text
+    assert "No GPU events were recorded. This is the breakdown of 1 CPU thread." in text
     assert "ProfilerActivity" not in text
     assert "5 us" in fusetui("why", path, "--markdown").out
     assert fusetui("gaps", path).out == "no GPU events in this trace\n"
@@ -390,9 +393,8 @@ def test_a_file_that_ends_early_may_hold_the_rest(
     path.write_text(text[: text.index("}", text.index("}, {") + 4)])
     found = fusetui("why", path)
     assert (
-        "The file ends before any GPU event: this is what 1 CPU thread did."
-        in found.out
-    )
+        "The file ends before any GPU event. This is the breakdown of 1 CPU thread."
+    ) in found.out
     assert (
         "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
     )
