@@ -170,7 +170,7 @@ def test_a_folder_that_is_no_run_is_not_compared_with_itself(
     found = fusetui("diff", tmp_path)
     assert (found.code, found.out) == (2, "")
     assert found.sentence.startswith(
-        f"{tmp_path} is no run folder: give a second trace"
+        f"{tmp_path} is not a run folder: give a second trace"
     )
 
 

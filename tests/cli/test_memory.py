@@ -64,7 +64,9 @@ def test_out_of_memory(fusetui: Run, tmp_path: Path) -> None:
     path = failed(tmp_path)
     found = fusetui("memory", path, "--at", "oom", "--json").json["devices"][0]
     assert found["ooms"][0]["index"] == found["at_index"] == found["events"] - 1
-    assert "pieces alone are not why" in " ".join(fusetui("memory", path).out.split())
+    assert "Fragmentation is not the cause" in " ".join(
+        fusetui("memory", path).out.split()
+    )
 
 
 def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
@@ -112,9 +114,9 @@ def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
     ]
     grew = sum(a < b for a, b in pairwise(kept))
     assert (
-        f"What one stack in a/train.py:33 train keeps grew in {grew} of the last {len(kept) - 1} "
-        f"steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. After the last "
-        f"one it kept {in_mb(kept[-1])} of what was allocated since the recording began."
+        f"Memory kept by one stack in a/train.py:33 train grew in {grew} of the last "
+        f"{len(kept) - 1} steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. "
+        f"After the last step it kept {in_mb(kept[-1])} allocated since the recording began."
     ) in sentences(fusetui, leaking)
 
 
@@ -146,9 +148,9 @@ def test_what_is_said_of_expandable_segments(
     back = len(pages - used) * 2 * MB
     assert (back + 2 * MB >= asked * MB) == (not enough)
     assert (
-        f"Whole pages of 2 MB of its pool and stream could have given back {in_mb(back)}: with "
-        f"what was free, that would {enough}have been enough for it in such pages. A layout that "
-        "was expandable from the start would be another one."
+        f"Expandable segments could have released {in_mb(back)} in pages of 2 MB, which would "
+        f"{enough}have been enough with the free memory. Their layout would have differed from "
+        "the start."
     ) in sentences(fusetui, path)
 
 
@@ -162,7 +164,7 @@ def test_nothing_is_said_of_them_where_they_are_on(
     assert machine.alloc(40 * MB) is None
     said = sentences(fusetui, machine.write(tmp_path / "a.pickle"))
     assert "Segments are expandable already." in said
-    assert "Whole pages" not in said
+    assert "in pages of 2 MB" not in said
 
 
 def test_an_unknown_amount_free(fusetui: Run, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
     for computes, told in (
         (
             60,
-            "The GPU is busy 95 % of it; for 130 us of that it communicates and computes nothing.",
+            "The GPU is busy 95 % of it; for 130 us of that it only communicates.",
         ),
         (185, "The GPU is busy 95 % of it."),
     ):
@@ -118,7 +118,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
             event(name, ts, dur, cat="kernel", pid=0, tid=7) for name, ts, dur in names
         ]
         last = event("gemm", 200, 0, cat="kernel", pid=0, tid=7)
-        assert f"The GPU's span is 200 us. {told} 10 us is idle" in answer(
+        assert f"The GPU's span is 200 us. {told} Idle 10 us" in answer(
             why(trace_of([*work, last]))
         )
 
@@ -396,8 +396,8 @@ def test_a_file_that_ends_early_may_hold_the_rest(
         "The file ends before any GPU event. This is the breakdown of 1 CPU thread."
     ) in found.out
     assert (
-        "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
-    )
+        "Not recorded in the part that was read: GPU events (ProfilerActivity.CUDA),"
+    ) in found.out
 
 
 BUSY = [
@@ -442,11 +442,11 @@ def test_what_findings_are_worth(fusetui: Run) -> None:
     found = fusetui("why", lesson, "--json").json
     assert found["worth_of"] == "step"
     assert found["findings"][0]["worth_ns"] > 0
-    assert " worth at most " in fusetui("why", lesson).out
+    assert "Estimated gain at most " in fusetui("why", lesson).out
     without = fusetui("why", lesson, "--no-worth", "--json").json
     assert (without["worth_of"], without["findings"][0]["worth_ns"]) == (None, None)
     assert without["findings"][0]["worth_note"] == "left_out"
-    assert " worth " not in fusetui("why", lesson, "--no-worth").out
+    assert "stimated gain" not in fusetui("why", lesson, "--no-worth").out
 
 
 def test_what_findings_are_worth_together(fusetui: Run) -> None:
