@@ -253,7 +253,7 @@ def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None
     assert (
         "Rank 0 arrives last in 3 of 3 collectives; after the change rank 1 does, in 3."
     ) in out
-    assert "Unchanged rank is 1." in out
+    assert "Unchanged: rank 1." in out
     found = fusetui("ranks", tmp_path, "--what-if", "comm x0.5", "--json").json
     assert (found["before_ns"], found["after_ns"]) == (262_000, 237_000)
     assert set(keys(found)) - documented("ranks") == set()
