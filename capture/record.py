@@ -71,7 +71,9 @@ def parse_guess(guess: str) -> dict[str, int]:
             )
         expected[kind] = int(match[2])
     if not expected:
-        raise CaptureError('--expect is empty: write --expect "kernels=5 gemm=3", for example.')
+        raise CaptureError(
+            '--expect is empty: write --expect "kernels=5 gemm=3", for example.'
+        )
     return expected
 
 

@@ -103,11 +103,7 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
 
 
 def _about(one: Process) -> str:
-    door = (
-        "off: started without KINETO_USE_DAEMON=1"
-        if one.folder is None
-        else "open"
-    )
+    door = "off: started without KINETO_USE_DAEMON=1" if one.folder is None else "open"
     rank = f"rank {one.rank}   " if one.rank else ""
     return f"{rank}door {door}   {' '.join(one.command)}"
 

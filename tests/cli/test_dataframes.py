@@ -79,7 +79,9 @@ def trace(request: pytest.FixtureRequest) -> tuple[Path, ft.OpenTrace]:
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_sums(fusetui: Run, trace: tuple[Path, ft.OpenTrace], name: str) -> None:
+def test_sums_of_every_dataframe_are_those_of_json(
+    fusetui: Run, trace: tuple[Path, ft.OpenTrace], name: str
+) -> None:
     path, held = trace
     command, *more = COMMANDS.get(name, (name,))
     rows = fusetui(command, path, "--json", *more).json[KEYS.get(name, name)]
@@ -91,7 +93,9 @@ def test_sums(fusetui: Run, trace: tuple[Path, ft.OpenTrace], name: str) -> None
             assert ask(table, column) == wanted, (ask, column)
 
 
-def test_every_value(trace: tuple[Path, ft.OpenTrace]) -> None:
+def test_every_value_of_a_table_arrives_in_every_dataframe(
+    trace: tuple[Path, ft.OpenTrace],
+) -> None:
     """Of each table, in each dataframe; None where there is none."""
     for name in (*SUMS, "launches", "collectives", "slices"):
         table = getattr(trace[1], name)

@@ -194,7 +194,7 @@ def server() -> list[str]:
     return [sys.executable, "-P", "-m", "fusetui", "mcp"]
 
 
-async def test_over_standard_streams(folder: Path) -> None:
+async def test_mcp_answers_a_client_over_standard_streams(folder: Path) -> None:
     from mcp import Client, StdioServerParameters
 
     env = {
@@ -259,7 +259,7 @@ def test_a_signal_ends_it_while_it_waits(number: int) -> None:
         assert run.wait(20) == 128 + number
 
 
-def test_nobody_reads() -> None:
+def test_mcp_ends_when_nobody_reads() -> None:
     with subprocess.Popen(
         server(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as run:
@@ -314,7 +314,9 @@ async def test_figures_are_those_of_the_api(client: Any) -> None:
     assert any("Reconstructed" in note for note in why["notes"])
 
 
-async def test_sql(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_sql_reads_tables_alone_within_a_time_limit(
+    client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the tables alone, and no longer than for a while."""
     pytest.importorskip("duckdb", reason="SQL needs it")
     query = "select op, sum(dur_ns) as total_ns from slices where kind = 'kernel' group by 1"
@@ -714,7 +716,7 @@ async def test_a_client_that_cancels_is_no_longer_read_for(
         assert await asyncio.to_thread(ended.wait, 20)
 
 
-async def test_sql_over_several_traces(client: Any) -> None:
+async def test_mcp_sql_reads_several_traces(client: Any) -> None:
     pytest.importorskip("duckdb")
     query = "select file, sum(count) as count from kernels group by file order by file"
     async with client:
@@ -806,7 +808,7 @@ async def test_answers_are_those_of_the_commands(
         )
 
 
-async def test_the_args_of_a_slice(client: Any, folder: Path) -> None:
+async def test_mcp_slice_gives_its_args_escaped(client: Any, folder: Path) -> None:
     args = {"shape": [1, 2], "large": 2**70, "text": "\x1b"}
     (folder / "args.json").write_text(
         BARE.replace('"pid"', f'"args": {json.dumps(args)}, "pid"')

@@ -120,7 +120,7 @@ def test_a_part_fills_the_window(fusetui: Run, tmp_path: Path) -> None:
         (["out.svg", "--size=20x5"], "takes columns and lines"),
     ],
 )
-def test_one_sentence(
+def test_wrong_picture_arguments_are_one_sentence(
     wrong: list[str],
     said: str,
     fusetui: Run,

@@ -27,7 +27,7 @@ def read(file: Path, text: str, **others: str) -> Settings:
     return user_settings({"FUSETUI_CONFIG": str(file), **others})
 
 
-def test_each_choice(file: Path) -> None:
+def test_each_setting_is_read_and_has_a_default(file: Path) -> None:
     found = read(file, 'theme = "light"\nascii = true\nmouse = false\n')
     assert found == Settings(theme="light", ascii=True, mouse=False)
     assert read(file, "") == user_settings({"FUSETUI_CONFIG": "off"}) == Settings()
@@ -111,7 +111,7 @@ def test_the_variables_that_are_amounts() -> None:
     assert UNITS_OF_VARIABLES.keys() == {MAX_MEGABYTES_VARIABLE, LIMIT}
 
 
-def test_colors_of_the_terminal_that_name_none() -> None:
+def test_colorfgbg_without_a_color_is_ignored_with_a_sentence() -> None:
     (sentence,) = ignored_colors({"COLORFGBG": "nonsense"})
     assert sentence.startswith("COLORFGBG is 'nonsense' and is ignored: it should name")
     for fine in ("15;0", "15;default;0", "default;default", ""):

@@ -90,7 +90,7 @@ def test_what_is_not_needed_is_not_imported(
     assert not found.modules.intersection(without)
 
 
-def test_the_version() -> None:
+def test_version_imports_and_compiles_next_to_nothing() -> None:
     found = started(COMMAND, "--version")
     assert not found.ours(".trace")
     assert len(found.ours()) <= 7

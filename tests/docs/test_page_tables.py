@@ -60,7 +60,7 @@ def test_no_table_is_older_than_its_script(name: str, source: str) -> None:
     assert re.fullmatch("[0-9a-f]{8}", commit)
 
 
-def test_the_examples_of_ranks_stand_between_the_same_markers() -> None:
+def test_examples_of_ranks_are_in_the_page_under_their_names() -> None:
     script = (ROOT / "docs" / "make_ranks.py").read_text(encoding="utf-8")
     wanted = set(re.findall(r'put_console\(\s*"(.+?)"', script))
     assert wanted

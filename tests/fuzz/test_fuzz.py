@@ -1,4 +1,4 @@
-"""A fixed number of the fuzzer's inputs; `python -P tests/fuzz` tries as many as one
+"""A fixed number of the fuzzer's inputs; `python -P fuzz` tries as many as one
 likes."""
 
 from __future__ import annotations
@@ -6,8 +6,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests import starting
-from tests.fuzz import (
+from fuzz import (
     app,
     flight,
     interrupt,
@@ -19,10 +18,11 @@ from tests.fuzz import (
     terminal,
     writing,
 )
-from tests.fuzz import zip as archives
-from tests.fuzz.case import case
-from tests.fuzz.examine import examine
-from tests.fuzz.large import FAMILIES, examine_family
+from fuzz import zip as archives
+from fuzz.case import case
+from fuzz.examine import examine
+from fuzz.large import FAMILIES, examine_family
+from tests import starting
 from tests.places import ROOT
 
 from fusetui.trace.read import scanned
@@ -40,12 +40,12 @@ def test_an_input_is_read_exactly_or_its_losses_are_counted(number: int) -> None
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_one_thing_many_times(name: str) -> None:
+def test_one_thing_many_times_takes_bounded_time_and_memory(name: str) -> None:
     examine_family(name, size=50_000)
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_keys_never_crash_the_app(number: int) -> None:
+def test_random_keys_never_crash_the_app(number: int) -> None:
     print(f"kind app, seed {SEED}, first {number}")
     app.attempt(SEED, number)
 
@@ -90,7 +90,7 @@ def test_a_server_that_misbehaves_costs_nothing_that_arrived(number: int) -> Non
     pytest.importorskip(
         "aiohttp", reason="needs aiohttp, the driver of fsspec for http://"
     )
-    from tests.fuzz import url
+    from fuzz import url
 
     print(f"kind url, seed {SEED}, first {number}")
     url.attempt(SEED, number)

@@ -85,7 +85,7 @@ TABLE = table_of(
         ("-(share > 0.6)", "01"),
     ],
 )
-def test_rows(query: str, rows: str) -> None:
+def test_where_keeps_the_rows_for_which_the_query_holds(query: str, rows: str) -> None:
     found = TABLE.where(query)
     assert found["name"].tolist() == [TABLE["name"][int(row)] for row in rows]
 

@@ -75,7 +75,7 @@ def test_what_is_clicked_is_what_is_seen(trace_of: Make, event: Make) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slices, st.integers(-5, 60), st.integers(1, 80), st.integers(1, 30))
-def test_kinds(
+def test_kind_of_each_cell_is_that_of_adding_up_every_slice(
     trace_of: Make, event: Make, found: list[Slice], begin: int, dur: int, width: int
 ) -> None:
     trace, line = line_of(trace_of, event, found)

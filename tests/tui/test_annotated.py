@@ -32,14 +32,16 @@ def annotated(tmp_path: Path) -> str:
     return str(save(tmp_path / "replay.json", step))
 
 
-async def test_it_is_told(annotated: str) -> None:
+async def test_app_says_that_modules_are_by_annotations(annotated: str) -> None:
     async with opened([annotated], LARGE) as (app, _):
         text = screen(app)
     assert "modules of replayed kernels by annotations" in text
     assert "captured" not in text
 
 
-async def test_modules_and_the_details_of_a_kernel(annotated: str) -> None:
+async def test_annotated_kernel_shows_its_module_without_recorded_times(
+    annotated: str,
+) -> None:
     """Times that nobody recorded are not shown."""
     async with opened([annotated], LARGE) as (app, pilot):
         await pilot.press("6")

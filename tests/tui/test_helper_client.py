@@ -136,7 +136,7 @@ def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(
     assert posted == []
 
 
-def test_without_another_process_the_thread_compares(path: str, other: str) -> None:
+def test_diff_is_computed_in_a_thread_without_a_helper(path: str, other: str) -> None:
     sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
     posted: list[Any] = []
     compare(Compare(sides[0], sides[1], (path, other)), posted.append, never)

@@ -106,7 +106,9 @@ def test_a_swap_is_no_clash() -> None:
     }
 
 
-def test_the_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_file_of_the_user_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "keys.toml"
     monkeypatch.setenv("FUSETUI_KEYS", str(file))
     with pytest.raises(WrongFileError, match="does not exist"):
@@ -162,7 +164,7 @@ async def test_the_palette_shows_keys(path: str) -> None:
         assert "Y   a slice, or a row" in screen(app)
 
 
-def test_sentences_name_the_keys_of_the_user(mlp: Trace) -> None:
+def test_messages_name_the_keys_of_the_user(mlp: Trace) -> None:
     state = replace(opened(mlp), keymap={"next-hit": ("F3",), "hits": ()})
     found = after(state, partial(search.searched, text="gelu"))
     assert "gelu   F3 next   N previous" in drawn(found)

@@ -141,7 +141,9 @@ def screen(app: FusetuiApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
-async def test_the_first_lanes(gate: Gate, matches_screen: Matches) -> None:
+async def test_first_lanes_are_shown_while_the_rest_is_read(
+    gate: Gate, matches_screen: Matches
+) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
         shown = screen(app)

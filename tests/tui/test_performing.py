@@ -36,7 +36,7 @@ def test_the_neighbors_of_a_slice_are_likely(side: Side, view: View) -> None:
     assert len(set(found)) == len(found) > 1
 
 
-def test_their_args_are_read_aside(
+def test_args_of_likely_next_slices_are_read_ahead(
     side: Side, view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: SimpleQueue[int] = SimpleQueue()

@@ -42,7 +42,7 @@ async def test_the_palette_asks_for_a_name_and_saves_the_rows_in_their_order(
 
 
 @pytest.mark.parametrize("line", ["save kernels.csv", "cut part.json.gz"])
-async def test_the_examples_of_the_guide(
+async def test_saving_examples_of_the_guide_write_their_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

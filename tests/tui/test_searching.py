@@ -285,7 +285,7 @@ def test_a_search_that_finds_nothing_says_why(
     assert wanted in told or told == "searching"
 
 
-def test_a_pattern_of_doubtful_form_warns_nobody(mlp: Trace) -> None:
+def test_pattern_of_doubtful_form_gives_no_warning(mlp: Trace) -> None:
     """Python warns of `[[` on the screen."""
     *_, last = found(opened(mlp), "/[[:a]/")
     assert last.is_done

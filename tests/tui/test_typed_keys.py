@@ -47,7 +47,7 @@ def test_what_is_no_key_of_ours_writes_nothing(written: str) -> None:
     assert names(f"a{written}b") == ["a", "b"]
 
 
-def test_nothing_typed() -> None:
+def test_no_typed_text_gives_no_keys() -> None:
     assert keys_of("") == []
 
 

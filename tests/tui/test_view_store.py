@@ -47,7 +47,7 @@ def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> No
     assert "0 show the whole trace" in drawn(state)
 
 
-def test_it_belongs_to_the_content(
+def test_kept_view_belongs_to_the_content_of_the_file(
     mlp: Trace, path: str, folder: Path, tmp_path: Path
 ) -> None:
     keep(left(mlp, path))

@@ -29,6 +29,7 @@ LEAST = 36  # cells of a list
 BETWEEN = 2  # cells
 SHARE = "share"
 
+
 class Way(NamedTuple):
     """Where a row leads: to a `module` by its node, a `kernel` by its place among all
     by total time, a `slice` by its row, a `gap` by its place among those of the answer,

@@ -21,7 +21,11 @@ from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
     **{Layer.ANNOTATIONS: "annotations", Layer.PYTHON: "python", Layer.OPS: "ops"},
-    **{Layer.STREAM: "stream", Layer.GPU_ANNOTATIONS: "annotations", Layer.SYNC: "sync"},
+    **{
+        Layer.STREAM: "stream",
+        Layer.GPU_ANNOTATIONS: "annotations",
+        Layer.SYNC: "sync",
+    },
     **{Layer.DEVICE: "device", Layer.OTHER: "other"},
 }
 MOST = 1000  # lanes

@@ -245,7 +245,9 @@ def narrow_to(state: State) -> State:
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     if group < 0 or table.by == "name":
-        return told(state, "Only groups can be drilled into; by name, each row is one kernel")
+        return told(
+            state, "Only groups can be drilled into; by name, each row is one kernel"
+        )
     only = Only(table.by, int(table.numbers[group]), table.label(group))
     return _with_view(
         state, KernelView("name", state.kernels.sort, (*state.kernels.only, only))

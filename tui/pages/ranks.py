@@ -61,7 +61,9 @@ def beside_the_last(state: State) -> Outcome:
     if (wait := row.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
-        return told(state, f"clocks do not determine for which rank rank {row.rank} waits")
+        return told(
+            state, f"clocks do not determine for which rank rank {row.rank} waits"
+        )
     others = [one for one in state.job.rows() if one.rank == wait.for_rank]
     return _opening(state, wait, [row, *others])
 

@@ -275,7 +275,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
     def chosen(self, state: State, index: int) -> State:
         if (time := self.module(state)) is None:
-            return told(state, "This work is outside modules: there is no call to show.")
+            return told(
+                state, "This work is outside modules: there is no call to show."
+            )
         return search.shown_row(state, self.subject(state), time.path)
 
     def module(self, state: State) -> ModuleTime | None:
@@ -328,9 +330,7 @@ def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
             f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}{again}"
         )
     elif time.gpu_ns:
-        parts.append(
-            f"{duration(time.gpu_ns // max(1, time.count))} GPU per call"
-        )
+        parts.append(f"{duration(time.gpu_ns // max(1, time.count))} GPU per call")
     return [Said(narrow(time.path), "plain"), *map(Said, flow(parts, width))]
 
 

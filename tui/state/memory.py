@@ -248,9 +248,7 @@ def next_by(state: State, by: int) -> State:
 
 def turn_map(state: State) -> State:
     if here(state)[0].is_of_trace:
-        return told(
-            state, "A trace has no segments; a snapshot does."
-        )
+        return told(state, "A trace has no segments; a snapshot does.")
     return turned(state, is_map=not memory_of(state).is_map)
 
 

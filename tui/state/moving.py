@@ -146,9 +146,7 @@ _up, _down = (move(moves.next_line, by) for by in (-1, 1))
 _lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
 _right = move(moves.pan, 90)
 _to_kernel = led(moves.to_kernel, "No GPU event was launched from here")
-_to_launch = led(
-    moves.to_launch, "No launch and nothing around this was recorded"
-)
+_to_launch = led(moves.to_launch, "No launch and nothing around this was recorded")
 _MARK = "then a letter: this window and selection; :mark a NOTE"
 _SIDE = "of two traces: what the keys act on"
 _LINK = "whether both traces move at once"

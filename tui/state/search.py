@@ -219,9 +219,7 @@ def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
 
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 ACTIONS = (
-    action(
-        "search", "Search", "/", "names, kinds, shapes: kind:gemm dur>50us", _ask
-    ),
+    action("search", "Search", "/", "names, kinds, shapes: kind:gemm dur>50us", _ask),
     action(
         "next-hit",
         "Next hit",

@@ -126,6 +126,18 @@ RECORDED = (
     ),
 )
 """What is recorded of a program that runs, and where it goes."""
+DUMPS = (
+    flag(
+        "--dumps",
+        "Instead of a trace, dumps of the flight recorder of each rank: fusetui hang reads them.",
+    ),
+    argument(
+        "--server ADDRESS",
+        "With --dumps, the debug server of the job, http://localhost:25999 by default.",
+        default="http://localhost:25999",
+    ),
+)
+"""Why a job hangs, not how long it takes."""
 RECORDING = (
     Command(
         "capture",
@@ -153,11 +165,13 @@ RECORDING = (
                 "Record whenever Enter is pressed; the program has no input then.",
             ),
             *RECORDED,
+            *DUMPS,
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
         ),
-        "The program is not changed; it keeps its output and gets your signals. The exit code is "
+        "The program is not changed. It keeps its output and gets your signals. The exit code is "
         "the program's, or 1 if that is 0 and a process was not recorded. fusetui opens the trace "
-        "when the program has ended.",
+        "when the program has ended. With --dumps, its ranks write their last collectives at a "
+        "timeout of NCCL, and after --after S seconds: docs/hang.md.",
     ),
     Command(
         "record",
@@ -173,6 +187,7 @@ RECORDING = (
             ),
             flag("--all", "All your programs that accept it."),
             *RECORDED,
+            *DUMPS,
         ),
         "The programs must have been started with KINETO_USE_DAEMON=1 (docs/attach.md). Several "
         "start together, and ranks opens their folder.",

@@ -296,6 +296,10 @@ COMMANDS = (
                 "The dumps, one file per rank (pickles, or JSON of the debug server), or folders "
                 "of them.",
             ),
+            argument(
+                "--trace TRACE",
+                "A trace of a rank of the same job: where in a step the collective is.",
+            ),
             JSON,
             TOP,
         ),

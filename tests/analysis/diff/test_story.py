@@ -49,7 +49,7 @@ def test_turned_round_it_takes_as_much_less(build: Build) -> None:
     assert found.story.startswith("a step takes 250 us less: -200 us GEMMs (in TF32)")
 
 
-def test_nothing_changed(build: Build) -> None:
+def test_story_of_equal_traces_says_the_same_time(build: Build) -> None:
     trace = build([MM, ADD])
     assert diff(trace, trace).story == "a step takes the same time"
 

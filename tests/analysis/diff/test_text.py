@@ -105,7 +105,7 @@ def test_what_may_be_noise_is_no_significant_difference(build: Build) -> None:
     assert re.search(pattern + WITHIN, text)
 
 
-def test_equal_steps(build: Build) -> None:
+def test_first_line_of_equal_steps_says_no_significant_difference(build: Build) -> None:
     trace = build(A)
     text = to_text(diff(trace, trace), 300).splitlines()[0]
     assert text.endswith(

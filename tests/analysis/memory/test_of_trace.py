@@ -90,7 +90,7 @@ def op_at(path: Path, event: Event) -> str:
 
 
 @real
-def test_totals(path: Path) -> None:
+def test_totals_of_memory_events_equal_a_plain_replay(path: Path) -> None:
     """Those of the events, at each of them, and the addresses that live add up to the
     last."""
     found = {
@@ -178,7 +178,9 @@ def test_an_op_that_only_allocates_is_not_who_holds_it(
 
 
 @pytest.mark.parametrize(("at", "held"), [("end", 243), (5, 300), (29, 350), (30, 250)])
-def test_moments(trace_of: Callable[..., Trace], at: str | int, held: int) -> None:
+def test_moment_at_peak_end_or_time_has_its_held_bytes(
+    trace_of: Callable[..., Trace], at: str | int, held: int
+) -> None:
     found = told(trace_of, PLANTED, at)
     assert found.at_allocated_bytes == sum(one.bytes for one in found.by_op) == held
 

@@ -21,7 +21,9 @@ def row(trace: Trace, name: str) -> int:
     return next(n for n in range(len(trace)) if trace.name_of(n) == name)
 
 
-def test_chain(trace_of: Make, event: Make, launched: Make) -> None:
+def test_launch_chain_of_a_kernel_goes_to_call_op_and_annotation(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     note = event("mlp_fwd", 0, 100, cat="user_annotation")
     trace = trace_of([note, event("aten::mm", 5, 30), *launched(1, 10, 20)])
     names = [trace.name_of(n) for n in launch_chain(trace, row(trace, "k"))]
@@ -37,7 +39,9 @@ def test_launch_not_recorded(trace_of: Make, event: Make) -> None:
     assert queue_delay_ns(trace, 0) is None
 
 
-def test_latency_and_queue(trace_of: Make, launched: Make) -> None:
+def test_launch_latency_and_queue_delay_add_up_before_a_kernel(
+    trace_of: Make, launched: Make
+) -> None:
     trace = trace_of(
         [*launched(1, 0, 10, dur=40, name="a"), *launched(2, 20, 50, name="b")]
     )

@@ -159,7 +159,7 @@ def test_names_of_one_collective_are_one_name() -> None:
     assert collective_name("my_own_kernel") == "my_own_kernel"
 
 
-def test_sizes_of_types_as_torch_and_c10_call_them() -> None:
+def test_scalar_bytes_knows_names_of_torch_and_c10() -> None:
     sizes = [
         scalar_bytes(name) for name in ("Float", "c10::BFloat16", "long int", "Unheard")
     ]

@@ -41,7 +41,9 @@ def ways(text: str) -> list[list[str]]:
         ("", []),
     ],
 )
-def test_alternatives(text: str, expected: list[list[str]]) -> None:
+def test_and_or_not_and_parentheses_become_alternatives(
+    text: str, expected: list[list[str]]
+) -> None:
     assert ways(text) == expected
 
 
@@ -102,7 +104,7 @@ def joined(inner: st.SearchStrategy[Said]) -> st.SearchStrategy[Said]:
 @given(
     st.recursive(st.sampled_from(LETTERS).map(lambda a: (a, a)), joined, max_leaves=5)
 )
-def test_it_says_what_python_says(said: Said) -> None:
+def test_query_holds_where_the_same_python_expression_holds(said: Said) -> None:
     query, expression = said
     found = ways(query)
     for values in product((False, True), repeat=len(LETTERS)):

@@ -167,7 +167,9 @@ def test_steps_that_only_begin_earlier_say_so(asked: Ask) -> None:
 @pytest.mark.parametrize(
     ("kind", "seed", "change"), [c for c in cases(1) if c[0] in LOADING]
 )
-def test_invented_loaders(kind: str, seed: int, change: str, tmp_path: Path) -> None:
+def test_changes_of_simulated_loaders_are_predicted_within_bounds(
+    kind: str, seed: int, change: str, tmp_path: Path
+) -> None:
     verdict = judged(invented(kind, seed), CHANGES[change], by_command, tmp_path)
     assert verdict.is_right, verdict
 

@@ -82,7 +82,9 @@ def warm() -> tuple[list[Event], int]:
 
 
 @pytest.mark.parametrize("another", [False, True])
-def test_its_input_comes_before_it(asked: Ask, another: bool) -> None:
+def test_removed_collective_still_waits_for_its_input(
+    asked: Ask, another: bool
+) -> None:
     """A collective of another stream is late, as it waits for a kernel by an event that
     was not recorded, be it the first on its stream or not: it stays as late."""
     events, at = warm()
@@ -130,7 +132,7 @@ def test_nothing_waits_for_what_was_launched_later(
 
 
 @pytest.mark.parametrize(("between", "said"), [((), True), ((WAIT,), False)])
-def test_it_is_said_that_nothing_explains_lateness(
+def test_collective_late_without_a_reason_is_noted(
     asked: Ask, between: tuple[Event, ...], said: bool
 ) -> None:
     found = asked(joined(*between), "kernel:AllReduce x0")

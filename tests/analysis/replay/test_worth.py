@@ -117,7 +117,9 @@ CASES: dict[str, tuple[Callable[[], list[Event]], Want, int | None]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_worth(trace_of: TraceOf, name: str) -> None:
+def test_estimated_gain_of_each_change_is_that_by_hand(
+    trace_of: TraceOf, name: str
+) -> None:
     events, want, us = CASES[name]
     trace = trace_of(events())
     (one,) = said(trace, (finding(), want(trace))).findings
@@ -135,7 +137,9 @@ def test_worth(trace_of: TraceOf, name: str) -> None:
         (finding(at_stake_ns=None), lambda t: None, "note"),
     ],
 )
-def test_notes(trace_of: TraceOf, one: Finding, want: Want, note: str | None) -> None:
+def test_note_says_why_a_gain_is_a_bound_or_unknown(
+    trace_of: TraceOf, one: Finding, want: Want, note: str | None
+) -> None:
     trace = trace_of(gpu_bound())
     assert said(trace, (one, want(trace))).findings[0].worth_note == note
 
@@ -543,7 +547,7 @@ def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(
         )
 
 
-def test_together(trace_of: TraceOf) -> None:
+def test_gain_of_the_first_two_findings_together_is_exact(trace_of: TraceOf) -> None:
     """Both, and no third one: each of five kernels of 50 takes 20 + 10 less."""
     trace = trace_of(gpu_bound())
     found = said(

@@ -100,7 +100,7 @@ def folder() -> Iterator[Path]:
     events=st.lists(slices, min_size=1, max_size=40),
     edges=st.lists(st.integers(-5, 90)),
 )
-def test_any_small_trace(
+def test_account_of_any_small_trace_equals_the_slow_computation(
     folder: Path, events: list[dict[str, Any]], edges: list[int]
 ) -> None:
     path = folder / "trace.json"
@@ -114,7 +114,9 @@ def test_any_small_trace(
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_real_traces(row: dict[str, str]) -> None:
+def test_account_of_real_traces_equals_the_slow_computation(
+    row: dict[str, str],
+) -> None:
     """Every trace of the folder: the span of each device, each step, and windows
     anywhere."""
     trace = open_trace(str(TRACES / row["file"]))
@@ -180,7 +182,7 @@ autograd's engine and the one that asks it for backward, by a script of its own.
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 @pytest.mark.parametrize("name", MEASURED)
-def test_measured_before(name: str) -> None:
+def test_idle_reasons_of_real_traces_equal_earlier_measurements(name: str) -> None:
     account = only(open_trace(str(TRACES / f"{name}.json.gz")))
     found = {reason: round(ns / 1e6, 3) for reason, ns in account.idle.items()}
     found["idle"] = round(account.idle_ns / 1e6, 3)
@@ -202,7 +204,7 @@ def test_measured_before_in_a_step() -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-def test_the_step_of_owlv2() -> None:
+def test_step_of_owlv2_has_its_measured_span_and_idle_time() -> None:
     trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
     (device,) = Accounts(trace).devices
     assert round(device.span.span_ns / 1e6, 1) == 1078.3

@@ -151,7 +151,7 @@ def test_the_version_that_a_setting_needs_is_named_where_it_is_unknown(
     assert with_versions("torch.compile fuses.", trace) == expected
 
 
-def test_selective_checkpoints_came_with_torch_2_5(
+def test_selective_checkpoints_are_advised_with_the_version_they_need(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
     """Those of torch 2.4 have another interface, for the compiler only."""

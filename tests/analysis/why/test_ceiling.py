@@ -83,7 +83,9 @@ def test_a_product_at_the_measured_rate(kernel: Callable[..., Trace]) -> None:
     )
 
 
-def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
+def test_memory_bound_kernel_has_the_bound_of_0_8_times_bandwidth(
+    kernel: Callable[..., Trace],
+) -> None:
     """Three tensors of 128 MiB at 0.8 * 2,039 GB/s."""
     trace = kernel("aten::add", [[8192, 8192]] * 2, ADD, us=400)
     bound = round(3 * 8192 * 8192 * 2 / (0.8 * 2039e9) * 1e9)

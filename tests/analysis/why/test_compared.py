@@ -75,7 +75,7 @@ def test_a_finding_that_is_gone() -> None:
     assert finding_rows([one]) == [("host-bound", "gone", "300 us", "0 ns", "-300 us")]
 
 
-def test_a_new_finding() -> None:
+def test_finding_only_in_b_is_new() -> None:
     one = only(versus(side([0] * 4), side(LATE, WAITS)))
     assert finding_rows([one]) == [("host-bound", "new", "0 ns", "300 us", "+300 us")]
 

@@ -49,14 +49,14 @@ def slow_parents(rows: list[Span]) -> list[int]:
     ]
 
 
-def test_a_tree() -> None:
+def test_slices_nest_with_parent_depth_and_end_row() -> None:
     nesting = nest(*columns([(0, 10), (1, 4), (2, 3), (4, 9), (12, 15)]))
     assert nesting.parent.tolist() == [-1, 0, 1, 0, -1]
     assert nesting.depth.tolist() == [0, 1, 2, 1, 0]
     assert nesting.end_row.tolist() == [4, 3, 3, 4, 5]
 
 
-def test_empty() -> None:
+def test_no_slices_nest_to_empty_columns() -> None:
     nesting = nest(*columns([]))
     assert len(nesting.parent) == len(nesting.depth) == len(nesting.end_row) == 0
     assert subrows([]) == []
@@ -97,7 +97,7 @@ def test_subrows_nest_perfectly(rows: list[Span], flat: bool) -> None:
 
 
 @given(spans)
-def test_parents(rows: list[Span]) -> None:
+def test_parents_equal_a_slow_search(rows: list[Span]) -> None:
     placed = subrows(rows)
     for place in set(placed):
         here = [row for row, at in zip(rows, placed, strict=True) if at == place]

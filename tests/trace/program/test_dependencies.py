@@ -51,7 +51,7 @@ def names(trace: Trace) -> Pairs:
     }
 
 
-def test_pairs(tmp_path: Path) -> None:
+def test_flows_between_nodes_are_dependencies(tmp_path: Path) -> None:
     trace = opened(
         tmp_path / "a.json", graph(*flow(0, 30, 31), *flow(1, 41, 42), *flow(2, 30, 42))
     )
@@ -83,7 +83,9 @@ def test_what_is_unclear_is_counted(tmp_path: Path, unclear: list[Event]) -> Non
 
 @pytest.mark.parametrize("field", ["pid", "tid", "id", "ts", "cat", "ph"])
 @pytest.mark.parametrize("value", [[], {}, None, "", 1 << 70, -5, "\ud800", 1e300])
-def test_hostile_flows(tmp_path: Path, field: str, value: object) -> None:
+def test_flows_with_hostile_values_are_ignored(
+    tmp_path: Path, field: str, value: object
+) -> None:
     ends = flow(0, 30, 31)
     ends[1][field] = value
     assert names(opened(tmp_path / "a.json", graph(*ends))) == set()
@@ -102,7 +104,7 @@ def test_nodes_that_run_nothing(tmp_path: Path) -> None:
     assert names(trace) == {("a", "EventRecord"), ("EventRecord", "b")}
 
 
-def test_a_trace_without_events(tmp_path: Path) -> None:
+def test_graph_without_events_has_no_dependencies(tmp_path: Path) -> None:
     trace = opened(tmp_path / "a.json", [call("cudaGraphLaunch", 0, 5, 1)])
     assert (names(trace), dependencies(trace).unclear) == (set(), 0)
 

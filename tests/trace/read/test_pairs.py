@@ -57,7 +57,9 @@ CASES: dict[str, tuple[Events, Found]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_slices(trace_of: Callable[..., Trace], case: str) -> None:
+def test_begin_and_end_events_become_slices(
+    trace_of: Callable[..., Trace], case: str
+) -> None:
     events, slices = CASES[case]
     trace = trace_of(events)
     if case == "absolute times":
@@ -73,7 +75,7 @@ def test_slices(trace_of: Callable[..., Trace], case: str) -> None:
     assert summary(trace).slices_unfinished == summary(trace).ends_unmatched == 0
 
 
-def test_beside_whole_slices(
+def test_pairs_stand_beside_whole_slices_with_their_args(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
     events = [

@@ -89,7 +89,9 @@ def figures(path: str) -> Any:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_same_figures_and_nothing_private(name: str, tmp_path: Path) -> None:
+def test_scrubbed_real_trace_has_the_same_figures_and_no_secret(
+    name: str, tmp_path: Path
+) -> None:
     path, out = str(TRACES / name), str(tmp_path / "out.json")
     scrub_file(path, out)
     assert figures(out) == figures(path)

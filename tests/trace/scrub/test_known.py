@@ -1,7 +1,7 @@
 """Secrets that scanners of repositories know: the warning names them, scrub removes
 them.
 
-`python -P tests/fuzz --kind scrub` tries many more, in more places of a trace.
+`python -P fuzz --kind scrub` tries many more, in more places of a trace.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.fuzz import known, scrub
-from tests.fuzz.oracle_of_secrets import detected, plugins
+from fuzz import known, scrub
+from fuzz.oracle_of_secrets import detected, plugins
 
 from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.names import Names

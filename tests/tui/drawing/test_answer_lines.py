@@ -24,7 +24,7 @@ Make = Callable[..., Trace]
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(
+def test_summary_below_the_lanes_looks_as_kept(
     trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
 ) -> None:
     state = after(opened(trace_of(training()), size=size), explained)

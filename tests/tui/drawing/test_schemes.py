@@ -123,7 +123,7 @@ def test_what_looks_alike_in_one_scheme_need_not_in_another() -> None:
     assert first.style == Style(color="#000000", bgcolor="#d7d7d7", bold=True)
 
 
-def test_a_line_in_another_scheme() -> None:
+def test_line_in_the_light_scheme_has_its_colors() -> None:
     shown = strip([("gemm", SliceKind.GEMM.token), ("x", "plain")], 8, LIGHT)
     first, second = (one.style for one in shown)
     assert first == Style(color="#000000", bgcolor="#5f87d7")
@@ -139,7 +139,7 @@ def test_blanks_belong_to_what_stands_before_them() -> None:
 @pytest.mark.parametrize(
     ("scheme", "color"), [(LIGHT, "#0000af"), (LIGHT_16, "#ffffff")]
 )
-def test_a_row_under_the_cursor(scheme: Scheme, color: str) -> None:
+def test_row_under_the_cursor_has_the_cursor_color(scheme: Scheme, color: str) -> None:
     """With 16 colors it loses its own."""
     (first, *_) = strip([("gemm", SliceKind.GEMM.token + TEXTS + CURSOR)], 4, scheme)
     block = scheme.colors["cursor"][0]

@@ -44,7 +44,7 @@ def nested(depth: int) -> list[Any]:
         nested(DEEPEST),
     ],
 )
-def test_json(value: object) -> None:
+def test_value_text_is_that_of_json(value: object) -> None:
     assert value_text(value, "...") == json.dumps(value)
 
 
@@ -72,6 +72,6 @@ def test_what_is_long() -> None:
 
 
 @pytest.mark.parametrize("value", ["x" * 10**7, ["x" * 10**7], {"x" * 10**7: 1}])
-def test_a_long_text(value: object) -> None:
+def test_long_value_text_is_cut_at_its_bound(value: object) -> None:
     text = value_text(value, "...")
     assert (len(text), text[-4:]) == (LONGEST, "x...")

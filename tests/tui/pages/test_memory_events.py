@@ -168,7 +168,7 @@ def test_what_contradicts_the_totals_is_told(trace_of: Make, state: State) -> No
     assert (said in drawn(lost), "differ" in drawn(state)) == (True, False)
 
 
-def test_screen(matches_screen: Matches) -> None:
+def test_memory_page_of_a_real_trace_looks_as_kept(matches_screen: Matches) -> None:
     if not REAL[0].exists():
         pytest.skip("needs real traces")
     trace = open_trace(str(REAL[0]))
@@ -201,7 +201,7 @@ def test_the_page_is_offered_once_totals_are_known(trace_of: Make) -> None:
     assert ["9 Memory" in drawn(one) for one in (first, known)] == [False, True]
 
 
-def test_it_does_not_come_to_the_front_of_another_page(
+def test_memory_read_late_does_not_replace_another_page(
     trace_of: Make, state: State
 ) -> None:
     """Nor for a trace that is no longer there; and it is gone with its trace."""

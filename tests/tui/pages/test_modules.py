@@ -26,7 +26,7 @@ def tree_of(state: State) -> ModuleTree:
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(
+def test_modules_page_looks_as_kept(
     trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
 ) -> None:
     state = after(opened(trace_of(training()), size=size), explained, *do("modules"))
@@ -62,7 +62,7 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     )
 
 
-def test_it_works_before_the_modules_are_known(mlp: Trace) -> None:
+def test_modules_page_takes_keys_before_modules_are_known(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show")
     )

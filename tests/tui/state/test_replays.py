@@ -63,7 +63,7 @@ def test_keys_go_along_the_path_and_back(lesson: State) -> None:
     assert after(there, *do("path-previous")).view.selected == stops[-1]
 
 
-def test_from_beside_the_path_to_the_next_slice_on_it(lesson: State) -> None:
+def test_path_key_beside_the_path_goes_to_the_next_slice_on_it(lesson: State) -> None:
     known = with_marks(lesson)
     marks = known.side.critical
     assert marks is not None

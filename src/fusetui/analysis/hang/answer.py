@@ -136,6 +136,7 @@ class _Search:
                 group=wait.group,
                 sequence=self._first_lacking(rank, wait),
                 waiting=len(self._behind({rank})) - 1,
+                now=self.recorded.place_now(rank),
             )
             for rank, wait in first_wait.items()
         ]
@@ -292,6 +293,7 @@ class _Search:
             elif newest < sequence:
                 lacking.append(rank)
         dumps = recorded.entries.dump[list(rows)]
+        example = recorded.issued(rows[0])
         return Wait(
             group=progress.group,
             sequence=sequence,
@@ -300,7 +302,8 @@ class _Search:
             lacking=tuple(lacking),
             without_dump=tuple(without_dump),
             unknown=tuple(unknown),
-            example=recorded.issued(rows[0]),
+            example=example,
+            now=recorded.place_now(example.rank),
         )
 
     def _message_wait(self, message: Message) -> Wait:
@@ -316,6 +319,7 @@ class _Search:
             without_dump=() if has_dump else peer,
             unknown=(),
             example=issued,
+            now=self.recorded.place_now(issued.rank),
         )
 
     def _undecided_wait(self, message: Message) -> Wait:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -113,7 +114,7 @@ class Recorded:
             group=dumps.groups[entries.group[row]],
             sequence=int(entries.sequence[row]),
             operation=dumps.operations[entries.operation[row]],
-            place=self._place(int(entries.stack[row])),
+            place=self._place_of(int(entries.stack[row])),
             inputs=dumps.tensors[entries.inputs[row]],
             outputs=dumps.tensors[entries.outputs[row]],
             state=STATE_NAMES[int(entries.state[row])],
@@ -131,13 +132,16 @@ class Recorded:
             return None
         return self.issued(after - 1)
 
-    def _place(self, stack: int) -> Frame | None:
-        """The innermost line outside of torch; the innermost of all if there is none."""
+    def place_now(self, rank: int) -> Frame | None:
+        """Where the main thread of a rank was when its dump was taken; None where the
+        dump has no stack of it."""
+        dump = self.dump_of_rank.get(rank)
+        return None if dump is None else _outside_torch(self.dumps.ranks[dump].now)
+
+    def _place_of(self, stack: int) -> Frame | None:
+        """Where an entry was issued; None where no stack was recorded."""
         frames = self.dumps.stacks[stack] if stack != UNKNOWN else ()
-        for frame in frames:
-            if not OF_TORCH.search(frame.file.replace("\\", "/")):
-                return frame
-        return frames[0] if frames else None
+        return _outside_torch(frames)
 
     def _progress(self, number: int) -> GroupProgress:
         group = self.dumps.groups[number]
@@ -211,3 +215,12 @@ class Recorded:
             if taken and given % taken == 0:
                 sizes[group] = max(sizes.get(group, 0), given // taken)
         return sizes
+
+
+def _outside_torch(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame outside of torch; the innermost of all if there is none. The
+    frames come innermost first."""
+    for frame in frames:
+        if not OF_TORCH.search(frame.file.replace("\\", "/")):
+            return frame
+    return frames[0] if frames else None

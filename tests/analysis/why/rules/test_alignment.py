@@ -18,7 +18,7 @@ SHAPES = {
 }
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_alignment_reports_products_of_unaligned_tensors(found: Ask) -> None:
     """2 x 4096 x 4095 x 4096 FLOP at the measured 271.2 TFLOP/s take 506.657 us."""
     (finding,) = found(
         "alignment", work(("aten::mm", ALIGN1, 1_000), args=SHAPES), **A100

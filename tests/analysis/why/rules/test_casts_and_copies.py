@@ -12,7 +12,7 @@ from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_casts_and_copies_reports_copy_kernels_of_the_device(found: Ask) -> None:
     (finding,) = found(
         "casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70))
     )
@@ -120,7 +120,9 @@ def test_the_remedy_is_for_what_there_is(
     assert [one for one in (CASTS, COPIES, JOINS) if one in finding.try_] == told
 
 
-def test_pageable_copies(found: Ask) -> None:
+def test_copies_from_pageable_memory_are_reported_with_their_exposed_time(
+    found: Ask,
+) -> None:
     """Of the copy 20 us lie beside the kernel."""
     copy: Event = {
         "ph": "X",

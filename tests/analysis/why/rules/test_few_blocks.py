@@ -19,7 +19,7 @@ def kernel(blocks: int, dur: int, **more: Any) -> list[Event]:
     return [*events, *more.get("others", ())]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_few_blocks_reports_half_of_the_multiprocessors_as_unused(found: Ask) -> None:
     """54 blocks on 108 multiprocessors: half of them have none."""
     (finding,) = found("few-blocks", kernel(54, 100), **A100)
     assert finding.at_stake_ns == 50_000
@@ -99,7 +99,7 @@ def test_what_memory_bounds_is_silent(found: Ask) -> None:
     assert found("few-blocks", events, **A100) == []
 
 
-def test_no_kernel_beats_the_bandwidth(found: Ask) -> None:
+def test_few_blocks_counts_no_more_than_the_bandwidth_allows(found: Ask) -> None:
     """Adding tensors of 420 MB takes 617.1 us at 2,039 GB/s; a quarter of 1.4 ms is
     less."""
     large = ROWS | {"Input Dims": [[10_240, 10_240]] * 2}

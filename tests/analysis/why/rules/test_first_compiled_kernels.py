@@ -24,7 +24,9 @@ def two_kernels(launched: Make, name: str, idle_us: int) -> list[Any]:
     ]
 
 
-def test_it_speaks(found: Ask, launched: Make) -> None:
+def test_first_compiled_kernels_reports_the_gap_before_a_generated_kernel(
+    found: Ask, launched: Make
+) -> None:
     """The first kernel ends at 15 us; the launch call of the second one begins at 200
     ms."""
     (finding,) = found(RULE, two_kernels(launched, GENERATED, 200_000))
@@ -46,7 +48,9 @@ def test_a_step_around_the_gap_does_not_say_what_the_cpu_did(
     )
 
 
-def test_no_other_rule_claims_that_gap(found: Ask, launched: Make) -> None:
+def test_gap_before_a_first_compiled_kernel_is_not_cpu_work(
+    found: Ask, launched: Make
+) -> None:
     events = two_kernels(launched, GENERATED, 200_000)
     assert found("cpu-work", events) == []
     assert len(found("cpu-work", two_kernels(launched, "other", 200_000))) == 1

@@ -16,7 +16,9 @@ from .conftest import Ask, Lack
 Make = Callable[..., Any]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_host_bound_reports_the_gap_before_a_late_launch(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Of the gap 15-95 us the host part is 15-90 us: 60 us in an op, the rest in
     nothing."""
     events = [*launched(1, 0, 5), event("aten::add", 20, 60), *launched(2, 90, 95)]
@@ -29,7 +31,7 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     )
 
 
-def test_it_names_what_holds_the_thread(
+def test_host_bound_names_the_module_that_holds_the_thread(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Each layer calls its module for 30 us, of which an op has 20, with a view of 5 us

@@ -19,7 +19,9 @@ def other(event: Make, number: int, ts: int, kernel_ts: int) -> list[dict[str, A
     ]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_waits_outside_reports_queued_work_on_an_idle_device(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Launched at 10 us, running at 95 us: of the gap 15-95 us all is queued."""
     (finding,) = found("waits-outside", [*launched(1, 0, 5), *launched(2, 10, 95)])
     assert finding.at_stake_ns == 80_000

@@ -267,7 +267,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
 
 def _main_thread(facts: Facts) -> int | None:
     """The thread that runs at least MAIN_THREAD_SHARE of the time of all ops; None if
-    none does."""
+    none does, or if they take no time."""
     trace = facts.trace
     ops = facts.inside(trace.rows_of(Role.OP))
     if not len(ops):
@@ -275,8 +275,10 @@ def _main_thread(facts: Facts) -> int | None:
     thread = trace.thread_of_track[trace.track[ops]]
     ns_of_thread = np.bincount(thread, trace.dur[ops])
     busiest = int(ns_of_thread.argmax())
-    is_main = ns_of_thread[busiest] >= MAIN_THREAD_SHARE * ns_of_thread.sum()
-    return busiest if is_main else None
+    busiest_ns, total_ns = ns_of_thread[busiest], ns_of_thread.sum()
+    if not total_ns:
+        return None
+    return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
 
 
 def _work_of(facts: Facts, thread: int) -> Rows:
