@@ -54,10 +54,8 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     notes = ("batches_unknown",)
     text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
     assert text.startswith(
-        (
-            "A step (launched) would take 80 us instead of 100 us with loader (at "
-            "best: 20.0 % less). It takes 95 us if no batch is ready earlier than"
-        )
+        "A step (launched) would take 80 us instead of 100 us with loader (at "
+        "best: 20.0 % less). It takes 95 us if no batch is ready earlier than"
     )
     assert "Workers load the batches" in text
     assert "no batch is ready" not in said(answer())
@@ -110,11 +108,9 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
 
 def test_what_it_is_worth_and_what_limits_it_then() -> None:
     assert said(answer()).startswith(
-        (
-            "A step (launched) would take 80 us instead of 100 us with loader "
-            "(estimate: 20.0 % less). After the change the CPU is the bottleneck: "
-            "71 % of the critical path is work of CPU threads, most"
-        )
+        "A step (launched) would take 80 us instead of 100 us with loader "
+        "(estimate: 20.0 % less). After the change the CPU is the bottleneck: "
+        "71 % of the critical path is work of CPU threads, most"
     )
 
 

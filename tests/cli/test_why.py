@@ -68,10 +68,8 @@ def test_why_text_has_breakdown_gaps_and_findings(
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        (
-            "900 us per step (wall; the median of 3). The GPU is busy 45 % of the "
-            "step. Idle 499 us, of"
-        )
+        "900 us per step (wall; the median of 3). The GPU is busy 45 % of the "
+        "step. Idle 499 us, of"
     )
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out

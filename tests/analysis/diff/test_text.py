@@ -109,10 +109,8 @@ def test_first_line_of_equal_steps_says_no_significant_difference(build: Build) 
     trace = build(A)
     text = to_text(diff(trace, trace), 300).splitlines()[0]
     assert text.endswith(
-        (
-            "No significant difference: as fast as A (95 % CI 0 to 0 % within "
-            "these two runs, 5 steps)"
-        )
+        "No significant difference: as fast as A (95 % CI 0 to 0 % within "
+        "these two runs, 5 steps)"
     )
 
 

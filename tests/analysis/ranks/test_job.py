@@ -91,10 +91,8 @@ def test_waits_are_known_no_better_than_the_clocks() -> None:
     30."""
     answer = answer_of([rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)])
     assert clocks_text(answer).startswith(
-        (
-            "Clocks are aligned to rank 0 to within 25 us, which limits the "
-            "precision of waits. The"
-        )
+        "Clocks are aligned to rank 0 to within 25 us, which limits the "
+        "precision of waits. The"
     )
 
 

@@ -86,10 +86,8 @@ def test_a_step_that_is_another_story_than_the_span(
     """Steps of 1,100, 100, 101 and 102 us, all but the first of them busy."""
     found = why(trace_of(stepping(event, 1000, 0, 1, 2)))
     assert answer(found).endswith(
-        (
-            "Its whole span of 1.404 ms is 71 % idle: ProfilerStep#0 alone is "
-            "idle for 1 ms."
-        )
+        "Its whole span of 1.404 ms is 71 % idle: ProfilerStep#0 alone is "
+        "idle for 1 ms."
     )
     assert brief_answer(found).endswith("; 71 % of the span is idle.")
 
@@ -104,7 +102,7 @@ def test_work_between_steps_is_another_story(
         event("k", 901, 100, cat="kernel", pid=0, tid=7),
     ]
     assert answer(why(trace_of(apart))).endswith(
-        ("Its whole span of 1.001 ms is 80 % idle: the 2 steps take only 200 us.")
+        "Its whole span of 1.001 ms is 80 % idle: the 2 steps take only 200 us."
     )
 
 

@@ -153,11 +153,9 @@ def test_a_wait_behind_a_copy_to_the_host_stays(
     (finding,) = found("casts-and-copies", read_back(event, TO_HOST, wait))
     assert finding.at_stake_ns == 50_000
     assert finding.text.endswith(
-        (
-            "take 50 us (31.3 % of the span) in which no kernel runs. One of "
-            "them, to the CPU, is followed by a wait for the GPU, which would "
-            "remain."
-        )
+        "take 50 us (31.3 % of the span) in which no kernel runs. One of "
+        "them, to the CPU, is followed by a wait for the GPU, which would "
+        "remain."
     )
 
 

@@ -287,7 +287,7 @@ def test_calls_of_the_runtime_are_not_called_less_often(
     (finding,) = found("cpu-hot", events)
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        ("Look at what it waits for: a runtime call launches work,")
+        "Look at what it waits for: a runtime call launches work,"
     )
 
 
@@ -336,7 +336,7 @@ def test_fewer_calls_are_advised_where_there_are_many_short_ones(
     few, long = short[:5], [event("aten::mm", 300 * n, 300) for n in range(20)]
     for events in (few, long):
         (remedy,) = remedies(found, events)
-        assert remedy.startswith(("Look at its sizes (fusetui ops --by shape), and"))
+        assert remedy.startswith("Look at its sizes (fusetui ops --by shape), and")
 
 
 def test_no_tensors_are_advised_to_a_function(found: Ask, event: Make) -> None:

@@ -99,11 +99,9 @@ def test_a_transfer_of_unknown_size_that_takes_most_may_wait(found: Ask) -> None
     events = of_sizes((10, None), (10, None), (10, None), (900, None))
     (finding,) = found("exposed-communication", events)
     assert finding.text.endswith(
-        (
-            "One all_reduce alone takes 900 us, 90 times the median of the others "
-            "(10 us): it waits for another rank, or moves more data (sizes were "
-            "not recorded)."
-        )
+        "One all_reduce alone takes 900 us, 90 times the median of the others "
+        "(10 us): it waits for another rank, or moves more data (sizes were "
+        "not recorded)."
     )
     assert finding.certainty == "likely"
     assert finding.try_ is not None
@@ -120,10 +118,8 @@ def test_a_transfer_that_takes_longer_than_its_bytes_explain_waits(found: Ask) -
         "alone takes 900"
     ) in finding.text
     assert finding.text.endswith(
-        (
-            "all_reduce alone takes 900 us, of which its bytes explain 20 us, "
-            "judging by the others of its kind: it waits for another rank."
-        )
+        "all_reduce alone takes 900 us, of which its bytes explain 20 us, "
+        "judging by the others of its kind: it waits for another rank."
     )
     assert finding.certainty == "certain"
     assert finding.try_ is not None

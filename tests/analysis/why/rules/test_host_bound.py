@@ -217,12 +217,10 @@ def test_a_graph_is_advised_after_the_wait_between_its_launches_is_gone(
 ) -> None:
     remedy = remedy_of(found, waiting_between(event, launched))
     assert remedy.startswith(
-        (
-            "Remove the wait in cudaStreamSynchronize (aten::add) between the "
-            "launches, which a graph cannot contain. Then "
-            'torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays '
-            "the launches;"
-        )
+        "Remove the wait in cudaStreamSynchronize (aten::add) between the "
+        "launches, which a graph cannot contain. Then "
+        'torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays '
+        "the launches;"
     )
 
 

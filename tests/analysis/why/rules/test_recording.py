@@ -203,7 +203,7 @@ def test_ranges_of_counters_take_the_place_of_kernels(found: Ask, event: Make) -
         "1 launch call (cudaLaunchKernel) was recorded, but no GPU "
     )
     assert "received only ranges of counters from the GPU." in finding.text
-    assert finding.text.endswith(("calls, which takes much longer than launching."))
+    assert finding.text.endswith("calls, which takes much longer than launching.")
     assert finding.try_ is not None
     assert finding.try_.startswith("Record without profiler_metrics")
 

@@ -203,10 +203,8 @@ def test_first_step_of_more_than_twice_the_others_is_warm_up(
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
     assert finding.text.endswith(
-        (
-            "for what happens once: 4.975 ms in the first step. Other findings "
-            "exclude this time."
-        )
+        "for what happens once: 4.975 ms in the first step. Other findings "
+        "exclude this time."
     )
     (late,) = found("host-bound", events)
     assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))
