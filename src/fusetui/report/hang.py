@@ -221,7 +221,7 @@ def unmatched_sentence(message: UnmatchedMessage) -> str:
 
 
 def doubt_sentence(doubt: Doubt) -> str:
-    """What the dumps leave open."""
+    """An open question of the dumps."""
     where = ""
     if doubt.group is not None:
         where = collective(doubt.group, doubt.sequence)

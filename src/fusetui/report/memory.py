@@ -42,14 +42,14 @@ MAX_PINNED = 3
 
 
 class FindingDocument(MemoryFinding, frozen=True, kw_only=True):
-    """A claim with its figures, in words, and what to try."""
+    """A finding with its figures, as sentences, and what to try."""
 
     text: str
     try_: str = msgspec.field(name="try")
 
 
 class OomDocument(OutOfMemory, frozen=True, kw_only=True):
-    """An event `oom`, in words."""
+    """An `oom` event, as sentences."""
 
     text: str
 
@@ -62,13 +62,13 @@ class DeviceMemoryDocument(DeviceMemory, frozen=True, kw_only=True):
 
 
 class MemoryDocument(MemoryAnswer, frozen=True):
-    """What `memory --json` prints of one snapshot."""
+    """The output of `memory --json` for one snapshot."""
 
     devices: tuple[DeviceMemoryDocument, ...]
 
 
 class TracedMemoryDocument(msgspec.Struct, frozen=True):
-    """What it prints of a trace with memory events."""
+    """Its output for a trace with memory events."""
 
     file: str
     at: str
@@ -76,14 +76,14 @@ class TracedMemoryDocument(msgspec.Struct, frozen=True):
 
 
 class NoSnapshot(msgspec.Struct, frozen=True):
-    """A file that is no snapshot."""
+    """A file that is not a snapshot."""
 
     file: str
     reason: str
 
 
 class MemoryRanksDocument(msgspec.Struct, frozen=True):
-    """What it prints of a folder."""
+    """Its output for a folder."""
 
     ranks: tuple[MemoryRank, ...]
     left_out: tuple[NoSnapshot, ...]

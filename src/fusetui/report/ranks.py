@@ -99,7 +99,7 @@ def _given(answer: JobAnswer) -> list[str]:
 
 
 class StragglerDocument(msgspec.Struct, frozen=True):
-    """A rank that others wait for, in words; see Straggler."""
+    """A rank that others wait for, as a sentence; see Straggler."""
 
     rank: int
     last_count: int
@@ -115,7 +115,7 @@ class StragglerDocument(msgspec.Struct, frozen=True):
 
 
 class RanksDocument(JobAnswer, frozen=True):
-    """`ranks`: sentences in place of what they are made of."""
+    """`ranks`: sentences instead of their parts."""
 
     stragglers: tuple[StragglerDocument, ...]  # type: ignore[assignment]
     verdict: tuple[str, ...]  # type: ignore[assignment]

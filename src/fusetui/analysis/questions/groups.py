@@ -57,7 +57,7 @@ TIMES = tuple(name for name in Spread.__struct_fields__ if name != "count")
 
 
 class OpGroup(Group, frozen=True, kw_only=True):
-    """A group of ops; `total_ns` is without those inside another one of the group."""
+    """A group of ops; `total_ns` leaves out ops inside another op of the group."""
 
     self_ns: int
     gpu_ns: int

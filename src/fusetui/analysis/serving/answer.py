@@ -35,8 +35,8 @@ PHASES = (
 
 
 class ServerStep(msgspec.Struct, frozen=True):
-    """One step of the server. None where it is not known. `start_ns` counts from the
-    beginning of the trace."""
+    """One step of the server. None is unknown. `start_ns` counts from the start of
+    the trace."""
 
     name: str
     start_ns: int

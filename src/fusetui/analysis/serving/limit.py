@@ -42,8 +42,8 @@ HOW_TO_GIVE_SHAPES = (
 
 class Loss(msgspec.Struct, frozen=True):
     """Where the time of a step goes: kernels of one op, or the time between kernels.
-    `least_ns`: what they take at least, each product the longer of its bytes and its
-    FLOP; None where that is not known of all of them."""
+    `least_ns`: their least time, for each product the longer of its bytes and its
+    FLOP; None unless known for all of them."""
 
     what: str
     of: Literal["op", "kernel", "gap"]  # kernel where no op is known
@@ -58,8 +58,8 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The limit of one pass of the model. Bytes and FLOP are those that are known;
-    `share` is `least_ns` / `dur_ns`, None if nothing is."""
+    """The limit of one pass of the model, by its known bytes and FLOP. `share` is
+    `least_ns` / `dur_ns`, None if none are known."""
 
     dur_ns: int  # model_pass
     products: int  # matrix products whose weights are known

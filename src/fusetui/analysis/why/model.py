@@ -45,11 +45,10 @@ WorthNote = Literal[
 
 
 class DeviceAccount(msgspec.Struct, frozen=True):
-    """What one device did during its span, or during a step or a window; in ns.
+    """The breakdown of one device during its span, a step or a window; in ns.
 
     compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns,
-    without zeros, see IDLE) adds up to idle, exactly.
-    """
+    without zeros, see IDLE) adds up to idle, exactly."""
 
     device: Id
     name: str  # empty if the file does not say
@@ -69,8 +68,8 @@ class DeviceAccount(msgspec.Struct, frozen=True):
 
 
 class StepAccount(msgspec.Struct, frozen=True):
-    """A step from its start to its end, on each device. It starts so many ns after the
-    trace."""
+    """A step from its start to its end, on each device; its start is in ns after the
+    start of the trace."""
 
     name: str
     start_ns: int
@@ -79,13 +78,12 @@ class StepAccount(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A stretch of idle time of one device, which starts so many ns after the trace.
+    """A gap in the work of one device; its start is in ns after the start of the trace.
 
-    `op`, `annotation`, `module` and `frame` covered most of the time before the launch,
-    and `drained_by` is the call inside which the launching thread was when the gap
-    began, if that call waits for the device and the next event was not launched yet;
-    each None if there is none.
-    """
+    `op`, `annotation`, `module` and `frame` covered most of the time before the
+    launch. `drained_by` is the call that the launching thread was in when the gap
+    began, if that call waits for the device and the next event was not launched yet.
+    Each is None if there is none."""
 
     device: Id
     start_ns: int
@@ -103,9 +101,8 @@ class Gap(msgspec.Struct, frozen=True):
 class ThreadAccount(msgspec.Struct, frozen=True):
     """A CPU thread from its first start to its last end; in ns.
 
-    op + python + wait + nothing = that span. Time for which only an annotation was
-    recorded is in `nothing_ns`, and again in `annotation_ns`.
-    """
+    op + python + wait + nothing = that span. Time with only an annotation is in
+    `nothing_ns`, and also in `annotation_ns`."""
 
     process: Id
     thread: Id
@@ -120,8 +117,8 @@ class ThreadAccount(msgspec.Struct, frozen=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What better kernels could save. Times are effective; known + unknown is their
-    sum."""
+    """The possible saving by better kernels. Times are effective; known + unknown is
+    their sum."""
 
     known_ns: int  # of kernels whose bound is known
     unknown_ns: int
@@ -132,7 +129,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """All runs of one kernel, or all calls of one kind of module, for people."""
+    """All runs of one kernel, or all calls of one type of module, for printing."""
 
     name: str
     count: int
@@ -150,9 +147,9 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 class CpuWork(msgspec.Struct, frozen=True):
-    """What the time of the threads that run ops (of all, if none does) goes to where
-    there is no GPU event: by name, the longest first, how long each was the innermost
-    slice (ns)."""
+    """The time of the threads that run ops (of all, if none does), in a trace
+    without GPU events: by name, longest first, how long each was the innermost slice
+    (ns)."""
 
     whole_ns: int  # of all ops, runtime calls, functions and waits
     ops: tuple[Share, ...]  # and runtime calls
@@ -172,15 +169,15 @@ Where it is more than `UNKNOWN` of replay/whatif.py, there is no answer."""
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):
-    """How much of a device's span is not understood."""
+    """The unexplained share of a device's span."""
 
     device: Id
     residual_share: float
 
 
 class SomeSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change saves that saves nothing in most steps: a phase that few of them
-    have."""
+    """The saving of a change that helps only a few steps, in a phase that most steps
+    lack."""
 
     steps: int  # that become shorter
     of: int  # all that count
@@ -217,7 +214,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CombinedWorth(msgspec.Struct, frozen=True):
-    """The changes of the first findings that have one, made at once: see WhatIf."""
+    """The changes of the first findings with a change, made together: see WhatIf."""
 
     findings: int
     before_ns: int
@@ -229,7 +226,7 @@ LISTED_DEVICE = "a device of the table of peaks"
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """What is unknown, because something was not recorded."""
+    """Unavailable answers, because something was not recorded."""
 
     rule: str
     missing: str
@@ -238,7 +235,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What `why --json` prints of all answers about a trace, or about a part of it."""
+    """The output of `why --json` for a trace, or for a part of it."""
 
     file: str
     base_ns: str  # the time in the file at which the trace begins
