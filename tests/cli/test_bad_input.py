@@ -142,7 +142,7 @@ def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> N
             "--steps takes a whole number, not 'few'",
         ),
         (["completion", "tcsh"], "SHELL takes bash, zsh or fish, not 'tcsh'"),
-        (["summary", ""], "The name of a trace is empty"),
+        (["summary", ""], "The trace name is empty"),
         (
             ["kernels", "x", "--peak", "bf17=1e15"],
             "bf17=1e15: the kind must be one of fp64, ",
@@ -217,7 +217,7 @@ def test_a_capture_for_a_trace_without_graphs_is_said_to_change_nothing(
     )
     assert found.code == 0
     assert found.sentence == (
-        "lesson:mlp-eager replays no graph: --captured-by changes nothing."
+        "lesson:mlp-eager replays no graph: --captured-by has no effect."
     )
 
 

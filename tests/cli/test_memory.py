@@ -308,7 +308,7 @@ def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) ->
     )
     assert "only snapshots are compared" in fusetui("memory", path, path).sentence
     assert (
-        "tells the op that allocated"
+        "groups memory by op"
         in fusetui("memory", path, "--by", "module").sentence
     )
     assert (
@@ -316,7 +316,7 @@ def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) ->
         in fusetui("memory", path, "--at", "oom").sentence
     )
     assert (
-        "profile_memory=True adds them"
+        "profile_memory=True records them"
         in fusetui("memory", write(json.dumps(TRACED[:1]))).err
     )
     found = fusetui("memory", write(json.dumps(old)))

@@ -311,7 +311,7 @@ def run_watch(args: Namespace) -> int:
     Raises CommandError without a terminal or a folder."""
     folder = Path(args.folder)
     if not folder.is_dir():
-        raise CommandError(f"{folder} is no folder.")
+        raise CommandError(f"{folder} is not a folder.")
     if not has_terminal():
         raise CommandError(
             "fusetui watch needs a terminal: use fusetui diff A B instead."
