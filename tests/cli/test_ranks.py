@@ -141,7 +141,7 @@ def test_without_steps_figures_are_of_the_whole_trace(
     out = " ".join(fusetui("ranks", folder).out.split())
     assert "4 of 4 ranks, 0 steps" in out
     assert "us - Figures are of the whole trace," in out
-    assert "and waits, are sums." in out
+    assert "and 'waits': sums." in out
     assert "a step" not in out
     assert "per step" not in out
 

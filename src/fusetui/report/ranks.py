@@ -32,8 +32,8 @@ from fusetui.trace.layout.steps import StepLength
 
 OUTLIER_MARK = "*"
 LEGEND = (
-    "*: more than 3 scaled median absolute deviations from the median of the ranks. Others wait, "
-    "and waits, are"
+    "*: more than 3 scaled median absolute deviations from the median of the ranks. Columns "
+    "'others wait' and 'waits':"
 )
 MAX_KINDS = 5
 """Of collectives."""

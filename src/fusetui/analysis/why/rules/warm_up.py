@@ -34,9 +34,9 @@ LEAST_SHARE_NAMED: Final = 0.05
 
 @Rule(
     needs=("launch calls",),
-    remedy="Nothing, if this is about the steady state: record later steps, "
+    remedy="Record later steps to measure the steady state: "
     "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
-    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. If the start itself matters: "
+    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. A shorter start needs "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
     "and one run of each shape beforehand.",
     thresholds={
