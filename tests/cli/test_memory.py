@@ -307,10 +307,7 @@ def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) ->
         [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}],
     )
     assert "only snapshots are compared" in fusetui("memory", path, path).sentence
-    assert (
-        "groups memory by op"
-        in fusetui("memory", path, "--by", "module").sentence
-    )
+    assert "groups memory by op" in fusetui("memory", path, "--by", "module").sentence
     assert (
         "do not tell where memory ran out"
         in fusetui("memory", path, "--at", "oom").sentence

@@ -35,7 +35,10 @@ FAKE = str(ROOT / "tests/attach/fake_job.py")
         ("record", "Name what to record"),
         ("record --all --pid 1", "Name what to record"),
         ("record --pid 999999999", "No process 999999999 of yours."),
-        ("record --pid OWN", "does not accept on-demand profiling. Start it with fusetui run"),
+        (
+            "record --pid OWN",
+            "does not accept on-demand profiling. Start it with fusetui run",
+        ),
         ("record --job none-such", "No process of job none-such of yours"),
         ("record --all --steps 3 --seconds 1", "either --seconds or --steps"),
         ("record --all --seconds 0", "--seconds takes"),

@@ -78,7 +78,7 @@ def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> No
         f"::error file={tmp_path}/a.json,title=fusetui check::{tmp_path}"
     )
     assert wrong.sentence.endswith(
-        "guess gemm=2, found 3 (counted kernels in each of 3 steps)."
+        "expected gemm=2, found 3 (counted kernels in each of 3 steps)."
     )
     suite = ET.parse(report).getroot()[0]
     assert [len(test) for test in suite] == [0, 1]

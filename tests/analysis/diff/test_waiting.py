@@ -97,7 +97,7 @@ def test_less_loading_does_not_hide_more_launching(trained: Trained) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(OF_WORKERS, 10, preparing=420))
     assert found.accounting.idle_ns == 10 * US
     assert "+400 us idle waiting for launches;" in found.story
-    assert "-390 us idle time waiting for the data loader" in found.story
+    assert "-390 us idle waiting for the data loader" in found.story
 
 
 def test_launches_that_come_sooner_do_not_hide_that_they_take_longer(

@@ -307,7 +307,7 @@ def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
         one.rank: text
         for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
     }
-    alone = "If it alone were as fast as the others, a step (wall) would take as long as now, because"
+    alone = "A step (wall) would take as long as now if it alone were as fast as the others, because"
     assert of_rank[2].endswith(f"{alone} rank 4 is late too.")
     assert of_rank[4].endswith(f"{alone} rank 2 is late too.")
 
@@ -325,8 +325,10 @@ def test_what_one_of_two_late_ranks_saves_alone_is_told_as_such() -> None:
         "take 110 us instead of 150"
     ) in text
     assert verdict_of(answer) == (
-        "If ranks 2 and 4 were both as fast as the others, a step (wall) would take 90 us instead of "
-        "150 us (40 % less).",
+        (
+            "A step (wall) would take 90 us instead of 150 us (40 % less) if "
+            "ranks 2 and 4 were both as fast as the others."
+        ),
     )
 
 

@@ -440,7 +440,7 @@ def test_what_limits_the_time_is_not_told_where_it_is_not_known(
     doubt = text.index(
         "Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
     )
-    assert doubt < text.index("1. It is slow. At stake 1 us, worth 10 us")
+    assert doubt < text.index("1. It is slow. Upper bound 1 us. Estimated gain 10 us")
     assert "Not understood" in why_markdown(found)
     assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
     for below in range(20):  # lines that leave less room
@@ -579,7 +579,7 @@ def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
     )
     first, second = (worth_text(found, one) for one in found.findings)
     assert first.startswith("Upper bound")
-    assert second.startswith("Part of finding 1. At stake ")
+    assert second.startswith("Part of finding 1. Upper bound")
 
 
 def test_what_is_at_stake_is_told_where_a_worth_is_not_known(trace_of: TraceOf) -> None:
@@ -590,7 +590,7 @@ def test_what_is_at_stake_is_told_where_a_worth_is_not_known(trace_of: TraceOf) 
         "Upper bound 1 us. No gain is estimated: the fix"
     )
     told = replace(one, text="1 us is lost")
-    assert worth_text(found, told).startswith("What it is worth is unknown: ")
+    assert worth_text(found, told).startswith("No gain is estimated: the fix")
 
 
 def test_a_part_has_none(trace_of: TraceOf) -> None:

@@ -153,7 +153,7 @@ def test_step_with_more_tokens_is_an_outlier_with_its_reason(tmp_path: Path) -> 
     odd = eager(9000, 900, "step[EXTEND bs=1 toks=4000]", 5, 9000)
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
     assert found.because[0] == "4,000 new tokens (median step: 100)"
-    assert "kernels run 27 us longer, most of all" in found.because[1]
+    assert "kernels run 27 us longer, mostly" in found.because[1]
     assert "(5 of them, instead of 2)" in found.because[1]
 
 
