@@ -96,6 +96,5 @@ def test_what_the_stacks_leave_out(
         said[name] = fusetui("stacks", str(tmp_path / name), "--of", "modules").err
     assert said["all"] == ""
     assert (
-        "The stacks hold 4 us of 10 us of GPU time: the rest belongs to no module"
-        in said["some"]
-    )
+        "The stacks have 4 us of 10 us of GPU time; the rest belongs to no module"
+    ) in said["some"]

@@ -244,7 +244,7 @@ def lists(trace: Trace) -> tuple[AnswerList, ...]:
 
 
 def test_what_is_not_known_yet_is_announced(trace_of: Make) -> None:
-    said = "working: why the time went where it went will follow"
+    said = "Computing where the time went..."
     state = opened(trace_of(training()))
     assert said in drawn(state)
     assert said not in drawn(after(state, explained))

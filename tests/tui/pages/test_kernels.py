@@ -43,7 +43,7 @@ def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> 
 
 def test_what_needs_the_answer_says_so(mlp: Trace) -> None:
     state = by(after(opened(mlp), *do("kernels")), "module")
-    assert state.hint.startswith("working: kernels by module")
+    assert state.hint.startswith("Computing kernels by module")
 
 
 def test_narrowing_shows_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
