@@ -171,7 +171,7 @@ STRIP = "waits of each step"
 LINES = 6  # that a rank beside others takes, with its line of the head
 # lines of the panes around the table, the upper one if the table fills it
 ABOVE, BELOW = 4, 6
-NO_JOB = "Not a multi-rank job (no rank in the file name). Compare ranks with: fusetui ranks PATH..."
+NO_JOB = "Not a multi-rank job. To compare ranks: fusetui ranks PATH..."
 STANDS_OUT = "*"
 
 

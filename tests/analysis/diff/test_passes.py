@@ -78,7 +78,7 @@ def test_other_work_is_not_left_out(tmp_path: Path) -> None:
         tmp_path / "a.json", SERVER.step(4, 1000, 1), eager, [cpu("aten::add", 1, 9)]
     )
     assert any(
-        "the whole trace is taken as one step" in n for n in diff(trace, trace).notes
+        "the whole trace counts as one step" in n for n in diff(trace, trace).notes
     )
 
 
