@@ -80,7 +80,7 @@ def test_two_ranks_of_one_job_are_noted_with_the_ranks_command(build: Build) -> 
         "ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes
     )
     assert any(
-        "fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes
+        "fusetui ranks shows who waits" in note for note in diff(rank(0), rank(3)).notes
     )
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
 

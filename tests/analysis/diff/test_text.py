@@ -100,7 +100,8 @@ def test_change_within_noise_is_no_significant_difference(build: Build) -> None:
     a, b = build(A, (1.0, 1.3, 1.1, 1.4, 1.2)), build(A, (1.2, 1.1, 1.4, 1.0, 1.1))
     text = to_text(diff(a, b), 300).splitlines()[0]
     pattern = (
-        r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ % "
+        r"No significant difference: [\d.]+ % faster \(95 % CI [\d.]+ % slower to "
+        r"[\d.]+ % faster "
     )
     assert re.search(pattern + WITHIN, text)
 

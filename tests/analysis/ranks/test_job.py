@@ -61,9 +61,8 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
     assert [row.rank for row in answer.ranks] == [0, 1]
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
-    assert (
-        "Not given: rank 2. It may have arrived later than those that are given."
-        in list(headline(answer))
+    assert "Not given: rank 2. It may have arrived later than the given ranks." in list(
+        headline(answer)
     )
 
 

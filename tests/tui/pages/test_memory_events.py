@@ -159,7 +159,7 @@ def test_zoom_is_that_of_the_timeline(state: State) -> None:
         state.view.span,
     )
     assert "\ntimeline " in drawn(zoomed)
-    assert "does not tell which segments" in after(zoomed, *do("memory-map")).hint
+    assert "has no segments;" in after(zoomed, *do("memory-map")).hint
 
 
 def test_memory_events_that_contradict_totals_are_reported(

@@ -66,7 +66,7 @@ def test_modules_page_takes_keys_before_modules_are_known(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show")
     )
-    assert "working" in drawn(state)
+    assert "Computing" in drawn(state)
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
