@@ -131,8 +131,8 @@ class Processes:
         if not source.is_gpu_work:
             device = self._device_of_context.get((key, context), NONE)
         pid, gpu = self._gpu(key, device)
-        tid = self._stream(pid, key, stream, context)
-        return pid, tid, gpu if source.is_gpu_work else None
+        lane_stream = self._stream(pid, key, stream, context)
+        return pid, lane_stream, gpu if source.is_gpu_work else None
 
     def _stream(self, gpu: Id, key: int, stream: int, context: int) -> Id:
         """The tid of the lane of a stream; None if the event has no stream."""

@@ -216,11 +216,13 @@ class SnapshotTables:
         first = len(columns["action"])
         missing = np.full(count, -1)
         for name, column in columns.items():
-            values = values_of_key.get(KEY_OF_COLUMN.get(name, name), missing)
+            key = KEY_OF_COLUMN.get(name, name)
+            values = values_of_key.get(key, missing)
             column.frombytes(values.astype(column.typecode).tobytes())
         return RowRange(kind=Kind.EVENT, first=first, end=first + count)
 
     def _frame(self, fields: RowFields) -> int:
+        """The number of a frame."""
         line = _number(fields, "line", 0)
         if not 0 < line <= MAX_LINE:  # torch writes -1 as 2**64 - 1
             line = 0
@@ -243,10 +245,12 @@ class SnapshotTables:
         )
 
     def _block(self, fields: RowFields) -> int:
+        """The row of a block. Raises MalformedError for an unknown state."""
         history = fields.get("history")  # before torch 2.1
         if isinstance(history, list) and history and isinstance(history[0], RowFields):
-            fields.setdefault("frames", history[0].get("frames", EMPTY_LIST))
-            fields.setdefault("requested_size", history[0].get("real_size", -1))
+            last = history[0]
+            fields.setdefault("frames", last.get("frames", EMPTY_LIST))
+            fields.setdefault("requested_size", last.get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
         if state is None:
             raise MalformedError("a block has a state of another name")
