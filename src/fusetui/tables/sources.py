@@ -167,6 +167,7 @@ def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
 
 
 def _kernels(trace: Trace, request: TableRequest) -> Records:
+    """The rows of `kernels`: a group each, with what its name says as columns."""
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs

@@ -101,8 +101,10 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
             return self.values
         if self.texts is None:
             return np.ma.MaskedArray(self.values, ~self.has_value)
-        texts = np.array([*self.texts, None], dtype=object)  # the last for no value
-        return np.asarray(texts[np.where(self.has_value, self.values, -1)])
+        texts = np.array([*self.texts, None], dtype=object)
+        no_text = len(self.texts)
+        numbers = np.where(self.has_value, self.values, no_text)
+        return np.asarray(texts[numbers])
 
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
@@ -203,7 +205,8 @@ def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
         values = [_int_or_none(value) for value in values]
     elif spec.kind == "float":
         values = [_float_or_none(value) for value in values]
-    array = np.array([value or 0 for value in values], dtype=DTYPES[spec.kind])
+    with_zeros = [value or 0 for value in values]
+    array = np.array(with_zeros, dtype=DTYPES[spec.kind])
     return TableColumn(name=spec.name, values=array, known=_known(spec, values))
 
 
