@@ -168,6 +168,8 @@ class _EndingHandlers:
         return signal.getsignal(number) == self._handle
 
     def _handle(self, number: int, frame: Any) -> None:
+        """Tidies up and lets the signal end the process, unless the program has a
+        handler of its own for it."""
         self._handled_signals.add(number)
         previous = self._previous_handlers[number]
         if previous is not signal.SIG_DFL:

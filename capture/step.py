@@ -83,6 +83,7 @@ def training_step(
         return call(*inputs)
 
     def backward(result: Tensor) -> Tensor:
+        """Runs the backward pass; the first time, it finds the hidden leaf tensors."""
         nonlocal hidden
         if hidden is None:
             hidden = leaves_of(result)

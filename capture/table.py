@@ -203,6 +203,7 @@ def _disturbed_points(
 
 
 def _is_disturbed(row: Row) -> bool:
+    """Whether the times of a row spread more than those of an undisturbed run."""
     p10_ns = row["p10_ns"]
     p90_ns = row["p90_ns"]
     if p10_ns is None or p90_ns is None:

@@ -169,6 +169,8 @@ class Recording:
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
+        """Records these processes into `folder`, in at most `attempts` attempts. Raises
+        CannotRecordError for a folder whose name libkineto cannot take."""
         self._sockets = sockets
         self._folder = folder.absolute()
         self._request = request

@@ -59,6 +59,8 @@ def first_columns(table: ColumnTable) -> ColumnTable:
 
 
 def _order(column: TableColumn) -> tuple[bool, int]:
+    """What columns are sorted by: numbers before texts, and FIRST_TEXTS before
+    others."""
     if column.name in FIRST_TEXTS:
         place = FIRST_TEXTS.index(column.name)
     else:

@@ -194,6 +194,7 @@ def _ops(trace: Trace, request: TableRequest) -> Records:
 
 
 def _modules(trace: Trace, request: TableRequest) -> PartialRecords:
+    """The rows of `modules`: a path of modules each."""
     from fusetui.report.program import outside_modules
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
@@ -205,6 +206,7 @@ def _modules(trace: Trace, request: TableRequest) -> PartialRecords:
 
 
 def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
+    """The rows of `lines`: a function or a line each."""
     from fusetui.analysis.why.causes import idle_causes
     from fusetui.report.program import outside_functions
     from fusetui.trace.program.functions import function_times
@@ -219,6 +221,7 @@ def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
 
 
 def _gaps(trace: Trace, request: TableRequest) -> Records:
+    """The rows of `gaps`: an idle time of a GPU each."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
@@ -239,6 +242,7 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `launches`: the calls of a name on a thread each."""
     from fusetui.analysis.questions.launches import thread_launches
 
     records = []
@@ -255,6 +259,7 @@ def _launches(trace: Trace, _: TableRequest) -> Records:
 
 
 def _collectives(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `collectives`: a collective of a GPU each."""
     from fusetui.analysis.questions.collectives import collectives_of
 
     collectives = collectives_of(trace)
@@ -282,6 +287,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
 
 
 def _findings(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `findings`."""
     from fusetui.analysis.why.answer import why
 
     return [
@@ -295,6 +301,7 @@ def _findings(trace: Trace, _: TableRequest) -> Records:
 
 
 def _steps(trace: Trace, _: TableRequest) -> Records:
+    """The rows of `steps`."""
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 

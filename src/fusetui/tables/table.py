@@ -63,6 +63,7 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def kind(self) -> Kind:
+        """The kind of the values. Raises TypeError for other types of numpy."""
         if self.texts is not None:
             return "text"
         for kind, dtype in DTYPES.items():
@@ -211,6 +212,7 @@ def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
 
 
 def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
+    """A column of texts, each distinct one once."""
     numbers: dict[str, int] = {}  # of each distinct text, in the order of the first
     numbers_of_rows = []
     for value in values:

@@ -204,6 +204,7 @@ def _mapped_columns(
 
 
 def _stored_stretches(events: Events) -> list[StoredStretch]:
+    """The stretches of events as an entry has them."""
     return [
         StoredStretch(
             start=stretch.start,
@@ -218,6 +219,7 @@ def _stored_stretches(events: Events) -> list[StoredStretch]:
 
 
 def _stretch(stored: StoredStretch) -> Stretch:
+    """A stretch from what an entry has of it."""
     places: Int64s | None = None
     if stored.places is not None:
         places = np.frombuffer(stored.places, np.int64).reshape(-1, 3)

@@ -65,6 +65,7 @@ class DumpTables:
     tables."""
 
     def __init__(self) -> None:
+        """Empty tables."""
         self._ranks: list[RankDump] = []
         self._columns = {name: array(code) for name, code in COLUMN_TYPES.items()}
         self._groups: dict[GroupName, int] = {}

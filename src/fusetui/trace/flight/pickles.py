@@ -112,6 +112,8 @@ class PlainMachine(PickleMachine):
         return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
 
     def _put(self, number: int, at: int) -> int:
+        """Gives the value on top of the stack the next number, which the file must
+        say."""
         if number != len(self._things):
             raise MalformedError("its parts are not numbered as torch and Python do")
         self._things.append(self.stack[-1])
@@ -119,6 +121,7 @@ class PlainMachine(PickleMachine):
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
+        """Adds values to the list on top of the stack."""
         items = self.stack[-1]
         if type(items) is not list:
             raise MalformedError("its opcodes do not fit together")

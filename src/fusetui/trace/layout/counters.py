@@ -112,6 +112,7 @@ class SeriesGroup:
             )
 
     def _left_out_text(self) -> str:
+        """How many series are not shown, as the end of a heading; "" if all are."""
         count = len(self._left_out)
         if not count:
             return ""

@@ -239,6 +239,7 @@ class _OpenSubrows:
     """The slices that are open at a time, by sub-row."""
 
     def __init__(self, flat: bool) -> None:
+        """`flat`: see `arrange`."""
         self._flat = flat
         self._now = NO_ROOM  # ns: the start of the last slice
         self._rooms = FirstFit()

@@ -362,6 +362,7 @@ def _arrange_large(
     row_ranges = [slice(int(bounds[n]), int(bounds[n + 1])) for n in groups]
 
     def arranged(number: int) -> Int32s:
+        """The sub-rows of the slices of one group."""
         rows = row_ranges[number]
         start = slices.start[rows]
         end = start + slices.dur[rows]

@@ -199,6 +199,7 @@ class Export:
 
 
 def _connected(place: ExportFile) -> sqlite3.Connection:
+    """An open connection, to the file or to an empty database in memory."""
     if place.data is None:
         address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
     else:

@@ -59,6 +59,7 @@ class Processes:
     """Who did what, by the numbers of an export."""
 
     def __init__(self, db: Export, sources: Sequence[EventTable]) -> None:
+        """Reads which processes, devices and streams these tables of events name."""
         work, calling = _places_and_processes(db, sources)
         working = {place.process for place in work}
         # those with GPU work first; below zero only where no process is recorded

@@ -572,6 +572,7 @@ class Numbers:
     """The numbers of the names, categories and lanes of all slices."""
 
     def __init__(self, texts: Sequence[str], words: Words, processes: Processes):
+        """`texts` are those of ranges."""
         self.names = Interner()
         self.categories = Interner()
         self.threads = Interner()

@@ -155,6 +155,7 @@ def _stage_names(index: PacketIndex, names: Interner) -> Int64s:
         return _name(index, key)
 
     def name_of_kind(kind_and_memory: int) -> str:
+        """What a stage without a name is called."""
         kind_key, memory_kind = divmod(kind_and_memory, MAX_MEMORY_KINDS)
         kind = _stage_kind(index.tables.queues, kind_key)
         if kind == "Memset" and memory_kind in MEMORY_KINDS:

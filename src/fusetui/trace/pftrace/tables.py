@@ -75,6 +75,7 @@ class Tables:
     counts."""
 
     def __init__(self) -> None:
+        """Empty tables."""
         self._packets_left = MAX_TABLE_PACKETS
         self.base = 0  # ns since the epoch
         self.names: dict[int, str] = {}

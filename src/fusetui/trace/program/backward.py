@@ -159,6 +159,7 @@ class _NumberedOps(NamedTuple):
     forward_thread: Int64s  # torch's number of it, of a backward op; else 0
 
     def only(self, which: Flags | Rows) -> _NumberedOps:
+        """The ops of these rows, or with this flag."""
         return _NumberedOps(
             rows=self.rows[which],
             number=self.number[which],

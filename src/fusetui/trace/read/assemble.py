@@ -53,17 +53,11 @@ def assemble(
     if body.bare and not phases:
         raise _not_of_events(source.path, _skipped(chunks, tail))
 
-    names, name = _merged(columns, "names", "name")
-    categories, category = _merged(columns, "categories", "category")
-    threads, thread = _merged(columns, "threads", "thread")
-    joined = _joined(columns)
     first_events = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])
-    order = joined["order"]  # in the chunk; from here on in traceEvents
-    order += np.repeat(first_events, [len(part.order) for part in columns])
+    joined = _joined(columns, first_events)
     dur = joined["dur"]
     negative_durations = int((dur < 0).sum())
     np.maximum(dur, 0, out=dur)
-
     labels = tuple(chain.from_iterable(part.labels for part in columns))
     keys_after = tail.keys if tail else Keys()
     keys = {**body.head.values, **keys_after.values}
@@ -78,19 +72,9 @@ def assemble(
     raw = Raw(
         report=report,
         elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
-        names=names,
-        categories=categories,
-        threads=threads,
         labels=labels,
-        start=joined["start"],
-        dur=dur,
-        name=name,
-        category=category,
-        thread=thread,
-        correlation=joined["correlation"],
-        external_id=joined["external_id"],
-        order=order,
         keys=keys,
+        **joined,
     )
     marks = _marks(columns, first_events)
     if marks:
@@ -202,14 +186,28 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
         )
 
 
-def _joined(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
-    """The columns that are the same in all chunks, by their names."""
+def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, Any]:
+    """The tables and the columns of all chunks as one each, by their names in Raw.
+    `first_events`: the index in traceEvents of the first element of each chunk."""
+    names, name = _merged(columns, "names", "name")
+    categories, category = _merged(columns, "categories", "category")
+    threads, thread = _merged(columns, "threads", "thread")
     tasks = {}
-    for name in COLUMNS_WITHOUT_TABLE:
-        parts = [getattr(part, name) for part in columns]
-        tasks[name] = partial(np.concatenate, parts)
-    slices = sum(len(part.start) for part in columns)
-    return each(tasks, slices)
+    for column in COLUMNS_WITHOUT_TABLE:
+        parts = [getattr(part, column) for part in columns]
+        tasks[column] = partial(np.concatenate, parts)
+    slice_counts = [len(part.start) for part in columns]
+    joined = each(tasks, sum(slice_counts))
+    joined["order"] += np.repeat(first_events, slice_counts)
+    return {
+        "names": names,
+        "name": name,
+        "categories": categories,
+        "category": category,
+        "threads": threads,
+        "thread": thread,
+        **joined,
+    }
 
 
 def _merged(

@@ -118,6 +118,7 @@ class Gathering:
     decoded to is still in the caches of the processor when its columns are made."""
 
     def __init__(self) -> None:
+        """No events yet."""
         self.phases: Counter[str] = Counter()
         self._phase_table = Interner()
         self._names = Interner()

@@ -59,6 +59,8 @@ class PickleMachine:
     def __init__(
         self, data: bytes, tables: SnapshotTables, progress: Progress = silent
     ) -> None:
+        """`data` is the pickle; its rows are added to `tables`. `progress` is called
+        with the bytes that were read, and all."""
         self.data = data
         self.tables = tables
         self.progress = progress

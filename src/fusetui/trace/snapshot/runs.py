@@ -119,6 +119,7 @@ class KnownCodes(dict[bytes, int]):
         self._memo = memo
 
     def __missing__(self, raw: bytes) -> int:
+        """The code of these bytes, which is remembered unless it is NO_CODE."""
         code = self._code_of(raw)
         if code != NO_CODE:
             self._memo.take(KNOWN_CODE_BYTES + 3 * len(raw))
@@ -137,6 +138,7 @@ class RunReader:
     """Finds and reads runs of events."""
 
     def __init__(self, data: bytes, tables: SnapshotTables, memo: PickleMemo) -> None:
+        """Adds events of `data` to `tables`, and their values to `memo`."""
         self.data = data
         self.tables = tables
         self.memo = memo
@@ -228,13 +230,18 @@ class RunReader:
         walk.number_values(self.memo, count)
         values_of_key = {name: numbers[:count] for name, numbers in columns.items()}
         for name, values in codes.items():
-            references = values.references[:count]
-            code = values.codes[:count]
-            refers = references >= 0
-            code[refers] = self.memo.codes_of(references[refers])
-            values_of_key[name] = self._column(name, code)
+            values_of_key[name] = self._column(name, self._codes(values, count))
         rows = self.tables.add_events(count, values_of_key)
         return EventRun(rows=rows, end=int(ends[count - 1]) + 1)
+
+    def _codes(self, values: FieldCodes, count: int) -> Int32s:
+        """The codes of the first `count` values, which are set in place where a value
+        refers to an earlier one."""
+        references = values.references[:count]
+        codes = values.codes[:count]
+        refers = references >= 0
+        codes[refers] = self.memo.codes_of(references[refers])
+        return codes
 
     def _marks_of_events(self, form: EventForm, begin: int) -> _EventMarks | None:
         """Where the fields of events begin, in a slab of the file from the byte `begin`

@@ -140,6 +140,7 @@ class SnapshotTables:
     """All rows so far. Raises MalformedError where a value has the wrong type."""
 
     def __init__(self) -> None:
+        """Empty tables."""
         self.columns: dict[Kind, dict[str, array[int]]] = {}
         self._appends: dict[Kind, list[tuple[str, Callable[[Any], None]]]] = {}
         for kind, codes in COLUMNS.items():
@@ -232,6 +233,7 @@ class SnapshotTables:
         return self.frames.setdefault(frame, len(self.frames))
 
     def _event(self, fields: RowFields) -> int:
+        """The row of an event."""
         device_free = fields.get("device_free")  # of an `oom`; None is not known
         return self._row(
             Kind.EVENT,
@@ -258,6 +260,7 @@ class SnapshotTables:
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
     def _segment(self, fields: RowFields) -> int:
+        """The row of a segment, of which its blocks have the number."""
         row = self._row(
             Kind.SEGMENT,
             fields,
@@ -289,6 +292,7 @@ class SnapshotTables:
             next_address = addresses[block] + sizes[block]
 
     def _annotation(self, fields: RowFields) -> int:
+        """The row of an annotation."""
         return self._row(
             Kind.ANNOTATION,
             fields,

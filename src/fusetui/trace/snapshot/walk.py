@@ -51,6 +51,7 @@ class EventWalk:
     """
 
     def __init__(self, data: bytes, at: Int64s) -> None:
+        """Begins at these places of `data`; shape [events]."""
         self.data = data
         self.at = at
         self.fits: Flags = np.ones(len(at), np.bool_)
