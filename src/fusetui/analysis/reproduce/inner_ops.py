@@ -214,9 +214,10 @@ def _reshaped_indices(inner: Sequence[InnerCall]) -> list[_ReshapedIndex]:
             continue
         tensor, sizes = arguments
         target = whole_numbers(sizes)
-        if isinstance(tensor, TensorArgument) and target is not None:
-            if tensor.dtype in INDEX_DTYPES:
-                reshaped.append(_ReshapedIndex(tensor, target))
+        if not isinstance(tensor, TensorArgument) or target is None:
+            continue
+        if tensor.dtype in INDEX_DTYPES:
+            reshaped.append(_ReshapedIndex(tensor, target))
     return reshaped
 
 
@@ -227,11 +228,11 @@ def _tensors_given(
     given."""
     tensors = []
     for call in inner:
-        first = call.inputs.arguments[:1] if call.inputs else ()
-        for tensor in first:
-            if call.name == op and isinstance(tensor, TensorArgument):
-                if shape is None or tensor.shape == shape:
-                    tensors.append(tensor)
+        if call.name != op or call.inputs is None:
+            continue
+        for tensor in call.inputs.arguments[:1]:
+            if isinstance(tensor, TensorArgument) and shape in (None, tensor.shape):
+                tensors.append(tensor)
     return tensors
 
 
