@@ -20,6 +20,7 @@ KINDS = (
     "pftrace",
     "snapshot",
     "flight",
+    "reproduce",
     "writing",
     "interrupt",
     "scanner",

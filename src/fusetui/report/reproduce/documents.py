@@ -20,7 +20,7 @@ from fusetui.analysis.reproduce.model import (
     TensorArgument,
     TensorsArgument,
 )
-from fusetui.report.reproduce.wording import name_of, remark_text, why_not
+from fusetui.report.reproduce.wording import name_of, remark_texts, why_not
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, record_table
@@ -81,7 +81,7 @@ def _call_document(call: Call) -> CallDocument:
         bytes=call.cost.bytes,
         attainable_ns=call.cost.attainable_ns,
         kernels=call.kernels,
-        remarks=tuple(map(remark_text, call.remarks)),
+        remarks=tuple(remark_texts(call.remarks)),
         why_not=why_not(call),
     )
 

@@ -34,7 +34,7 @@ from fusetui.report.reproduce.wording import (
     inputs_text,
     name_of,
     recorded_text,
-    remark_text,
+    remark_texts,
     why_not,
 )
 
@@ -145,8 +145,7 @@ def _head(source: ScriptSource, made: Sequence[Call]) -> list[str]:
     for call in made:
         inputs = inputs_text(call)
         lines.append(comment(f"{name_of(call)}: {recorded_text(call)}; {inputs}"))
-        for remark in call.remarks:
-            lines.append(comment(f"  {remark_text(remark)}"))
+        lines += [comment(f"  {text}") for text in remark_texts(call.remarks)]
     for call in source.calls:
         if call not in made:
             lines.append(comment(f"Left out: {name_of(call)}: {why_not(call)}."))

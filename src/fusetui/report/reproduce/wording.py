@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fusetui.analysis.reproduce.model import (
     Call,
     CallKind,
@@ -70,12 +72,23 @@ def why_not(call: Call) -> str:
     return "" if call.refusal is None else REFUSALS[call.refusal]
 
 
-def remark_text(remark: Remark) -> str:
-    """`argument 3: None, a text, ...`; arguments count from 1."""
-    text = REMARKS[remark.kind]
-    if remark.position < 0:
-        return text
-    return f"argument {remark.position + 1}: {text}"
+def remark_texts(remarks: Sequence[Remark]) -> list[str]:
+    """A text for each kind of remark, with all arguments that it is about, which count
+    from 1: `arguments 4, 5, 12: None, a text, ...`."""
+    positions_of_kind: dict[RemarkKind, list[int]] = {}
+    for remark in remarks:
+        positions = positions_of_kind.setdefault(remark.kind, [])
+        if remark.position >= 0:
+            positions.append(remark.position + 1)
+    texts = []
+    for kind, positions in positions_of_kind.items():
+        if positions:
+            noun = "argument" if len(positions) == 1 else "arguments"
+            numbers = ", ".join(map(str, sorted(set(positions))))
+            texts.append(f"{noun} {numbers}: {REMARKS[kind]}")
+        else:
+            texts.append(REMARKS[kind])
+    return texts
 
 
 def recorded_text(call: Call) -> str:
