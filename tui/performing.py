@@ -91,6 +91,7 @@ def work_of(effect: Effect) -> Work:
     works: dict[type[Effect], Work] = {
         effects.SaveTable: saving.save,
         effects.Cut: saving.cut,
+        effects.Reproduce: saving.reproduce,
     }
     return works.get(type(effect), saving.record)
 

@@ -30,6 +30,7 @@ from fusetui.tui.state.state import (
     Cut,
     Outcome,
     Record,
+    Reproduce,
     SaveTable,
     State,
     overlaid,
@@ -72,6 +73,18 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
             )
     except OSError as error:
         sentence = f"{path} was not written: {reason(error)}."
+    if not cancelled():
+        post(partial(told, sentence=printable(sentence)))
+
+
+def reproduce(asked: Reproduce, post: Post, cancelled: Stop, *_: object) -> None:
+    """Has `fusetui reproduce` run, and posts what that says."""
+    words = f"--row={asked.row}", f"--out={asked.path}"
+    try:
+        _code, out, err = _said(("reproduce", *words, "--", asked.trace), cancelled)
+        sentence = "   ".join([*out.splitlines(), *err.splitlines()])
+    except OSError as error:
+        sentence = f"{asked.path} was not written: {reason(error)}."
     if not cancelled():
         post(partial(told, sentence=printable(sentence)))
 

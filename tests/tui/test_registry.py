@@ -161,6 +161,7 @@ DUMPS: list[HangShown] = []
 NEAR = do("memory-in", "memory-in", "memory-in")
 CASES = {
     "cut": Case(),
+    "reproduce": Case(LINEAR),
     "save": Case(*do("kernels")),
     "close": Case(*do("help")),
     "raw": Case(LINEAR, *do("details")),

@@ -346,6 +346,19 @@ class Cut(Effect, frozen=True):
         return f"cut {self.path}"
 
 
+class Reproduce(Effect, frozen=True):
+    """Have `fusetui reproduce` write the script of the op in a row of a trace to a new
+    file."""
+
+    trace: str
+    path: str
+    row: int
+
+    @property
+    def kind(self) -> str:
+        return f"reproduce {self.path}"
+
+
 MARKS, ROWS, BESIDE = "marks", "path", "\n"
 """What a Replay asks for; nobody can type the last one, which stands before a
 change."""

@@ -3,8 +3,10 @@
 `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists with one
 entry for each argument of the op's schema (torch/csrc/profiler/collection.cpp). A list
 of tensors has the type `TensorList` and a list of shapes; its element types are not
-recorded, and of more than 30 tensors nothing is. Whatever is neither a tensor nor a
-number has the type "" and no value: None, a text, a device, a generator.
+recorded, and of more than 30 tensors nothing is. `GenericList` is a list of tensors that
+may be left out, or in older traces one of numbers, without its length. Whatever is
+neither a tensor nor a number has the type "" and no value: None, a text, a device, a
+generator.
 """
 
 from __future__ import annotations
@@ -213,7 +215,7 @@ def _entries(dims: Any, types: Any, strides: Any, values: Any) -> list[_Entry]:
 
 def _argument(entry: _Entry) -> Argument:
     """Raises RefusedError."""
-    if entry.type in ("TensorList", "GenericList"):
+    if entry.type == "TensorList" or (entry.type == "GenericList" and entry.dims):
         return _tensors(entry)
     if type_of(entry.type) is not None:
         return _tensor(entry)

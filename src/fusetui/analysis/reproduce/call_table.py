@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 import numpy as np
 
@@ -9,9 +11,14 @@ from fusetui.gpu.roofline.many import inputs_of_ops
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Arguments
+from fusetui.trace.model.events import Arguments, arguments
 from fusetui.trace.model.joined import rows_there
 from fusetui.trace.model.memo import memo
+
+PARAM_COMMS: Final = "record_param_comms"
+"""The op with which torch describes a collective by args of its own."""
+
+COLLECTIVE_ARGS: Final = ("Collective name", "dtype", "In msg nelems", "Group size")
 
 
 class CallTable(msgspec.Struct, frozen=True, eq=False):
@@ -50,6 +57,8 @@ def call_table(trace: Trace) -> CallTable:
     inputs = inputs_of_ops(trace, rows)
     by_name = trace.name[rows].astype(np.int64)
     key = by_name * (len(inputs.texts) + 1) + inputs.number + 1
+    collective = _number_of_collective(trace, rows)
+    key = key * (collective.max(initial=-1) + 2) + collective + 1
     _, group = np.unique(key, return_inverse=True)
     cpu_ns = np.where(trace.role[rows] == Role.OP, trace.dur[rows], 0)
     own_gpu_ns = _own_gpu_ns(trace, rows)
@@ -62,6 +71,18 @@ def call_table(trace: Trace) -> CallTable:
         cpu_ns=cpu_ns,
         own_cpu_ns=_own_cpu_ns(trace, rows, cpu_ns),
     )
+
+
+def _number_of_collective(trace: Trace, rows: Rows) -> Int64s:
+    """A number for each op that describes a collective, equal for equal ones: other
+    collectives may have the same inputs. -1 for all other ops; shape [ops]."""
+    number = np.full(len(rows), -1, dtype=np.int64)
+    if PARAM_COMMS in trace.names:
+        name = trace.names.index(PARAM_COMMS)
+        places = np.flatnonzero(trace.name[rows] == name)
+        orders = trace.order[rows[places]]
+        number[places] = arguments(trace.elements, orders, COLLECTIVE_ARGS).number
+    return number
 
 
 def _own_gpu_ns(trace: Trace, rows: Rows) -> Int64s:

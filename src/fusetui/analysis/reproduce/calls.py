@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -20,12 +19,12 @@ from fusetui.analysis.reproduce.arguments import (
     tensors_of,
 )
 from fusetui.analysis.reproduce.call_table import CallTable, call_table
+from fusetui.analysis.reproduce.collectives import COLLECTIVE_NAME, collective_facts
 from fusetui.analysis.reproduce.inner_ops import InnerCall, completed, inner_calls
 from fusetui.analysis.reproduce.model import (
     Argument,
     Call,
     CallKind,
-    CollectiveFacts,
     Cost,
     Filling,
     InnerOp,
@@ -53,8 +52,6 @@ OP_NAME: Final = lazy_pattern(
 )
 NODE_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*Backward[0-9]*", re.ASCII)
 COMPILED_NAME: Final = lazy_pattern(r"triton_|CompiledFunction|## Call CompiledFxGraph")
-COLLECTIVE_NAME: Final = lazy_pattern(r"c10d::|_c10d_functional::|record_param_comms\Z")
-PARAM_COMMS: Final = "record_param_comms"
 MAX_NAME_CHARS: Final = 200
 
 MAX_INNER_OPS: Final = 100
@@ -138,7 +135,8 @@ def _with_arguments(trace: Trace, call: Call) -> Call:
     """The call with its arguments. Raises RefusedError."""
     name = call.op
     if COLLECTIVE_NAME.match(name):
-        return _collective(trace, call)
+        facts = collective_facts(trace, call.row)
+        return replace(call, kind=CallKind.COLLECTIVE, collective=facts)
     if _node_of(name):
         return _backward(trace, call)
     if OP_NAME.fullmatch(name):
@@ -377,48 +375,6 @@ def _cost(trace: Trace, row: int) -> Cost:
     if amount is None:
         return Cost()
     return Cost(flop=amount.flop, bytes=amount.bytes)
-
-
-class _ParamComms(msgspec.Struct):
-    """Args of record_param_comms; their names have blanks."""
-
-    name: str = msgspec.field(name="Collective name", default="")
-    dtype: str = msgspec.field(name="dtype", default="")
-    in_elements: int = msgspec.field(name="In msg nelems", default=0)
-    out_elements: int = msgspec.field(name="Out msg nelems", default=0)
-    ranks: int = msgspec.field(name="Group size", default=0)
-
-
-def _collective(trace: Trace, call: Call) -> Call:
-    """Raises RefusedError if the size was not recorded."""
-    args = _param_comms(trace, call.row)
-    try:
-        facts = msgspec.convert(args, _ParamComms)
-    except msgspec.ValidationError:
-        raise RefusedError(Refusal.DAMAGED) from None
-    if not facts.name or facts.ranks < 1 or min(facts.in_elements, 0) < 0:
-        raise RefusedError(Refusal.NO_INPUTS)
-    return replace(
-        call,
-        kind=CallKind.COLLECTIVE,
-        collective=CollectiveFacts(
-            name=facts.name,
-            dtype=facts.dtype,
-            in_elements=facts.in_elements,
-            out_elements=facts.out_elements,
-            ranks=facts.ranks,
-        ),
-    )
-
-
-def _param_comms(trace: Trace, row: int) -> dict[str, Any]:
-    """The args of record_param_comms that is, lies in, or surrounds an op."""
-    if trace.name_of(row) == PARAM_COMMS:
-        return trace.args_of(row)
-    for call in inner_calls(trace, row):
-        if call.name == PARAM_COMMS:
-            return trace.args_of(call.row)
-    return {}
 
 
 def groups_of(table: CallTable, places: Rows) -> list[Rows]:

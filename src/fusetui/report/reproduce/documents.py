@@ -48,7 +48,7 @@ class CallDocument(msgspec.Struct, frozen=True):
     input_bytes: int
     flop: int | None
     bytes: int | None
-    attainable_ns: float | None
+    attainable_ns: int | None
     kernels: tuple[str, ...]
     remarks: tuple[str, ...]
     why_not: str
@@ -65,6 +65,7 @@ def reproduce_document(calls: Sequence[Call]) -> ReproduceDocument:
 
 
 def _call_document(call: Call) -> CallDocument:
+    attainable_ns = call.cost.attainable_ns
     return CallDocument(
         name=name_of(call),
         kind=call.kind,
@@ -79,7 +80,7 @@ def _call_document(call: Call) -> CallDocument:
         input_bytes=call.input_bytes,
         flop=call.cost.flop,
         bytes=call.cost.bytes,
-        attainable_ns=call.cost.attainable_ns,
+        attainable_ns=None if attainable_ns is None else round(attainable_ns),
         kernels=call.kernels,
         remarks=tuple(remark_texts(call.remarks)),
         why_not=why_not(call),
