@@ -39,6 +39,17 @@ class ModuleCalls(NamedTuple):
     order: tuple[int, ...]
 
 
+def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
+    """The call of an op, of what launched a kernel, or of a row, of which exactly one
+    is given; of several distinct calls the one with the largest total. Raises
+    NothingToReproduceError."""
+    if bool(op) + bool(kernel) + (row is not None) != 1:
+        raise NothingToReproduceError("Give either an op, a kernel or a row.")
+    if row is not None:
+        return call_of_slice(trace, row)
+    return (calls_of_op(trace, op) if op else calls_of_kernel(trace, kernel))[0]
+
+
 def calls_of_op(trace: Trace, name: str) -> list[Call]:
     """The distinct calls of an op by its name, with or without its namespace, or of a
     node of autograd. Raises NothingToReproduceError."""
