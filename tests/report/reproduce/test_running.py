@@ -116,7 +116,7 @@ def test_an_op_is_timed_with_an_interval(tmp_path: Path) -> None:
     (result,) = Ran(text, tmp_path, "--json").results
     assert 0 < result["low_us"] <= result["us"] <= result["high_us"]
     shown = Ran(text, tmp_path).out
-    assert "TFLOP/s" in shown
+    assert "GFLOP/s" in shown
     assert "same op, shapes, types and strides as recorded" in shown
 
 
