@@ -11,8 +11,14 @@
 # make benchmarks measure all tables of the documentation again, from the traces in FUSETUI_TRACES
 # make wheels     download what a machine without a network needs beside its torch into build/wheels; with
 #                 WHEELS_PYTHON=3.13 or WHEELS_ARCH=aarch64 for another one
+# make fuzz       try hostile inputs: KIND=reader (or app, zip, nsys, ...; fuzz/__main__.py lists them) for SECONDS=60,
+#                 with SEED=7 the same ones again; inputs that fail are saved, and CONTRIBUTING.md says what to do with them
 # make sanitize   compare the compiled scanner with Python under AddressSanitizer and UndefinedBehaviorSanitizer
 #                 (gcc); RUNS=100000 for more inputs than 2,000
+# make workflows  check the files of .github with check-jsonschema and zizmor
+# make coverage   the tests once more, with the share of lines that they run in build/coverage.md
+# make lowest     install the oldest versions of the dependencies that pyproject.toml allows
+# make compare-release  reading and answers beside the last release, in build/compared.md
 # make locked     the tools of development as requirements-dev.lock pins them, without torch
 # make lock       write requirements-dev.lock anew, with uv
 # make reference  regenerate what docs/ takes from the code: reference.md, files.md and more
@@ -43,14 +49,16 @@ report:
 	@echo
 	@$(BIN)/fusetui diff $(RUN)
 
+# pytest rewrites the assertions of a file once and keeps the result, as Python does with its
+# code: also where the environment says not to write it, or each worker takes ten seconds longer.
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --explicit-package-bases tests benchmarks docs
+	@$(BIN)/mypy --explicit-package-bases tests fuzz benchmarks docs
 	@$(BIN)/lint-imports --no-cache
 
 dist: $(VENV)/.dev
@@ -66,6 +74,13 @@ docs: $(VENV)/.dev
 	@$(BIN)/python -P -m sphinx --quiet --fail-on-warning --fresh-env -c docs -d build/doctrees . build/docs
 	@echo build/docs/index.html
 
+KIND = reader
+SECONDS = 60
+SEED =
+.PHONY: fuzz
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -P fuzz --kind $(KIND) --seconds $(SECONDS) $(addprefix --seed ,$(SEED))
+
 RUNS = 2000
 SANITIZED = build/sanitized
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1
@@ -77,7 +92,34 @@ sanitize: $(VENV)/.dev
 	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		FUSETUI_SCANNER=$$(ls $(SANITIZED)/fusetui/trace/read/scan.*.so) \
-		$(BIN)/python -P tests/fuzz --kind scanner --jobs 1 --runs $(RUNS)
+		$(BIN)/python -P fuzz --kind scanner --jobs 1 --runs $(RUNS)
+
+# Tools of these targets alone, which no test needs.
+$(VENV)/.ci: $(VENV)/.dev
+	@$(PIP) install --editable '.[ci]'
+	@touch $@
+
+WORKFLOWS = $(wildcard .github/workflows/*.yml)
+.PHONY: workflows
+workflows: $(VENV)/.ci
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/zizmor --offline --quiet .github
+
+.PHONY: coverage
+coverage: $(VENV)/.ci
+	@mkdir -p build && rm -f build/coverage.md
+	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal \
+		--cov fusetui --cov-report markdown-append:build/coverage.md
+
+.PHONY: lowest
+lowest: $(VENV)/.ci
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable .
+
+RELEASE = $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
+.PHONY: compare-release
+compare-release: $(VENV)/.dev
+	@$(BIN)/python -P benchmarks/compare_release.py --release '$(RELEASE)' --out build/compared.md
 
 notebook: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_notebook.py
@@ -134,7 +176,7 @@ $(VENV)/.capture: $(VENV)/.made pyproject.toml setup.py $(wildcard src/fusetui/t
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \
 	else $(PIP) install --editable '.[capture]' --constraint constraints.txt; fi
-	@$(BIN)/python -m compileall -q src capture kernels sample_traces trace tui
+	@$(BIN)/python -m compileall -q src capture kernels sample_traces tui
 	@touch $@
 
 # A working .venv is kept. Inside another virtual environment, --system-site-packages does not include

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fusetui.trace.read.body import find_body
-from fusetui.trace.read.mend import Joiner
+from fusetui.trace.read.damaged import ChunkStitcher
 from fusetui.trace.read.source import open_source
 
 NUMBER = re.compile(rb'"(ts|correlation|External id|id|Ev Idx)": ?(\d+)')
@@ -38,7 +38,7 @@ def generate(source: Path, target: Path, size: int) -> int:
     opened = open_source(str(source))
     document = opened.document
     body = find_body(opened)
-    *_, last_chunk = Joiner().ordered(document, body.start)
+    *_, last_chunk = ChunkStitcher().ordered(document, body.start)
     events_end = last_chunk.after - 1  # where the bracket of the list is
     events = document[body.start : events_end].rstrip(b" \r\n\t,")
     template = _template(events)

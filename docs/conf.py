@@ -63,8 +63,11 @@ warns about a page that is in no section."""
 PROJECT = (
     "CHANGELOG",
     "CONTRIBUTING",
+    "CODE_OF_CONDUCT",
     "SECURITY",
     "docs/ARCHITECTURE",
+    "docs/one-kernel",
+    "docs/releasing",
     "docs/files",
     "sample_traces/README",
     "sample_traces/lessons/README",
@@ -76,7 +79,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc"]
 # the source folder is the root, so that links are the same here and on GitHub
 root_doc = "README"
 include_patterns = ["*.md", "docs/**.md", "docs/notebook.ipynb", "sample_traces/**.md"]
-exclude_patterns = [".*", "build", "dist", "runs", "src", "tests"]
+exclude_patterns = [".*", "build", "dist", "runs", "src", "tests", "fuzz"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # docs/make_notebook.py has executed it
 default_role = "code"  # single backticks, as in our docstrings

@@ -17,6 +17,10 @@ from tests.places import ROOT
 
 from fusetui.trace import Trace, open_trace
 
+# `fuzz` and `docs.lessons` stand at the root, which comes last: so none of its folders
+# hides an installed module
+sys.path.append(str(ROOT))
+
 EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # per property
 # slow machines
 settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)
@@ -38,7 +42,7 @@ def pytest_configure() -> None:
 
 
 Events = Sequence[dict[str, Any]]
-PACKAGES = ("src", "capture", "kernels", "sample_traces", "trace", "tui")
+PACKAGES = ("src", "capture", "kernels", "sample_traces", "tui")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -63,6 +67,8 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         for name in ("COLUMNS", "LINES"):
             patch.delenv(name, raising=False)
         patch.setenv("OMP_NUM_THREADS", "1")
+        # else each compilation starts processes that import torch for ten seconds
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
         yield

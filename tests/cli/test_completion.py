@@ -53,7 +53,7 @@ def test_scripts_are_valid(fusetui: Run, tmp_path: Path, shell: str) -> None:
         ("fusetui summary some", {"some.json"}),
     ],
 )
-def test_bash_completes(
+def test_bash_completes_commands_options_and_files(
     fusetui: Run, tmp_path: Path, words: str, expected: set[str]
 ) -> None:
     if shutil.which("bash") is None:

@@ -54,7 +54,9 @@ def folder(tmp_path: Path) -> Path:
     return job(tmp_path)
 
 
-def test_the_answer(fusetui: Run, folder: Path) -> None:
+def test_ranks_text_names_the_straggler_and_its_cost(
+    fusetui: Run, folder: Path
+) -> None:
     out = fusetui("ranks", folder).out
     assert "4 of 4 ranks, 3 steps, 3 collectives." in out
     assert (
@@ -68,7 +70,7 @@ def test_the_answer(fusetui: Run, folder: Path) -> None:
     assert len(out.splitlines()) <= 40
 
 
-def test_json_and_its_keys(fusetui: Run, folder: Path) -> None:
+def test_ranks_json_lists_ranks_by_what_they_caused(fusetui: Run, folder: Path) -> None:
     found = fusetui("ranks", folder, "--json").json
     assert [row["rank"] for row in found["ranks"]] == [2, 0, 1, 3]
     assert found["ranks"][0]["caused_ns"] == 3 * SLEEP * 1000
@@ -106,7 +108,7 @@ def test_idle_time_of_a_reason_is_0_or_not_known(fusetui: Run, folder: Path) -> 
     assert [row["idle_ns"] is None for row in rows] == [True] * 4 + [False]
 
 
-def test_the_table_of_the_page(fusetui: Run, folder: Path) -> None:
+def test_ranks_table_of_the_docs_prints_its_rows(fusetui: Run, folder: Path) -> None:
     """The command in docs/ranks.md."""
     page = (Path(__file__).parents[2] / "docs/ranks.md").read_text()
     line = next(line for line in page.splitlines() if "--where" in line)
@@ -152,7 +154,7 @@ def test_a_host_is_not_called_a_device(fusetui: Run, folder: Path) -> None:
     assert head.split()[-1] == "host"
 
 
-def test_csv(fusetui: Run, folder: Path) -> None:
+def test_ranks_csv_has_a_line_per_rank(fusetui: Run, folder: Path) -> None:
     rows = list(csv.DictReader(fusetui("ranks", folder, "--csv").out.splitlines()))
     assert [row["last_count"] for row in rows] == ["3", "0", "0", "0"]
 
@@ -207,7 +209,7 @@ def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
         (["RANKS", "--json", "--csv"], "Use either --json or --csv, not both."),
     ],
 )
-def test_wrong_use(
+def test_wrong_ranks_arguments_are_one_sentence(
     fusetui: Run, folder: Path, arguments: list[str], sentence: str
 ) -> None:
     words = [str(folder) if word == "RANKS" else word for word in arguments]
@@ -236,7 +238,9 @@ def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
     assert straggler["caused_ns"] == found["ranks"][0]["caused_ns"]
 
 
-def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None:
+def test_ranks_what_if_reports_the_gain_for_the_job(
+    fusetui: Run, tmp_path: Path
+) -> None:
     """Of a step: an op of 5 us, latency 6, a kernel of 200, a transfer of 50, return
     1."""
     meet = Work(2_000, 50_000, group=(0, 1))
@@ -264,6 +268,6 @@ def test_a_job_that_cannot_be_replayed(fusetui: Run, folder: Path) -> None:
     )
 
 
-def test_what_if_is_no_table(fusetui: Run, folder: Path) -> None:
+def test_ranks_what_if_refuses_table_options(fusetui: Run, folder: Path) -> None:
     for form in (["--csv"], ["--format", "csv"]):
         assert fusetui("ranks", folder, "--what-if", "comm x0.5", *form).code == 2

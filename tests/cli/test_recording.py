@@ -49,7 +49,7 @@ FAKE = str(ROOT / "tests/attach/fake_job.py")
         ("watch /tmp", "needs a terminal"),
     ],
 )
-def test_wrong_use(
+def test_wrong_recording_arguments_are_refused_and_write_nothing(
     line: str,
     said: str,
     capsys: pytest.CaptureFixture[str],

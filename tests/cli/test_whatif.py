@@ -61,7 +61,7 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     assert "no batch is ready" not in said(answer())
 
 
-def test_keys(fusetui: Run) -> None:
+def test_whatif_json_has_its_documented_keys(fusetui: Run) -> None:
     found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
     assert set(found) >= KEYS
     assert set(found["steps"][0]) == {"name", "before_ns", "after_ns", "in_median"}
@@ -102,18 +102,18 @@ def test_a_wrong_change(fusetui: Run, change: str, sentence: str) -> None:
     assert found.err.startswith(sentence)
 
 
-def test_no_change(fusetui: Run) -> None:
+def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
     assert "needs a change" in fusetui("whatif", LESSON).err
 
 
-def test_what_it_is_worth_and_what_limits_it_then() -> None:
+def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
         "With loader, a step (launched) of 100 us would take 80 us (20.0 % less), an estimate. Then the host "
         "limits it: 71 % of the critical path is what CPU threads do, most of it zoom_shift."
     )
 
 
-def test_a_bound() -> None:
+def test_whatif_bound_is_printed_as_at_best() -> None:
     assert "would take 80 us at best (20.0 % less). Then" in said(
         answer(certainty="bound")
     )
@@ -132,7 +132,7 @@ def test_too_little_is_understood() -> None:
     assert "cannot be told: too little of the time is understood." in said(found)
 
 
-def test_a_range() -> None:
+def test_whatif_range_is_printed_with_both_ends() -> None:
     found = answer(after_ns=None, between_ns=(60_000, 70_000), certainty="estimate")
     assert "a step (launched) of 100 us would take 60 us to 70 us." in said(found)
 
@@ -150,7 +150,9 @@ def test_names_of_a_trace_are_printable() -> None:
         ([200, 200, 200], None, "It makes no difference."),
     ],
 )
-def test_a_sweep(times: list[int], knee: float | None, sentence: str) -> None:
+def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
+    times: list[int], knee: float | None, sentence: str
+) -> None:
     points = tuple(SweepPoint(n / 2, ns) for n, ns in enumerate(times))
     found = Sweep("python", "step", (), 200, 0.0, points, knee)
     assert sentence in sweep_text(found, 80)
@@ -163,7 +165,9 @@ def test_what_is_not_understood_after_the_change() -> None:
     )
 
 
-def test_the_path_of_a_trace_without_slices(tmp_path: Path, capsys: Any) -> None:
+def test_path_of_an_empty_trace_says_that_there_is_none(
+    tmp_path: Path, capsys: Any
+) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": []}')
     assert run_command(["path", str(path)]) == 0

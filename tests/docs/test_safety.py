@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_was_tried() -> None:
-    kinds = re.findall(r'KIND = Kind\("(\w+)"', "".join(_texts("tests/fuzz")))
+    kinds = re.findall(r'KIND = Kind\("(\w+)"', "".join(_texts("fuzz")))
     tried = re.findall(r"^\| `(\w+)` \| [\d,]+ \| \d+ \| 0 \|", PAGE, re.MULTILINE)
     told = re.findall(r"^\| `(\w+)` \| [^\d\s]", PAGE, re.MULTILINE)
     assert sorted(kinds) == sorted(tried)

@@ -9,7 +9,16 @@ import pytest
 from tests.places import ROOT
 from tests.sources import python_files
 
-FOLDERS = ("tui", "capture", "kernels", "sample_traces", "src/fusetui", "tests", "docs")
+FOLDERS = (
+    "tui",
+    "capture",
+    "kernels",
+    "sample_traces",
+    "src/fusetui",
+    "tests",
+    "fuzz",
+    "docs",
+)
 BRITISH = re.compile(
     r"(?:col|behavi|neighb|fav|hon|lab)our|centre|\bgrey\b|judgement|analys(?:ed|ing)\b"
     r"|(?:util|recogn|summar|normal|synchron|optim|initial|organ|serial|vector|minim|maxim|visual)is"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fuzz import limits
+from fuzz import limits
 
 
 @pytest.fixture(autouse=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.fuzz import app
-from tests.fuzz.case import Case
-from tests.fuzz.examine import examine
+from fuzz import app
+from fuzz.case import Case
+from fuzz.examine import examine
+from tests.places import ROOT
 
-FOUND = sorted((Path(__file__).parent / "found").iterdir())
+FOUND = sorted((ROOT / "fuzz" / "found").glob("*.json"))
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FOUND if p.suffix == ".json"], ids=lambda p: p.stem
-)
-def test_a_file_that_failed(path: Path) -> None:
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_input_that_once_failed_passes_all_checks(path: Path) -> None:
     if path.name.startswith("app-"):
         app.examine_app(app.from_text(path.read_text()))
         return

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fusetui.trace.read import mend, workers
+from fusetui.trace.read import damaged, workers
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def small_extents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treats a file of some hundred kB like one of some hundred MB; one thread reads
     it."""
     monkeypatch.setattr(workers, "core_count", lambda: 1)
-    monkeypatch.setattr(mend, "MAX_HURRIED_GAP_BYTES", 1 << 15)
+    monkeypatch.setattr(damaged, "MAX_HURRIED_GAP_BYTES", 1 << 15)
     for name, value in (
         ("EXTENT_BYTES", 1 << 14),
         ("FIRST_PREVIEW_BYTES", 1 << 16),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fusetui.command_line.arguments import (
+    COMPILE_LOG,
     GRAPHS,
     LIGHT,
     NO_CACHE,
@@ -126,6 +127,18 @@ RECORDED = (
     ),
 )
 """What is recorded of a program that runs, and where it goes."""
+DUMPS = (
+    flag(
+        "--dumps",
+        "Instead of a trace, dumps of the flight recorder of each rank: fusetui hang reads them.",
+    ),
+    argument(
+        "--server ADDRESS",
+        "With --dumps, the debug server of the job, http://localhost:25999 by default.",
+        default="http://localhost:25999",
+    ),
+)
+"""Why a job hangs, not how long it takes."""
 RECORDING = (
     Command(
         "capture",
@@ -152,12 +165,19 @@ RECORDING = (
                 "--on-enter",
                 "Record whenever Enter is pressed; the program has no input then.",
             ),
+            flag(
+                "--compile-log",
+                "Have torch.compile write its log beside the traces, for fusetui compile; kernels "
+                "are compiled once more for it.",
+            ),
             *RECORDED,
+            *DUMPS,
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
         ),
         "The program is not changed. It keeps its output and gets your signals. The exit code is "
         "the program's, or 1 if that is 0 and a process was not recorded. Once it has ended, its "
-        "trace is opened.",
+        "trace is opened. With --dumps, its ranks write their last collectives when NCCL runs into "
+        "a timeout, and after --after S seconds: docs/hang.md.",
     ),
     Command(
         "record",
@@ -173,6 +193,7 @@ RECORDING = (
             ),
             flag("--all", "All of yours that can be."),
             *RECORDED,
+            *DUMPS,
         ),
         "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
         "together, and ranks opens their folder.",
@@ -243,7 +264,7 @@ SHARING = (
             argument("A", "A trace."),
             argument("B?", "Another, to compare with the first."),
             argument("OUT", "The new file, named .html."),
-            *(*LIGHT, NO_CACHE),
+            *(*LIGHT, COMPILE_LOG, NO_CACHE),
         ),
         "It needs nothing else: it loads nothing and is below 1 MB. Its figures are those of "
         "--json; a click on the head of a column sorts by them. By default it is light or dark "

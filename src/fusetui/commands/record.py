@@ -48,8 +48,14 @@ MAX_NAMED_VARIANTS = 5
 
 
 def run_record(args: Namespace) -> int:
-    """Records processes that run; returns 1 if one was not recorded. Raises
-    CommandError, CannotListenError, CannotRecordError."""
+    """Records processes that run, or takes their dumps; returns 1 if one was not
+    recorded. Raises CommandError, CannotListenError, CannotRecordError, and
+    NoDebugServerError."""
+    if args.dumps:
+        from fusetui.commands.dumps import record_dumps
+
+        with trace_folder(args.out) as folder:
+            return record_dumps(args, folder)
     request = request_of(args)
     asked = _processes_asked(args)
     if request.steps and len(asked) > 1:

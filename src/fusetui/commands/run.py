@@ -31,6 +31,7 @@ from fusetui.attach.processes import (
     with_torch,
 )
 from fusetui.attach.recording import AttachedProcess, Recording
+from fusetui.commands.enter_key import EnterKey
 from fusetui.commands.errors import NO, CommandError, say
 from fusetui.commands.record import (
     TURN_SECONDS,
@@ -62,6 +63,10 @@ MAX_ATTEMPTS = 12
 OWN_PROFILER_SECONDS = 600.0
 """That the program's own profiler is waited for."""
 
+LOG = "TORCH_TRACE"
+PROVENANCE = "INDUCTOR_PROVENANCE"
+"""The variables of torch that have it log what it compiles, with lines of Python."""
+
 FOLDER_NAME_BYTES = 20
 """At most, of a folder of sockets within the one that it is made in."""
 
@@ -80,6 +85,8 @@ def run_run(args: Namespace) -> int:
         raise CommandError(
             "--on-enter reads Enter from its standard input, which is closed."
         )
+    if args.dumps:
+        return _run_with_dumps(args, program)
     request = request_of(args)
     with (
         trace_folder(args.out) as folder,
@@ -95,6 +102,8 @@ def run_run(args: Namespace) -> int:
             on_enter=args.on_enter,
         )
         environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: socket_folder}
+        if args.compile_log:
+            environment = {PROVENANCE: "1", LOG: str(log_folder(folder))} | environment
         with _awaitable_child() as set_up:
             child = _started(program, environment, set_up, has_input=not args.on_enter)
             with passed_on(child):
@@ -106,8 +115,38 @@ def run_run(args: Namespace) -> int:
         is_recorded = watched.report()
         if args.open and watched.jobs:
             opened(watched.jobs, folder)
+    return _exit_code(child, is_recorded)
+
+
+def _run_with_dumps(args: Namespace, program: Sequence[str]) -> int:
+    """Starts a program whose ranks keep their last collectives; returns as `run_run`
+    does."""
+    from fusetui.commands.dumps import JobWithDumps
+
+    with trace_folder(args.out) as folder, sockets() as pipe_folder:
+        job = JobWithDumps(args, folder=folder, pipe_folder=pipe_folder)
+        environment = os.environ | job.environment(os.environ)
+        with _awaitable_child() as set_up:
+            child = _started(program, environment, set_up, has_input=not args.on_enter)
+            with passed_on(child):
+                try:
+                    job.watch(child, turn_s=TURN_SECONDS)
+                finally:
+                    child.wait()
+        return _exit_code(child, job.report())
+
+
+def _exit_code(child: subprocess.Popen[bytes], is_recorded: bool) -> int:
+    """The exit code of a program that ended, 128 and the number of the signal that ended
+    it, or 1 if that is 0 and not all was recorded."""
     code = child.returncode if child.returncode >= 0 else ENDED - child.returncode
     return code if code or is_recorded else NO
+
+
+def log_folder(folder: Path) -> Path:
+    """The folder for what torch.compile logs, beside the traces in `folder`, where
+    `fusetui compile` finds it. The program makes it once it compiles something."""
+    return folder.absolute() / "compile_log"
 
 
 def _started(
@@ -169,7 +208,7 @@ class _Watched:
         self._begun = now()
         self._took_s = 0.0
         self._is_time = False
-        self._input_ended = False
+        self._enter = EnterKey()
         self._missing_ranks: list[str] = []
         self._forks: list[str] = []
         self.jobs: list[AttachedProcess] = []
@@ -209,16 +248,7 @@ class _Watched:
         pressed."""
         if not self._on_enter:
             return not self.jobs and now() - self._begun >= self._after_s
-        if self._input_ended:
-            return False
-        try:
-            if not select.select([sys.stdin], [], [], 0)[0]:
-                return False
-            line = sys.stdin.readline()
-        except (OSError, ValueError):  # it is gone, as a terminal may be
-            line = ""
-        self._input_ended = not line
-        return bool(line)
+        return self._enter.was_pressed()
 
     def _is_complete(self, group: list[Process]) -> bool:
         """Whether all that have torch have asked, and all ranks are there; after some

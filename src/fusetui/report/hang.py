@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from fusetui.analysis.hang.in_trace import InTrace
 from fusetui.analysis.hang.mismatches import kind_of
 from fusetui.analysis.hang.model import (
     Culprit,
@@ -25,6 +26,9 @@ from fusetui.trace.flight.columns import UNKNOWN, Frame, GroupName, Tensors
 
 MAX_CULPRITS = 3
 """That the headline names; the rest are counted."""
+
+MAX_AROUND = 4
+"""Slices around a collective in a trace that are named."""
 
 MAX_RANGES = 8
 """Of ranks, in a sentence."""
@@ -47,21 +51,29 @@ DIFFERENCES = {
 
 
 class HangDocument(HangAnswer, frozen=True):
-    """`text`: the answer in sentences, the reason first."""
+    """`text`: the answer in sentences, the reason first. `in_trace`: where a trace of the
+    same job has the collective, null if none was given."""
 
     text: tuple[str, ...]
+    in_trace: InTrace | None
 
 
-def hang_document(answer: HangAnswer) -> HangDocument:
-    return printed(answer, HangDocument, text=tuple(headline(answer)))
+def hang_document(answer: HangAnswer, traced: InTrace | None = None) -> HangDocument:
+    """The answer as a JSON document."""
+    sentences = (*headline(answer), *in_trace_sentences(traced))
+    return printed(answer, HangDocument, text=sentences, in_trace=traced)
 
 
-def hang_text(answer: HangAnswer, most: int, top: int) -> str:
-    """The reason first, then how far each group came, then what could not be decided.
+def hang_text(
+    answer: HangAnswer, most: int, top: int, traced: InTrace | None = None
+) -> str:
+    """The reason first, then where a trace has the collective, then how far each group
+    came, then what could not be decided.
 
     `most`: columns of a line; `top`: rows of the table of groups."""
     sections = (
         _folded(headline(answer), most),
+        _folded(in_trace_sentences(traced), most),
         _groups(_by_interest(answer), most, top),
         _folded(_remarks(answer), most),
     )
@@ -92,6 +104,42 @@ def headline(answer: HangAnswer) -> list[str]:
     if answer.verdict == "none":
         sentences.append(NOBODY)
     return sentences
+
+
+def in_trace_sentences(traced: InTrace | None) -> list[str]:
+    """Where a trace of the same job has the collective in which ranks wait, or why it
+    has not; [] without a trace, or if nobody waits."""
+    if traced is None:
+        return []
+    what = collective(traced.group, traced.sequence)
+    if traced.reason:
+        return [f"{traced.path} does not show {what}: {_why_not_in_trace(traced)}."]
+    assert traced.place is not None
+    place = f"collective {traced.place.number} of {traced.place.of} of this group"
+    step = f" in {traced.step}" if traced.step else ""
+    sentence = (
+        f"In {traced.path}, {what} is {place}{step}: {traced.name}, row {traced.row}."
+    )
+    around = " < ".join(traced.issued_by[:MAX_AROUND])
+    issued = f"It is issued by {around}." if around else ""
+    agreeing = (
+        f"{plural(traced.agreeing, 'collective')} in a row agree with the dumps there."
+        if traced.agreeing > 1
+        else "Only this one agrees with the dumps there."
+    )
+    return [" ".join(filter(None, (sentence, issued, agreeing)))]
+
+
+def _why_not_in_trace(traced: InTrace) -> str:
+    """The end of a sentence."""
+    if traced.reason == "no_group":
+        return "it has no collective of this group"
+    if traced.reason == "not_recorded":
+        return "none of this group in its steps has this operation and size"
+    return (
+        f"{count(traced.places)} collectives of a step are alike, and so are the "
+        f"{count(traced.agreeing - 1)} before each"
+    )
 
 
 def rank_list(ranks: Iterable[int]) -> str:
@@ -267,6 +315,8 @@ def _missing(answer: HangAnswer, culprit: Culprit) -> str:
         last = "It issued nothing at all."
     else:
         last = f"The last that it issued is {_issued(culprit.last)}."
+    if culprit.now is not None:
+        last += f" It was at {place_text(culprit.now)} when the dumps were taken."
     others = culprit.waiting - len(wait.waiting)
     behind = ""
     if others > 0:
@@ -276,10 +326,12 @@ def _missing(answer: HangAnswer, culprit: Culprit) -> str:
 
 
 def _waiters(wait: Wait) -> str:
+    """Which ranks wait, in which operation, and at which line the first of them does."""
     waits = "waits" if len(wait.waiting) == 1 else "wait"
+    place = wait.example.place or wait.now
     return (
         f"{ranks_named(wait.waiting).capitalize()} {waits} in "
-        f"{kind_of(wait.example.operation)} at {place_text(wait.example.place)}."
+        f"{kind_of(wait.example.operation)} at {place_text(place)}."
     )
 
 

@@ -87,7 +87,7 @@ def test_annotations_that_match_are_the_steps(build: Build) -> None:
     assert (found.side_a.steps, found.side_b.steps) == (2, 2)
 
 
-def test_a_side_without_such_annotations(build: Build) -> None:
+def test_step_pattern_that_one_side_lacks_is_refused(build: Build) -> None:
     with pytest.raises(NoStepsError, match="has no annotation like decode"):
         diff(build(ADD), build(ADD), step_by="decode")
 

@@ -25,7 +25,7 @@ def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
     assert not clocks.refused
 
 
-def test_more_collectives_narrow_it() -> None:
+def test_further_collectives_narrow_the_clock_offset() -> None:
     """The second one allows 495 to 520, the first 480 to 530."""
     a, b = rank(0, [(0, 30), (100, 120)]), rank(1, [(10, 30), (115, 120)], clock=500)
     clocks = clocks_of(match([a, b]))
@@ -69,7 +69,7 @@ def test_a_drift_is_found_from_both_ends() -> None:
     assert abs(on_common[:, 1] - on_common[:, 0]).max() <= clocks.uncertainty[1]
 
 
-def test_what_no_offset_explains_is_said() -> None:
+def test_times_that_no_clock_offset_explains_are_reported() -> None:
     """Rank 1 ends before rank 0 starts, once in either direction."""
     a, b = rank(0, [(0, 10), (200, 210)]), rank(1, [(100, 110), (100, 110)])
     refused = clocks_of(match([a, b])).refused
@@ -77,7 +77,7 @@ def test_what_no_offset_explains_is_said() -> None:
     assert "drifts of up to 200 us a second" in refused
 
 
-def test_ranks_of_one_host_share_a_clock() -> None:
+def test_ranks_of_one_machine_have_one_clock() -> None:
     """Then the order of starts is known, however long the collectives are."""
     a, b = rank(0, [(0, 900)], host="node1"), rank(1, [(400, 901)], host="node1")
     clocks = clocks_of(match([a, b]))
@@ -203,7 +203,7 @@ def test_the_drift_of_a_host_is_a_robust_line() -> None:
     )
 
 
-def test_no_clock_drifts_where_a_constant_offset_satisfies_every_bound() -> None:
+def test_constant_offset_that_satisfies_every_bound_means_no_drift() -> None:
     """The ends of host b are 312 us later at the end of the recording than at its
     begin, as noise of the network may do: within what the bounds leave."""
     ranks = two_hosts(0, noise=0)

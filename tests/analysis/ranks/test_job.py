@@ -29,7 +29,7 @@ def test_a_missing_rank_is_named() -> None:
     assert (job.missing, job.is_whole) == ((1, 3), False)
 
 
-def test_two_files_of_one_number() -> None:
+def test_second_file_of_a_rank_is_left_out() -> None:
     job = job_of([rank(0), rank(1), rank(1, path="copy.json")])
     assert [one.path for one in job.ranks] == ["rank0.json", "rank1.json"]
     assert [(one.rank, one.reason) for one in job.left_out] == [
@@ -37,7 +37,7 @@ def test_two_files_of_one_number() -> None:
     ]
 
 
-def test_a_rank_of_another_job() -> None:
+def test_rank_of_another_world_size_is_left_out() -> None:
     job = job_of([rank(0, size=4), rank(1, size=4), rank(2, size=8)])
     assert job.world_size == 4
     (left,) = job.left_out
@@ -80,7 +80,7 @@ def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
     assert job.notes == ("Some ranks are numbered by the order of the files.",)
 
 
-def test_nothing_at_all() -> None:
+def test_job_without_readable_ranks_has_no_rows() -> None:
     answer = answer_of(LeftOut(name, None, f"{name} is empty.") for name in "ab")
     assert (answer.given, len(answer.left_out), answer.ranks) == (0, 2, ())
     assert next(iter(headline(answer))) == "0 ranks, 0 steps, 0 collectives."
@@ -95,7 +95,7 @@ def test_waits_are_known_no_better_than_the_clocks() -> None:
     )
 
 
-def test_ranges_of_numbers() -> None:
+def test_consecutive_ranks_are_written_as_a_range() -> None:
     assert ranks_named((3,)) == "rank 3"
     assert ranks_named((4, 5, 6, 9)) == "ranks 4 to 6 and 9"
 

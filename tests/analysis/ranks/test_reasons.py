@@ -78,7 +78,7 @@ def test_a_class_of_its_account_explains_it() -> None:
     assert "kernels ran 100 us longer" in text
 
 
-def test_the_same_kernels_slower() -> None:
+def test_late_rank_with_the_same_kernels_slower_says_so() -> None:
     def kernels(us: int) -> dict[str, Any]:
         before = [{}, {"compute": us}]
         return {"before": before, "kernels": (KernelRuns("gemm", 8, us * US, False),)}
@@ -190,7 +190,7 @@ def test_of_more_names_than_are_kept_the_longest_left_out_is(tmp_path: Path) -> 
     assert before.left_out_ns == {"annotation": 22 * US}
 
 
-def test_what_does_not_explain_half_of_it_is_not_told() -> None:
+def test_reason_for_less_than_half_of_a_delay_is_not_reported() -> None:
     found, text = only(
         late_by_100(
             {"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]}
@@ -371,7 +371,7 @@ def test_no_what_if_unless_all_is_known(change: dict[str, Any], why: str) -> Non
 
 
 @pytest.mark.skipif(not DLRM.is_dir(), reason="needs the real traces of FUSETUI_TRACES")
-def test_four_real_ranks_of_eight() -> None:
+def test_four_of_eight_real_ranks_name_the_missing_ones() -> None:
     """A DLRM training step on eight V100 of one machine, recorded in 2023; see
     docs/ranks.md."""
     answer = answer_of(summarize(sorted(map(str, DLRM.iterdir())), cached=False))

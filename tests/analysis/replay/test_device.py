@@ -50,7 +50,7 @@ def moved(trace_of: Callable[..., Trace]) -> Callable[..., WhatIf]:
     return ask
 
 
-def test_a_range_from_the_same_share_to_the_same_distance(
+def test_device_change_gives_a_range_from_same_share_to_same_distance(
     moved: Callable[..., WhatIf],
 ) -> None:
     """Arithmetic bounds it on both devices: bandwidth has no part in it."""

@@ -182,7 +182,7 @@ def test_the_ops_of_a_module_run_in_order(tmp_path: Path) -> None:
 def test_a_collective_runs_on_processes_of_this_machine(
     trace_of: TraceOf, tmp_path: Path
 ) -> None:
-    comms = {
+    comms: dict[str, Any] = {
         "Collective name": "allreduce",
         "dtype": "Float",
         "In msg nelems": 1024,

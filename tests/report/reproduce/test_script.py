@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.fuzz.reproduce import CODE
+from fuzz.reproduce import CODE
 from tests.hostile import PAYLOADS
 from tests.plain_scripts import NotPlainError, check_plain, recorded_part
 from tests.recorded_ops import Event, kernel, number, op, tensor, tensors

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.read import mend
+from fusetui.trace.read import damaged
 
 Write = Callable[[str | bytes], Path]
 
@@ -58,8 +58,8 @@ def test_any_number_of_brackets_too_many_is_one_place_of_damage(write: Write) ->
 def test_damage_that_leaves_no_slice_is_told_about(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mend, "patience_for", lambda _: (1, 0))
-    damaged = '{"ph":"X","name":"a"b","ts":1}'
-    trace = opened(write, f'{{"traceEvents":[{",".join([damaged] * 4)}]}}')
+    monkeypatch.setattr(damaged, "patience_for", lambda _: (1, 0))
+    event = '{"ph":"X","name":"a"b","ts":1}'
+    trace = opened(write, f'{{"traceEvents":[{",".join([event] * 4)}]}}')
     assert len(trace) == 0
     assert trace.report.too_damaged > 0

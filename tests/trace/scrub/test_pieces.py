@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace.read import mend
+from fusetui.trace.read import damaged
 from fusetui.trace.read.document import Document
 from fusetui.trace.scrub.events import EventCutter, texts_of
 
@@ -21,8 +21,8 @@ EVENTS = [{"ph": "X", "name": f"f{n}", "args": {"n": n, **INNER}} for n in range
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A document of some kB is treated like one of some hundred MB."""
-    monkeypatch.setattr(mend, "WINDOW_BYTES", 1 << 11)
-    monkeypatch.setattr(mend, "WINDOW_BYTES_AFTER_DAMAGE", 1 << 7)
+    monkeypatch.setattr(damaged, "WINDOW_BYTES", 1 << 11)
+    monkeypatch.setattr(damaged, "WINDOW_BYTES_AFTER_DAMAGE", 1 << 7)
 
 
 def read(text: str) -> tuple[list[Any], list[tuple[int, str]], int]:
@@ -92,7 +92,7 @@ def test_a_document_of_many_pieces_is_scrubbed_as_one(
     assert all(e["args"] == INNER for n, e in enumerate(found) if n != 250)
 
 
-def test_no_element_at_all(scrub: Callable[..., str]) -> None:
+def test_empty_list_of_events_is_scrubbed(scrub: Callable[..., str]) -> None:
     assert json.loads(scrub('{"traceEvents": [ ]}')) == {"traceEvents": []}
 
 

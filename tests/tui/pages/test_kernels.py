@@ -46,7 +46,7 @@ def test_what_needs_the_answer_says_so(mlp: Trace) -> None:
     assert state.hint.startswith("working: kernels by module")
 
 
-def test_only_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
+def test_narrowing_shows_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
     kinds = by(after(opened(mlp), *do("kernels")), "kind")
     assert labels(kinds) == ["gemm", "pointwise", "fused"]
     only = after(kinds, *do("row-down", "narrow"))
@@ -56,7 +56,7 @@ def test_only_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_any_column_sorts(mlp: Trace, sort: str) -> None:
+def test_every_column_of_kernels_sorts(mlp: Trace, sort: str) -> None:
     state = after(opened(mlp), *do("kernels", *("sort-right",) * SORTS.index(sort)))
     table = shown_table(state)
     order = table.order(sort)
@@ -94,7 +94,7 @@ def test_shares_add_up_and_decimals_are_aligned(mlp: Trace) -> None:
     assert len({line.index(".") for line in rows}) == 1
 
 
-def test_a_trace_without_kernels_lists_cpu_ops(
+def test_kernels_page_without_kernels_lists_cpu_ops(
     trace_of: Make, event: Callable[..., object]
 ) -> None:
     state = after(opened(trace_of([event("aten::add", 5)])), *do("kernels"))

@@ -40,14 +40,14 @@ def hits_of(state: State) -> Hits:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.width}x{size.height}")
-def test_screen(
+def test_why_page_looks_as_kept(
     waiting: Trace, size: Size, matches_screen: Callable[[str, str], None]
 ) -> None:
     state = after(opened(waiting, size=size), explained, *do("why"))
     matches_screen(f"why-{size.width}x{size.height}", drawn(state))
 
 
-def test_it_works_before_the_answer_is_there(waiting: Trace) -> None:
+def test_why_page_takes_keys_before_the_answer(waiting: Trace) -> None:
     state = after(opened(waiting), *do("why"))
     assert "working" in drawn(state)
     assert after(state, *do("row-down", "show")).page == "why"
@@ -90,13 +90,13 @@ def test_y_copies_the_whole_answer_as_markdown(waiting: Trace) -> None:
     assert "Try: " in text
 
 
-def test_what_was_not_recorded_is_a_row(mlp: Trace) -> None:
+def test_missing_recordings_are_a_row_of_the_why_page(mlp: Trace) -> None:
     state = after(opened(mlp), explained, *do("why", "last"))
     assert "not recorded: " in drawn(state)
     assert after(state, *do("show")).hint.startswith("not recorded: ")
 
 
-def test_a_trace_without_a_gpu(
+def test_why_page_without_a_gpu_says_so(
     trace_of: Make, event: Callable[..., dict[str, Any]]
 ) -> None:
     state = after(opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("why"))

@@ -31,7 +31,7 @@ def length(state: State) -> int:
     return end - begin
 
 
-def test_from_the_longest_gap_to_shorter_ones_and_back(known: State) -> None:
+def test_next_gap_goes_to_shorter_gaps_and_back(known: State) -> None:
     lengths = []
     state = known
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_the_details_say_why(known: State) -> None:
     assert copied.startswith("idle for ")
 
 
-def test_the_range_of_a_gap(known: State) -> None:
+def test_range_of_a_selected_gap_is_the_gap(known: State) -> None:
     state = after(known, *do("next-gap", "range", "range"))
     found = state.session.time_range
     assert found is not None
@@ -92,7 +92,9 @@ def test_before_it_is_known_a_sentence_says_so(trace_of: Make) -> None:
     assert "working: the idle time" in state.hint
 
 
-def test_without_a_gpu(trace_of: Make, event: Callable[..., dict[str, object]]) -> None:
+def test_next_gap_without_a_gpu_says_so(
+    trace_of: Make, event: Callable[..., dict[str, object]]
+) -> None:
     state = after(
         opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("next-gap")
     )

@@ -51,8 +51,9 @@ class Issued(msgspec.Struct, frozen=True):
 class Culprit(msgspec.Struct, frozen=True):
     """A rank that others wait for and that waits for nobody itself.
 
-    `last` is the newest of all that it issued, in any group; a dump cannot show where
-    the rank is now. None: it wrote no dump, or issued nothing. `group` and `sequence`
+    `last` is the newest of all that it issued, in any group. None: it wrote no dump, or
+    issued nothing. `now` is the line outside of torch at which its main thread was when
+    the dump was taken; None where the dump has no stack, as torch's own have not. `group` and `sequence`
     are of the first collective that it lacks, `waiting` counts the ranks that cannot go
     on before it comes, directly or through others.
     """
@@ -63,11 +64,13 @@ class Culprit(msgspec.Struct, frozen=True):
     group: GroupName
     sequence: int
     waiting: int
+    now: Frame | None = None
 
 
 class Wait(msgspec.Struct, frozen=True):
     """A collective that some members issued and that is not over, while others have not
-    issued it."""
+    issued it. `now`: where the first of `waiting` was when its dump was taken, None where
+    the dump has no stack."""
 
     group: GroupName
     sequence: int
@@ -77,6 +80,7 @@ class Wait(msgspec.Struct, frozen=True):
     without_dump: tuple[int, ...]  # members that wrote no readable dump
     unknown: tuple[int, ...]  # members of which the ring lost it
     example: Issued  # as the first of `waiting` issued it
+    now: Frame | None = None
 
 
 class Side(msgspec.Struct, frozen=True):

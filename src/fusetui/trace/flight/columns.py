@@ -79,7 +79,9 @@ class RankDump(msgspec.Struct, frozen=True):
 
     `first_record` is the number of its oldest entry: above 0, the ring lost the entries
     before. `members` are the ranks of each group whose ranks it lists (NCCL does, gloo
-    does not). `status` is by group, of groups that the entries name.
+    does not). `status` is by group, of groups that the entries name. `now` is the stack
+    of its main thread when the dump was taken, innermost frame first; torch's own dumps
+    do not have it, those that fusetui takes from a debug server do.
     """
 
     rank: int
@@ -88,6 +90,7 @@ class RankDump(msgspec.Struct, frozen=True):
     first_record: int
     members: dict[GroupName, tuple[int, ...]]
     status: dict[GroupName, GroupStatus]
+    now: tuple[Frame, ...] = ()
 
     @property
     def lost_beginning(self) -> bool:

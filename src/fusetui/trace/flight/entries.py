@@ -21,6 +21,7 @@ from fusetui.trace.flight.columns import (
     Tensors,
     Unread,
 )
+from fusetui.trace.flight.python_stacks import STACKS_KEY, main_thread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.snapshot.tables import MalformedError
 
@@ -92,6 +93,7 @@ class DumpTables:
             first_record=min((row["record"] for row in rows), default=0),
             members=_members(value),
             status=_status(value, group_of_id),
+            now=_stack_now(value),
         )
         rows.sort(key=lambda row: row["record"])
         for row in rows:
@@ -262,6 +264,12 @@ def _frame(fields: Any) -> Frame:
         file=str(fields.get("filename", "")),
         line=line if type(line) is int and 0 <= line <= MAX_NUMBER else 0,
     )
+
+
+def _stack_now(value: Mapping[str, Any]) -> tuple[Frame, ...]:
+    """The stack of the main thread, innermost frame first; () if the dump has none."""
+    text = value.get(STACKS_KEY)
+    return main_thread(text) if isinstance(text, str) else ()
 
 
 def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:

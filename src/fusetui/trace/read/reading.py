@@ -26,7 +26,7 @@ from fusetui.trace.read import scanned
 from fusetui.trace.read.assemble import assemble
 from fusetui.trace.read.body import Body, find_body
 from fusetui.trace.read.chunks import EXTENT_BYTES, Chunk
-from fusetui.trace.read.mend import Joiner
+from fusetui.trace.read.damaged import ChunkStitcher
 from fusetui.trace.read.source import LARGE, Source, Stored, present, unpacked
 from fusetui.trace.read.workers import Workers
 
@@ -99,7 +99,7 @@ class _Reading:
         self._room = room
         self._workers = workers
         self._callbacks = callbacks
-        self._joiner = Joiner()
+        self._stitcher = ChunkStitcher()
         # of the document, in bytes; exact once it is unpacked
         self._likely_size = stored.likely_size
         is_complete = not (stored.packing or stored.arriving)
@@ -172,7 +172,7 @@ class _Reading:
     def _join(self, source: Source, body: Body, tried_bytes: int) -> list[Chunk]:
         """All chunks of the document in order, of which those are read here that no
         thread could decode. If it is stopped, those before the first gap."""
-        joiner = self._joiner
+        joiner = self._stitcher
         stop = self._callbacks.stop
         joiner.add(self._workers.collect().values())
         chunks: list[Chunk] = []
@@ -222,8 +222,8 @@ class _Reading:
             body = find_body(source)
         except NotATraceError:
             return
-        self._joiner.add(self._workers.collect().values())
-        chunks = self._joiner.prefix(source.document, body.start, reached)
+        self._stitcher.add(self._workers.collect().values())
+        chunks = self._stitcher.prefix(source.document, body.start, reached)
         # They end earlier where a thread is not yet done with what comes next.
         has_enough = bool(chunks) and chunks[-1].end >= self._next_preview_bytes
         if has_enough:

@@ -13,9 +13,9 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.read.chunks import SEPARATORS, UNDECODABLE, Chunk
+from fusetui.trace.read.damaged import ChunkStitcher
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.mend import Joiner
 from fusetui.trace.read.structure import first_bytes, split
 from fusetui.trace.scrub.texts import TELLING, Texts, kind_of
 from fusetui.trace.scrub.values import Values, parse, write
@@ -56,7 +56,7 @@ class EventCutter:
         """The pieces up to the bracket that closes the list, or to where the document
         is too damaged. They are split as in reading: everything that the reader can
         read, or that is JSON, is in a piece."""
-        for chunk in Joiner(others=True).ordered(self._document, self.at):
+        for chunk in ChunkStitcher(others=True).ordered(self._document, self.at):
             self.at = chunk.end
             self.after = chunk.after
             self._count_lost(chunk)

@@ -29,7 +29,9 @@ def frees(event: Make, launched: Make, *starts: int) -> list[dict[str, Any]]:
     return [*work, *(freeing(event, ts) for ts in starts)]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_allocation_reports_gaps_that_wait_for_cuda_free(
+    found: Ask, event: Make, launched: Make
+) -> None:
     (finding,) = found("allocation", [*steps(event), *frees(event, launched, 120, 220)])
     assert finding.at_stake_ns == 120_000
     assert "mostly in 2 x cudaFree" in finding.text

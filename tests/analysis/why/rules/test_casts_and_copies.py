@@ -12,7 +12,7 @@ from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_casts_and_copies_reports_copy_kernels_of_the_device(found: Ask) -> None:
     (finding,) = found(
         "casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70))
     )
@@ -120,7 +120,9 @@ def test_the_remedy_is_for_what_there_is(
     assert [one for one in (CASTS, COPIES, JOINS) if one in finding.try_] == told
 
 
-def test_pageable_copies(found: Ask) -> None:
+def test_copies_from_pageable_memory_are_reported_with_their_exposed_time(
+    found: Ask,
+) -> None:
     """Of the copy 20 us lie beside the kernel."""
     copy: Event = {
         "ph": "X",
@@ -203,7 +205,7 @@ def test_copies_within_the_device_that_set_the_program_up_are_silent(
     assert finding.at_stake_ns == 100_000
 
 
-def test_other_kernels_are_silent(found: Ask) -> None:
+def test_kernels_that_do_not_copy_are_not_reported(found: Ask) -> None:
     assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
 
 

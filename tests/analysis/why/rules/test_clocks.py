@@ -82,7 +82,7 @@ def power(values: list[int]) -> list[Event]:
     return counted("Power (W)", values)
 
 
-def test_a_device_at_its_limit(found: Ask) -> None:
+def test_power_capped_reports_slower_runs_at_the_power_limit(found: Ask) -> None:
     events = [
         *ran(*[10] * 20, *[18] * 20),
         *clocks(HALF),

@@ -28,7 +28,7 @@ def loading(event: Make) -> list[Any]:
     ]
 
 
-def test_the_data_loader(found: Ask, event: Make) -> None:
+def test_waiting_for_the_data_loader_is_reported(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-data-loading", loading(event))
     assert finding.at_stake_ns == 60_000
     assert finding.share == 0.6
@@ -52,7 +52,7 @@ def test_a_function_that_waits_is_named_with_its_caller(
     )
 
 
-def test_workers_of_the_loader(found: Ask, event: Make) -> None:
+def test_loader_with_workers_gets_other_advice(found: Ask, event: Make) -> None:
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     events = [event(name, 0, 60, cat="user_annotation"), event("aten::mm", 60, 40)]
     (finding,) = found("cpu-data-loading", events)
@@ -117,7 +117,7 @@ def compiling(event: Make) -> list[Any]:
     return events
 
 
-def test_compilation(found: Ask, event: Make) -> None:
+def test_time_in_torch_compile_is_reported(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-compilation", compiling(event))
     assert finding.at_stake_ns == 120_000
     assert finding.text == (
@@ -132,7 +132,7 @@ def test_compiled_code_that_only_runs_is_silent(found: Ask, event: Make) -> None
     assert found("cpu-compilation", events) == []
 
 
-def test_the_op_and_the_function_with_the_longest_own_time(
+def test_cpu_hot_names_op_and_function_with_most_own_time(
     found: Ask, event: Make
 ) -> None:
     """Of 200 us: `work` 60 without its op, aten::sort 30, aten::mm 100 in two calls."""
@@ -176,7 +176,7 @@ def test_what_other_findings_claim_is_no_longest_op(found: Ask, event: Make) -> 
     )
 
 
-def test_time_without_a_record(found: Ask, event: Make) -> None:
+def test_unrecorded_time_of_the_cpu_is_reported(found: Ask, event: Make) -> None:
     events = [event("aten::mm", 0, 20), event("aten::mm", 80, 20)]
     (finding,) = found("cpu-unrecorded", events)
     assert finding.at_stake_ns == 60_000
@@ -235,7 +235,7 @@ def test_with_a_gpu_the_rules_about_idle_time_answer(
     assert found(rule, [*every, *launched(1, 0, 5, dur=400)]) == []
 
 
-def test_a_first_call_that_sets_something_up(found: Ask, event: Make) -> None:
+def test_slow_first_call_of_an_op_is_named_as_set_up(found: Ask, event: Make) -> None:
     """Of 1,000 us the first call takes 900, the others 20 each."""
     others = [event("aten::conv2d", 900 + 20 * n, 20) for n in range(5)]
     ops = [event("aten::conv2d", 0, 900), *others]
@@ -248,7 +248,7 @@ def test_a_first_call_that_sets_something_up(found: Ask, event: Make) -> None:
 
 
 @pytest.mark.parametrize("lengths", [[200] * 5, [20, 900, 20, 60], [1_000]])
-def test_calls_without_a_slow_first_one(
+def test_calls_without_a_slow_first_one_are_no_set_up(
     found: Ask, event: Make, lengths: list[int]
 ) -> None:
     """Alike, a later one that is slow, and a single one."""

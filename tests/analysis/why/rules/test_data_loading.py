@@ -18,7 +18,9 @@ Make = Callable[..., Any]
 NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_data_loading_reports_gaps_inside_the_loader(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """The gap is 15-95 us; of it 16-90 us lie in the loader, and 20-80 us of these in
     `decode`."""
     events = [

@@ -12,7 +12,9 @@ from .conftest import Ask
 Make = Callable[..., Any]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_drained_by_sync_reports_the_gap_behind_a_synchronization(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """The gap 105-155 us begins while the program waits; its launch comes at 150 us."""
     events = [
         *launched(1, 0, 5, dur=100),

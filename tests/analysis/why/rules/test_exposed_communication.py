@@ -17,7 +17,7 @@ def reduce(ts: int, dur: int, elements: int | None = None, **of_group: str) -> E
     return found | {"ts": ts, "dur": dur, "args": args}
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_exposed_communication_reports_time_without_compute(found: Ask) -> None:
     """40 us, of which 10 lie beside the kernel that ends at 1,100 us."""
     (finding,) = found(
         "exposed-communication", [*work(("aten::add", ADD, 100)), reduce(1_090, 40)]
@@ -250,7 +250,7 @@ def by_annotation() -> list[Event]:
     return [mark, call | {"args": {"correlation": 1}}, kernel]
 
 
-def test_that_a_group_is_of_all_ranks_is_told_as_a_guess(found: Ask) -> None:
+def test_group_assumed_to_be_all_ranks_is_reported_as_a_guess(found: Ask) -> None:
     job = {"distributedInfo": {"world_size": 8}}
     (finding,) = found("exposed-communication", by_annotation(), **job)
     assert (

@@ -18,7 +18,7 @@ SUM = (
 THREE = (("aten::add", ADD, 20), ("aten::add", ADD, 30), ("aten::add", ADD, 10))
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_fusable_run_reports_pointwise_kernels_of_one_module(found: Ask) -> None:
     """60 us; 2 x 4.19 MB in and 4.19 MB out at 2,039 GB/s take 6.171 us."""
     events = [*work(*THREE, args=ROWS), module("Norm_3", 0, 40)]
     (finding,) = found("fusable-run", events, **A100)

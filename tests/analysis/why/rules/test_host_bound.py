@@ -16,7 +16,9 @@ from .conftest import Ask, Lack
 Make = Callable[..., Any]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_host_bound_reports_the_gap_before_a_late_launch(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Of the gap 15-95 us the host part is 15-90 us: 60 us in an op, the rest in
     nothing."""
     events = [*launched(1, 0, 5), event("aten::add", 20, 60), *launched(2, 90, 95)]
@@ -29,7 +31,7 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     )
 
 
-def test_it_names_what_holds_the_thread(
+def test_host_bound_names_the_module_that_holds_the_thread(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Each layer calls its module for 30 us, of which an op has 20, with a view of 5 us
@@ -57,7 +59,7 @@ def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> No
     assert finding.certainty == "likely"
 
 
-def test_what_was_not_recorded_is_to_be_recorded_first(
+def test_host_bound_without_recorded_activity_advises_recording_it(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of 75 us the thread spends 20 us in an op, then 50 us."""
@@ -102,7 +104,7 @@ def test_without_ops_an_annotation_may_have_had_some(
         )
 
 
-def test_what_the_loader_claims_is_left_out(
+def test_host_bound_leaves_out_gaps_of_the_data_loader(
     found: Ask, event: Make, launched: Make
 ) -> None:
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")

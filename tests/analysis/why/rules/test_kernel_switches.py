@@ -19,7 +19,9 @@ def queued(launched: Make, gap: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_it_speaks(found: Ask, launched: Make) -> None:
+def test_kernel_switches_reports_short_gaps_before_queued_work(
+    found: Ask, launched: Make
+) -> None:
     """29 gaps of 2 us; no launch came into a gap, so nothing of them is launch
     latency."""
     (finding,) = found("kernel-switches", queued(launched, 2))

@@ -18,7 +18,7 @@ def step(kernel: str, count: int, dur: int = 3) -> list[Event]:
     return [span | {"ts": 0, "dur": 10 * count}, *kernels]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_optimizer_launches_reports_sixty_kernels_per_call(found: Ask) -> None:
     """60 kernels of 3 us, and 59 gaps of 2 us."""
     (finding,) = found("optimizer-launches", step(ADD, 60))
     assert finding.at_stake_ns is None

@@ -10,7 +10,9 @@ from .conftest import Ask
 Make = Callable[..., Any]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_recompilation_reports_idle_time_during_compilation(
+    found: Ask, event: Make, launched: Make
+) -> None:
     compiling = event("compile_fx_inner (dynamo_timed)", 20, 60, cat="user_annotation")
     (finding,) = found(
         "recompilation", [*launched(1, 0, 5), compiling, *launched(2, 90, 95)]

@@ -18,7 +18,7 @@ def steps(event: Make, *durations: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_slow_first_step(found: Ask, event: Make) -> None:
+def test_slow_first_step_is_reported_with_its_ratio(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 300, 100, 120))
     assert finding.text == (
         "The first step (wall) takes 300 us, 2.7 times as long as the median of the others (110 us)."
@@ -26,7 +26,9 @@ def test_a_slow_first_step(found: Ask, event: Make) -> None:
     assert finding.at_stake_ns is None
 
 
-def test_a_slow_first_step_beside_a_slower_one(found: Ask, event: Make) -> None:
+def test_slow_first_step_beside_a_slower_one_counts_both(
+    found: Ask, event: Make
+) -> None:
     """Four times as long as the first one: that is what takes long here."""
     (finding,) = found("recording", steps(event, 300, 100, 1_200, 110, 90, 100))
     assert finding.text == (
@@ -36,7 +38,9 @@ def test_a_slow_first_step_beside_a_slower_one(found: Ask, event: Make) -> None:
     assert finding.evidence == (2, 0)
 
 
-def test_a_slow_first_step_before_other_slow_ones(found: Ask, event: Make) -> None:
+def test_slow_first_step_before_other_slow_ones_mentions_them(
+    found: Ask, event: Make
+) -> None:
     (finding,) = found("recording", steps(event, 900, 100, 200, 110, 300, 100, 90, 80))
     assert finding.text == (
         "The first step (wall) takes 900 us, 9 times as long as the median of the others (100 us); 2 later "
@@ -96,7 +100,9 @@ def test_what_is_not_linked_has_no_length_by_its_work(
     assert not any("first step" in one.text for one in found("recording", lost))
 
 
-def test_a_slow_first_step_of_an_optimizer(found: Ask, event: Make) -> None:
+def test_slow_first_step_ended_by_an_optimizer_is_reported(
+    found: Ask, event: Make
+) -> None:
     """The steps end with the optimizer: 300, 100 and 120 us."""
     ends = [300, 400, 520]
     optimizer = [
@@ -116,7 +122,7 @@ def test_steps_of_a_server_differ(found: Ask, event: Make, launched: Make) -> No
     assert found("recording", events) == []
 
 
-def test_few_steps(found: Ask, event: Make) -> None:
+def test_fewer_than_three_steps_are_reported_as_few(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 110, 120))
     assert finding.text == (
         "Only 2 steps were recorded: whether others take as long is not known."
@@ -140,7 +146,7 @@ def test_a_short_capture_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", [*steps(event, 100, 110, 120), begin, end]) == []
 
 
-def test_few_steps_of_an_optimizer(found: Ask, event: Make) -> None:
+def test_few_steps_ended_by_an_optimizer_are_reported(found: Ask, event: Make) -> None:
     ends = [
         event("Optimizer.step#S.step", t, 10, cat="user_annotation") for t in (100, 210)
     ]
@@ -245,7 +251,7 @@ def test_stacks_beside_a_busy_gpu_are_silent(
     )
 
 
-def test_events_without_a_launch_beside_others(
+def test_gpu_events_without_a_launch_are_reported_with_their_share(
     found: Ask, event: Make, launched: Make
 ) -> None:
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
@@ -257,7 +263,9 @@ def test_events_without_a_launch_beside_others(
     assert "torch.cuda.synchronize() right before" in finding.try_
 
 
-def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> None:
+def test_all_notes_about_the_recording_are_one_finding(
+    found: Ask, event: Make, launched: Make
+) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
     (finding,) = found(

@@ -18,7 +18,9 @@ def kernels(launched: Make, dur: int, count: int = 30) -> list[dict[str, Any]]:
     ]
 
 
-def test_it_speaks(found: Ask, launched: Make) -> None:
+def test_small_kernels_reports_thirty_kernels_of_4_us(
+    found: Ask, launched: Make
+) -> None:
     """30 kernels of 4 us, with 29 gaps of 16 us."""
     (finding,) = found("small-kernels", kernels(launched, 4))
     assert finding.at_stake_ns is None

@@ -35,7 +35,7 @@ def launched_with(events: list[dict[str, Any]], **args: Any) -> list[dict[str, A
     return events
 
 
-def test_it_names_the_kernel_and_how_it_was_launched(found: Ask) -> None:
+def test_unrecognized_kernel_names_it_with_its_launch_configuration(found: Ask) -> None:
     events = work(("aten::add", ADD, 4000), ("own::matmul", OWN, 6000))
     geometry = {"grid": [63, 63, 1], "block": [16, 16, 1], "shared memory": 0}
     events = launched_with(events, **geometry, **{"registers per thread": 52})
@@ -69,7 +69,9 @@ def test_it_names_the_kernel_and_how_it_was_launched(found: Ask) -> None:
         ),
     ],
 )
-def test_it_is_silent_where_known_kernels_dominate(found: Ask, kernels: Any) -> None:
+def test_unrecognized_kernel_is_silent_where_known_kernels_dominate(
+    found: Ask, kernels: Any
+) -> None:
     assert found("unrecognized-kernel", work(*kernels)) == []
 
 

@@ -191,11 +191,15 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     rows = facts.inside(facts.compiler_rows)
     cover = _cover(facts, rows)
     if cover.ns:
+        from fusetui.analysis.why.rules import compile_evidence  # rarely needed
+
+        evidence = compile_evidence.why_compiled(facts)
         yield Claim(
             text=f"torch.compile or Triton compiles for {of_recording(facts, cover.ns)}"
-            f"{_compilations(facts)}.",
+            f"{_compilations(facts)}.{evidence.text}",
             at_stake_ns=cover.ns,
             rows=the_most(rows, facts.trace.dur[rows]),
+            remedy=evidence.remedy,
             why_likely=_profiled(facts),
         )
     yield from graph_breaks(facts)
@@ -269,7 +273,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
 
 def _main_thread(facts: Facts) -> int | None:
     """The thread that runs at least MAIN_THREAD_SHARE of the time of all ops; None if
-    none does."""
+    none does, or if they take no time."""
     trace = facts.trace
     ops = facts.inside(trace.rows_of(Role.OP))
     if not len(ops):
@@ -277,8 +281,10 @@ def _main_thread(facts: Facts) -> int | None:
     thread = trace.thread_of_track[trace.track[ops]]
     ns_of_thread = np.bincount(thread, trace.dur[ops])
     busiest = int(ns_of_thread.argmax())
-    is_main = ns_of_thread[busiest] >= MAIN_THREAD_SHARE * ns_of_thread.sum()
-    return busiest if is_main else None
+    busiest_ns, total_ns = ns_of_thread[busiest], ns_of_thread.sum()
+    if not total_ns:
+        return None
+    return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
 
 
 def _work_of(facts: Facts, thread: int) -> Rows:

@@ -1,0 +1,60 @@
+"""Dumps of NCCL's flight recorder: what a job needs in its environment to write them, and
+the named pipes by which its ranks are asked for them.
+
+Source of the names: `ProcessGroupNCCL.cpp` of torch (`DumpPipe`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+ENTRIES_OF_A_RANK = 2000
+"""That the recorder of a rank keeps, unless the environment says how many."""
+
+PIPE_ENDING = ".pipe"
+FILE_PREFIX = "rank_"
+"""Of the file and the pipe of a rank; torch appends its number."""
+
+
+def recorder_environment(
+    folder: Path, pipes: str, given: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that switch the recorder on, let NCCL write a dump for each rank
+    into `folder` when a collective times out, and let it listen to a pipe for each rank
+    in `pipes`. Those that `given` has already are left out."""
+    files = str(folder.absolute() / FILE_PREFIX)
+    wanted = {
+        "TORCH_FR_BUFFER_SIZE": str(ENTRIES_OF_A_RANK),
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": str(ENTRIES_OF_A_RANK),
+        "TORCH_FR_DUMP_TEMP_FILE": files,
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": files,
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": os.path.join(pipes, FILE_PREFIX),
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_ENABLE_MONITORING": "1",
+    }
+    return {name: value for name, value in wanted.items() if name not in given}
+
+
+def ask_pipes(folder: str) -> int:
+    """Asks every rank that listens to a pipe in `folder` for a dump, which it writes by
+    itself a little later; returns how many were asked."""
+    asked = 0
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(PIPE_ENDING) and _ask_pipe(os.path.join(folder, name)):
+            asked += 1
+    return asked
+
+
+def _ask_pipe(path: str) -> bool:
+    """Whether somebody listens to the pipe at `path`, who is asked."""
+    with suppress(OSError):  # nobody listens, or it is gone
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            return False
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "wb", buffering=0) as pipe:
+            return bool(pipe.write(b"1"))
+    return False

@@ -1,0 +1,39 @@
+"""The stacks of Python that a rank shows when it is asked: texts that Python's
+`faulthandler` writes, as the page `/stacks` of torch's debug server has them."""
+
+from __future__ import annotations
+
+from fusetui.text.patterns import lazy_pattern
+from fusetui.trace.flight.columns import Frame
+
+STACKS_KEY = "fusetui_python_stacks"
+"""The key of a dump taken from a debug server that holds this text, added by fusetui."""
+
+MAX_FRAMES = 1024
+MAX_TEXT_CHARS = 4 << 20
+FRAME = lazy_pattern(
+    r'^  File "(?P<file>[^"\n]{0,4096})", line (?P<line>[0-9]{1,9}) in (?P<function>.{0,1000})$'
+)
+
+
+def main_thread(text: str) -> tuple[Frame, ...]:
+    """The frames of the main thread, innermost first; () if the text shows none.
+
+    faulthandler writes the newest thread first, so that the main thread is the last
+    that has frames.
+    """
+    threads: list[list[Frame]] = [[]]
+    for line in text[:MAX_TEXT_CHARS].splitlines():
+        if "hread 0x" in line:
+            threads.append([])
+            continue
+        match = FRAME.match(line)
+        if match and len(threads[-1]) < MAX_FRAMES:
+            frame = Frame(
+                function=match["function"],
+                file=match["file"],
+                line=int(match["line"]),
+            )
+            threads[-1].append(frame)
+    with_frames = [frames for frames in threads if frames]
+    return tuple(with_frames[-1]) if with_frames else ()
