@@ -31,6 +31,7 @@ SECTIONS = {
         "guide",
         "why",
         "whatif",
+        "reproduce",
         "modules",
         "kernel-names",
         "diff",

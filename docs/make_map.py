@@ -34,6 +34,7 @@ ROOMS = {
         "replay",
         "why",
         "graphs",
+        "reproduce",
         "memory",
         "hang",
         "compiled",

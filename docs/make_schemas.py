@@ -34,6 +34,7 @@ from fusetui.report.memory import (
     TracedMemoryDocument,
 )
 from fusetui.report.ranks import RanksDocument
+from fusetui.report.reproduce.documents import ReproduceDocument
 from fusetui.report.versus import VersusDocument
 from fusetui.report.why import GapsDocument
 from fusetui.tables.sources import columns_of
@@ -65,6 +66,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "diff": (DiffDocument, FusedDiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
+    "reproduce": (ReproduceDocument,),
 }
 ROWS = ("steps", "slices")
 """Commands whose document holds the rows of the table of that name

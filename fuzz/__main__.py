@@ -25,6 +25,7 @@ KINDS = (
     "pftrace",
     "snapshot",
     "flight",
+    "reproduce",
     "compile_log",
     "writing",
     "interrupt",

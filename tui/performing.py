@@ -99,6 +99,7 @@ def work_of(effect: Effect) -> Work:
     rare: dict[type[Effect], Work] = {
         effects.SaveTable: saving.save,
         effects.Cut: saving.cut,
+        effects.Reproduce: saving.reproduce,
     }
     return rare.get(type(effect), saving.record)
 

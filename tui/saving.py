@@ -30,6 +30,7 @@ from fusetui.tui.state.state import (
     Cut,
     Outcome,
     Record,
+    Reproduce,
     SaveTable,
     State,
     overlaid,
@@ -82,6 +83,24 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
             sentence = f"{start}{size(os.path.getsize(path))}, {rest}"
     except OSError as error:
         sentence = f"{path} was not written: {reason(error)}."
+    if not cancelled():
+        post(partial(told, sentence=printable(sentence)))
+
+
+def reproduce(asked: Reproduce, post: Post, cancelled: Stop, *_: object) -> None:
+    """Has `fusetui reproduce` run, and posts what that says."""
+    words = (
+        "reproduce",
+        f"--row={asked.row}",
+        f"--out={asked.path}",
+        "--",
+        asked.trace,
+    )
+    try:
+        answer = _answer_of(words, cancelled)
+        sentence = "   ".join([*answer.out.splitlines(), *answer.err.splitlines()])
+    except OSError as error:
+        sentence = f"{asked.path} was not written: {reason(error)}."
     if not cancelled():
         post(partial(told, sentence=printable(sentence)))
 

@@ -367,6 +367,22 @@ class OpenTrace:
             other = open(other)
         return diff(self.trace, other.trace, step_by=step_by)
 
+    def reproduce(
+        self, op: str = "", *, kernel: str = "", row: int | None = None
+    ) -> str:
+        """The Python script that makes an op again: the one with this name that took
+        the most time, the one that launched a kernel, or the one of a row of `slices`;
+        `fusetui reproduce`. Raises Error, also for a call that cannot be made again."""
+        from fusetui.analysis.reproduce.model import CallKind
+        from fusetui.analysis.reproduce.select import call_asked
+        from fusetui.report.reproduce.script import script_of
+        from fusetui.report.reproduce.wording import name_of, why_not
+
+        call = call_asked(self.trace, op=op, kernel=kernel, row=row)
+        if call.kind is CallKind.NONE:
+            raise Error(f"{name_of(call)} has no script: {why_not(call)}.")
+        return script_of(call, os.path.basename(self.trace.report.file))
+
     def close(self) -> None:
         """Frees what it holds; it may be called again. Tables that were taken stay."""
         self._trace = None

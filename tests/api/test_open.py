@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.hostile import WORST
+from tests.plain_scripts import check_plain
 
 import fusetui as ft
 from fusetui import api, sample_traces
@@ -243,3 +244,14 @@ def test_decode_gives_a_record_or_none() -> None:
     assert found is not None
     assert (found.family, found.tile_m) == ("cublas-legacy", 128)
     assert ft.decode("nothing that is known") is None
+
+
+def test_a_script_makes_an_op_again(opened: ft.OpenTrace) -> None:
+    by_name = opened.reproduce("mm")
+    check_plain(by_name)
+    assert '"op": "aten::mm"' in by_name
+    assert '"op": "aten::gelu"' in opened.reproduce(kernel="gelu")
+    with pytest.raises(ft.Error, match="No op of this trace is named nothing"):
+        opened.reproduce("nothing")
+    with pytest.raises(ft.Error, match="Give either an op, a kernel or a row"):
+        opened.reproduce()

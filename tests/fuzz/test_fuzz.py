@@ -15,6 +15,7 @@ from fuzz import (
     interrupt,
     nsys,
     pftrace,
+    reproduce,
     scanner,
     scrub,
     snapshot,
@@ -138,3 +139,9 @@ def test_dumps_of_the_flight_recorder_end_in_an_answer_or_a_sentence() -> None:
     for number in range(40):
         print(f"kind flight, seed {SEED}, first {number}")
         flight.attempt(SEED, number)
+
+
+def test_scripts_of_hostile_ops_hold_literals_alone() -> None:
+    for number in range(40):
+        print(f"kind reproduce, seed {SEED}, first {number}")
+        reproduce.attempt(SEED, number)

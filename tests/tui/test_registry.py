@@ -167,6 +167,7 @@ DUMPS: list[HangShown] = []
 NEAR = do("memory-in", "memory-in", "memory-in")
 CASES = {
     "cut": Case(),
+    "reproduce": Case(LINEAR),
     "save": Case(*do("kernels")),
     "close": Case(*do("help")),
     "source": Case(LINEAR),

@@ -16,6 +16,7 @@ from fusetui.sample_traces import lessons
 from fusetui.tables import files
 from fusetui.text.figures import size
 from fusetui.trace import open_trace
+from fusetui.tui.state import search
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.session import Range
 
@@ -132,3 +133,23 @@ async def test_a_part_is_that_of_the_command(tmp_path: Path) -> None:
             == f"{ours} exists already: give another name, or move it away."
         )
     assert ours.read_bytes() == theirs.read_bytes()
+
+
+async def test_the_script_of_the_selected_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of the command; `R` asks for its name."""
+    monkeypatch.chdir(tmp_path)
+    async with opened([LESSON], (160, 30)) as (app, pilot):
+        await pilot.press("R")
+        assert "this needs a slice" in screen(app)
+        app.do(partial(search.searched, text="aten::gelu"))
+        await settled(app, pilot)
+        row = app.state.view.selected
+        await pilot.press("R", "enter")
+        await settled(app, pilot)
+        assert f"reproduce-{row}.py: aten::gelu, " in app.state.hint
+    ours = Path(f"reproduce-{row}.py").read_bytes()
+    command = ["reproduce", LESSON, f"--row={row}", "--out=theirs.py"]
+    assert run(command) == 0
+    assert Path("theirs.py").read_bytes() == ours

@@ -20,6 +20,7 @@ from fusetui.tui.state.action import (
     anything_open,
     everywhere,
     nothing,
+    on_timeline,
     with_keys,
 )
 from fusetui.tui.state.moving import shown
@@ -31,6 +32,7 @@ from fusetui.tui.state.state import (
     Outcome,
     Prompt,
     Record,
+    Reproduce,
     SaveTable,
     State,
     told,
@@ -61,6 +63,8 @@ LETTER = lazy_pattern(r"[A-Za-z]")
 MAX_NOTE_CHARS = 200
 MAX_WRONG_WORD_CHARS = 30  # of a wrong word that are repeated
 NO_RANGE = "This needs a time range: press {range} at its start and at its end"
+SCRIPT_SUFFIX = ".py"
+NO_SLICE = "This needs a slice: select one in the timeline"
 RECORDED = lazy_pattern(
     r"_([0-9]{1,9})\.json\Z"
 )  # how libkineto ends the names of its traces
@@ -151,11 +155,14 @@ def _open(
 
 
 def _save(state: State, rest: str) -> Outcome:
-    """Writes the table of the page to a new file."""
+    """Writes the table of the page to a new file, or as FILE.py the script of the
+    selected slice."""
     if not rest:
         return told(state, "save takes the name of a new file: save kernels.csv")
-    effect = SaveTable(state, str(Path(rest).expanduser()))
-    return told(state, "saving the table"), effect
+    path = str(Path(rest).expanduser())
+    if rest.lower().endswith(SCRIPT_SUFFIX) and state.sides:
+        return _save_script(state, path)
+    return told(state, "saving the table"), SaveTable(state, path)
 
 
 def _cut(state: State, rest: str) -> Outcome:
@@ -175,6 +182,25 @@ def _cut(state: State, rest: str) -> Outcome:
         end=time_range.end - trace.begin_ns,
     )
     return told(state, f"cutting {duration(effect.end - effect.begin)}"), effect
+
+
+def _save_script(state: State, path: str) -> Outcome:
+    """Writes the script that makes the op of the selected slice again."""
+    row = state.view.selected
+    if row < 0:
+        return told(state, NO_SLICE)
+    if state.side.trace.report.prefix:
+        return told(state, "a script needs the whole trace, which is being read")
+    return told(state, "writing the script"), Reproduce(
+        trace=state.paths[state.active], path=path, row=row
+    )
+
+
+def asked_for_script(state: State) -> State:
+    """Asks for the name of the script of the selected slice."""
+    if state.view.selected < 0:
+        return told(state, NO_SLICE)
+    return asked(state, typed=f"save reproduce-{state.view.selected}{SCRIPT_SUFFIX}")
 
 
 def _record(state: State, rest: str) -> Outcome:
@@ -278,5 +304,13 @@ ACTIONS = (
         help="as a trace of its own",
         run=partial(asked, typed="cut part.json.gz"),
         needs=lambda state: "" if state.time_range else with_keys(NO_RANGE, state),
+    ),
+    action(
+        name="reproduce",
+        title="Make this op again",
+        written="R",
+        help="a script that runs the op of the slice alone",
+        run=asked_for_script,
+        where=on_timeline,
     ),
 )

@@ -369,6 +369,19 @@ class Cut(Effect, frozen=True):
         return f"cut {self.path}"
 
 
+class Reproduce(Effect, frozen=True):
+    """Have `fusetui reproduce` write the script of the op in a row of a trace to a new
+    file."""
+
+    trace: str
+    path: str
+    row: int
+
+    @property
+    def kind(self) -> str:
+        return f"reproduce {self.path}"
+
+
 MARKS = "marks"
 ROWS = "path"
 BESIDE = "\n"

@@ -137,6 +137,33 @@ COMMANDS = (
         ANSWER,
     ),
     Command(
+        "reproduce",
+        "A Python script that makes one op or kernel of a trace again, checks and times it.",
+        (
+            TRACE,
+            argument(
+                "--op NAME", "The op with this name: aten::mm, mm, or AddmmBackward0."
+            ),
+            argument("--kernel PATTERN", "The op that launched this kernel."),
+            argument(
+                "--row N", "The op that this row is, or was launched by.", type=amount
+            ),
+            argument("--module NAME", "All ops of one call of this module, in order."),
+            argument(
+                "--top N",
+                "The N calls that took the most time: with --out a folder of scripts, and one that "
+                "runs them all.",
+                type=amount,
+                default=0,
+            ),
+            argument("--out PATH", "The new script, or with --top the new folder."),
+            *(JSON, NO_CACHE, *GRAPHS),
+        ),
+        "Without an option, lists the calls that took the most time. A script needs torch alone: "
+        "it makes inputs with the recorded shapes, strides and types, profiles the call, and says "
+        "whether the same ops and kernels run. docs/reproduce.md has an example.",
+    ),
+    Command(
         "launches",
         "The launch calls of each thread, replays of graphs, and the launch queue.",
         (*ANSWER, TOP, *TABLE),

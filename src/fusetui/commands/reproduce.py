@@ -1,0 +1,164 @@
+"""`reproduce`: scripts that make the calls of a trace again."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from fusetui.analysis.reproduce.model import Call, CallKind
+from fusetui.analysis.reproduce.select import (
+    ModuleCalls,
+    call_of_slice,
+    calls_of_kernel,
+    calls_of_module,
+    calls_of_op,
+    most_expensive_calls,
+)
+from fusetui.command_line.arguments import ROWS
+from fusetui.commands.errors import CommandError, say
+from fusetui.commands.loading import load
+from fusetui.report.output import emit, emit_json_of, emit_of, width
+from fusetui.report.reproduce.documents import (
+    calls_text,
+    file_name,
+    reproduce_document,
+)
+from fusetui.report.reproduce.script import (
+    RUN_ALL,
+    ScriptSource,
+    run_all_script,
+    script,
+    script_of,
+)
+from fusetui.report.reproduce.wording import name_of, recorded_text, why_not
+from fusetui.text.figures import plural, several
+from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.new_file import check_new, new_file
+
+SELECTIONS = ("op", "kernel", "row", "module")
+"""Options that select what a single script is about; --top is about several."""
+
+MAX_ROWS_NAMED = 5
+
+
+def run_reproduce(args: Namespace) -> int:
+    """A script, a folder of them, or a list of calls. Raises Error."""
+    given = [name for name in SELECTIONS if getattr(args, name) is not None]
+    if args.top:
+        given.append("top")
+    if len(given) > 1:
+        raise CommandError(f"Use one of --{' and --'.join(given)}, not both.")
+    if args.out and not args.json:
+        check_new(args.out)
+    loaded = load(args.trace, args.captured_by)
+    trace = loaded.trace
+    if args.module is not None:
+        _answer_module(trace, calls_of_module(trace, args.module), args)
+        return loaded.code
+    calls = _calls_asked(trace, args)
+    if args.json:
+        emit_json_of(trace, reproduce_document(calls))
+    elif args.top and args.out:
+        _write_folder(calls, trace, args.out)
+    elif given and not args.top:
+        _answer_call(calls, trace, args.out)
+    elif args.out:
+        raise CommandError(
+            "--out needs to know which calls: --op, --kernel, --row, --module or --top."
+        )
+    else:
+        emit_of(trace, calls_text(calls, width()))
+    return loaded.code
+
+
+def _calls_asked(trace: Trace, args: Namespace) -> Sequence[Call]:
+    """The calls of --op, --kernel, --row or --top, the largest total first. Raises
+    NothingToReproduceError."""
+    if args.op is not None:
+        return calls_of_op(trace, args.op)
+    if args.kernel is not None:
+        return calls_of_kernel(trace, args.kernel)
+    if args.row is not None:
+        return [call_of_slice(trace, args.row)]
+    return most_expensive_calls(trace, args.top or ROWS)
+
+
+def _answer_call(calls: Sequence[Call], trace: Trace, out: str | None) -> None:
+    """Writes the script of the first call, and says which others there are. Raises
+    CommandError for a call that cannot be made again."""
+    call = calls[0]
+    if call.kind is CallKind.NONE:
+        raise CommandError(f"{name_of(call)} has no script: {why_not(call)}.")
+    if len(calls) > 1:
+        rows = several([str(other.row) for other in calls[1:]], MAX_ROWS_NAMED)
+        say(
+            f"This is the one of {plural(len(calls), 'distinct call')} that took the most "
+            f"time in all; the others are those of --row {rows}."
+        )
+    text = script_of(call, _file_of(trace))
+    _write(text, out, f"{printable(name_of(call))}, {recorded_text(call)}")
+
+
+def _answer_module(trace: Trace, module: ModuleCalls, args: Namespace) -> None:
+    """Writes the script of the ops of a module. Raises CommandError if none of them can
+    be made again."""
+    if args.json:
+        emit_json_of(trace, reproduce_document(module.calls))
+        return
+    kinds = {call.kind for call in module.calls}
+    if not kinds & {CallKind.OP, CallKind.BACKWARD}:
+        reasons = {why_not(call): None for call in module.calls}
+        raise CommandError(
+            f"{args.module} has no script: {several([*reasons], MAX_ROWS_NAMED)}."
+        )
+    title = (
+        f"The ops of {module.name} in order, as recorded in {_file_of(trace)} "
+        f"(row {module.row})"
+    )
+    source = ScriptSource(title=title, calls=module.calls, order=module.order)
+    _write(script(source), args.out, plural(len(module.order), "call"))
+
+
+def _write(text: str, out: str | None, what: str) -> None:
+    """Prints a script, or writes it to a new file and says so. Raises
+    CannotWriteError."""
+    if out is None:
+        emit(text.rstrip("\n"))
+        return
+    with new_file(out) as file:
+        file.write(text.encode())
+    emit(f"{printable(out)}: {what}.")
+
+
+def _write_folder(calls: Sequence[Call], trace: Trace, out: str) -> None:
+    """Writes a script for each call that has one, and one that runs them all. Raises
+    CommandError if none has one, and CannotWriteError."""
+    made = [call for call in calls if call.kind is not CallKind.NONE]
+    if not made:
+        raise CommandError(f"None of these calls has a script: {why_not(calls[0])}.")
+    try:
+        os.makedirs(out)
+    except OSError as error:
+        raise CommandError(f"{out} cannot be made: {error.strerror}.") from None
+    names = [file_name(call, number) for number, call in enumerate(made, 1)]
+    texts = [script_of(call, _file_of(trace)) for call in made]
+    for name, text in zip(names, texts, strict=True):
+        with new_file(str(Path(out, name))) as file:
+            file.write(text.encode())
+    with new_file(str(Path(out, RUN_ALL))) as file:
+        file.write(run_all_script(names, _file_of(trace)).encode())
+    emit(
+        f"{printable(out)}: {plural(len(made), 'script')}; {RUN_ALL} runs them all and "
+        "prints a table."
+    )
+    left_out = [call for call in calls if call.kind is CallKind.NONE]
+    for call in left_out:
+        say(f"Left out: {name_of(call)}: {why_not(call)}.")
+
+
+def _file_of(trace: Trace) -> str:
+    """The name of the file of a trace, without its folder."""
+    return os.path.basename(trace.report.file) or trace.report.file

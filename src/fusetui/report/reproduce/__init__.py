@@ -1,0 +1,1 @@
+"""Scripts that make recorded calls again: templates, and what is filled into them."""
