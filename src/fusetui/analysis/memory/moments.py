@@ -28,7 +28,15 @@ from fusetui.analysis.memory.layout import (
     segment_log,
     segments_at,
 )
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    distinct,
+    first_with,
+    summed,
+)
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import Frame
@@ -394,9 +402,4 @@ def _lives_of_occupied(history: History, rows: Rows) -> Rows:
 def _early_lives_at(lives: Allocations, address: Int64s) -> Rows:
     """For each address the life there from before the first event, -1 for none."""
     early = np.flatnonzero(lives.born == BEFORE)
-    early = early[np.argsort(lives.address[early], kind="stable")]
-    early_addresses = lives.address[early]
-    place = np.searchsorted(early_addresses, address)
-    # beyond the last address there is none
-    is_same_address = np.append(early_addresses, -1)[place] == address
-    return np.where(is_same_address, np.append(early, -1)[place], -1)
+    return first_with(lives.address[early], early, address).astype(np.intp)
