@@ -33,6 +33,7 @@ from fusetui.trace.model.arrays import (
     Int32s,
     Int64s,
     Rows,
+    at,
     distinct,
     first_with,
     summed,
@@ -271,6 +272,7 @@ def _holders(lives: Allocations, keys: Keys) -> _Holders:
     number_of: dict[str, int] = {str(name): n for name, n in CATEGORY_NUMBER.items()}
 
     def number(name: str) -> int:
+        """The number of a name; the next one for a name that is new."""
         return number_of.setdefault(name, len(number_of))
 
     no_stack = number(NO_STACK)
@@ -280,10 +282,10 @@ def _holders(lives: Allocations, keys: Keys) -> _Holders:
     for by, (key_of_life, name_of) in keys.items():
         has_key = key_of_life >= 0
         distinct_keys = distinct(key_of_life[has_key])
-        number_of_key = [number(name_of(key)) for key in distinct_keys.tolist()]
+        numbers_of_keys = [number(name_of(key)) for key in distinct_keys.tolist()]
+        number_of_key = np.array(numbers_of_keys, dtype=np.int64)
         place = np.searchsorted(distinct_keys, key_of_life)
-        # one entry more, so that there is one where no life has a key
-        number_of_life = np.array([*number_of_key, 0])[place]
+        number_of_life = at(number_of_key, place, missing=no_stack)
         numbers[by] = np.where(has_key, number_of_life, nameless)
     return _Holders(numbers=numbers, names=tuple(number_of))
 
