@@ -37,7 +37,9 @@ COLUMNS = {"steps": ["number", "dur_ns"], "gaps": ["device", "dur_ns"]}
         (["a.json", "select\n1"], "select\n1"),
     ],
 )
-def test_what_is_a_query(given: list[str], query: str) -> None:
+def test_text_with_a_space_that_names_no_file_is_a_query(
+    given: list[str], query: str
+) -> None:
     assert names_and_query(given) == (given[: -1 if query else None], query)
 
 
@@ -122,7 +124,7 @@ def test_names_of_the_trace_are_data(fusetui: Run, write: Callable[..., Path]) -
         ((LESSON, "select x from steps"), 'SQL: Referenced column "x" not found'),
         ((LESSON, "drop view steps"), "SQL: the tables are read-only"),
         ((LESSON,), "SQL: one query is needed, not none."),
-        (("-",), "Standard input is the trace: name the query behind it."),
+        (("-",), "Standard input is the trace: give the query after it."),
         ((LESSON, STEPS, "--format", "parquet"), "Parquet is not printed"),
     ],
 )

@@ -238,7 +238,7 @@ def test_launch_into_a_full_queue_waits_for_room(us: Us) -> None:
     assert us(full_queue(), "kernel:k x0.5") == (1206, 5 + 6 * 50 + 1 + 600)
 
 
-def test_other_long_launches_are_their_own(trace_of: Callable[..., Any]) -> None:
+def test_long_launch_calls_keep_their_own_time(trace_of: Callable[..., Any]) -> None:
     graph = graph_of(trace_of(gpu_bound()))
     calls = graph.nodes(Node.LAUNCH)
     assert (graph.source[1, calls] == 0).all()
@@ -327,7 +327,7 @@ def test_a_graph_cannot_wait(us: Us) -> None:
         "fuse",
     ],
 )
-def test_what_is_not_there(us: Us, change: str) -> None:
+def test_change_that_matches_nothing_is_refused(us: Us, change: str) -> None:
     with pytest.raises(NoMatchError, match=r"\.$"):
         us(gpu_bound(), change)
 
@@ -335,12 +335,14 @@ def test_what_is_not_there(us: Us, change: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "kernel:k", "kernel:k x-1", "loader:workers=0", "op:a 4us"]
 )
-def test_what_is_no_change(text: str) -> None:
+def test_text_that_is_no_change_is_refused(text: str) -> None:
     with pytest.raises(WrongChangeError):
         parse_change(text)
 
 
-def test_nothing_is_changed(trace_of: Callable[..., Any]) -> None:
+def test_replay_without_a_change_equals_the_recording(
+    trace_of: Callable[..., Any],
+) -> None:
     trace = trace_of([*host_bound(), *two_streams()])
     graph = graph_of(trace)
     assert replay(graph).end.tolist() == graph.ended.tolist()

@@ -89,7 +89,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
         "q x",
     ],
 )
-def test_what_is_wrong_is_answered_with_what_is_right(mlp: Trace, line: str) -> None:
+def test_wrong_commands_are_answered_with_the_right_form(mlp: Trace, line: str) -> None:
     state = opened(mlp)
     found = after(state, partial(obeyed, line=line))
     assert found.hint
@@ -187,7 +187,7 @@ async def test_tab_completes_the_command(path: str) -> None:
 async def test_tab_completes_what_a_change_is_about(path: str) -> None:
     async with app_opened([str(lessons.path("mlp-eager"))]) as (app, pilot):
         for typed, whole in (
-            ("family:g", "family:gemm x0.5"),
+            ("kind:g", "kind:gemm x0.5"),
             ("op:aten::l", "op:aten::linear x0.5"),
         ):
             await pilot.press("colon", *f"whatif {typed}")
