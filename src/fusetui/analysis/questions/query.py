@@ -173,6 +173,8 @@ def _compares(field: str, sign: str) -> bool:
 
 
 def _term(part: Written) -> Term:
+    """What a written term asks for: a pattern, a bound of a time, a word of a field, or
+    a word of any name. Raises WrongQueryError if its value does not fit its field."""
     pattern = pattern_of(part)
     if pattern:
         return pattern
@@ -180,9 +182,8 @@ def _term(part: Written) -> Term:
         return bound_of(part, _time_ns(part))
     if part.field in FIELDS:
         return word_of(part, _value(part.field, part.value))
-    return Word(
-        field="", text=part.text.strip('"') or part.text, excluded=part.excluded
-    )
+    text = part.text.strip('"') or part.text
+    return Word(field="", text=text, excluded=part.excluded)
 
 
 def _time_ns(part: Written) -> int:

@@ -169,6 +169,7 @@ def by_words(
     is_left[named] = False
 
     def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
+        """The hits of one way, in which `words` may also be in args."""
         rows = _rows_of(trace, texts, [term for term in way if term not in words])
         rows = _in_order(trace, rows[is_left[rows]])
         in_names = [_names_with(trace, texts, word)[trace.name[rows]] for word in words]
@@ -187,6 +188,7 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     WrongQueryError when a pattern takes too long."""
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
+        """The hits of one way; without terms about args, all at once."""
         rows = _in_order(trace, _rows_of(trace, texts, way))
         terms = []
         for term in way:
