@@ -71,7 +71,7 @@ def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
     ]
 
 
-def test_what_is_not_clipped_stays_as_it_is_written(trace_of: Make) -> None:
+def test_an_event_that_is_not_clipped_is_cut_out_byte_for_byte(trace_of: Make) -> None:
     (event,) = slices(("cpu_op", "a", 10.125, 2), note="\u00e9")
     trace = trace_of([event, *slices(("cpu_op", "b", 90, 5))])
     found = b"".join(texts_of(trace, part_of(trace, 10_000, 20_000), {}))
@@ -155,7 +155,7 @@ def test_events_stay_in_the_order_of_the_file(write: Make, end_us: float) -> Non
     assert found == [event for event in events if event.get("ts", 0) < end_us]
 
 
-def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
+def test_a_damaged_event_is_left_out_of_a_cut_alone(write: Make) -> None:
     good = [
         json.dumps(event)
         for event in slices(("cpu_op", "a", 10, 5), ("cpu_op", "b", 12, 1))

@@ -320,7 +320,7 @@ def test_the_app_needs_the_terminal_that_it_draws_on(
         assert "needs a terminal" in (tmp_path / "errors").read_text()
 
 
-def test_what_a_textual_terminal_needs_is_still_the_same() -> None:
+def test_restore_sequences_for_a_hung_app_are_those_textuals_driver_writes() -> None:
     """What is written by an app that hangs, against what the driver writes."""
     driver = inspect.getsource(LinuxDriver)
     for sequence in RESTORE.decode().split("\x1b")[1:]:

@@ -171,7 +171,9 @@ def test_a_little_less_of_one_op_is_not_a_term_of_its_own(build: Build) -> None:
     )
 
 
-def test_what_makes_it_shorter_is_no_reason_why_it_takes_longer(build: Build) -> None:
+def test_a_kernel_that_got_faster_is_no_reason_why_a_step_takes_longer(
+    build: Build,
+) -> None:
     """Although the attention changes more than anything that takes longer."""
 
     def step(attention: float, others: float) -> list[tuple[object, ...]]:

@@ -108,6 +108,6 @@ def test_a_server_whose_pages_name_no_rank_is_none_of_torch() -> None:
 @pytest.mark.parametrize(
     "address", ["https://host:1", "http://", "http://host:99999", "http://[::1"]
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_text_that_is_no_address_of_a_debug_server_is_refused(address: str) -> None:
     with pytest.raises(NoDebugServerError, match="no address of a debug server"):
         dumps_of_server(address)

@@ -110,7 +110,9 @@ def test_stopped_damaged_file_gives_the_events_before(
     same_start(trace, open_trace(str(path)))
 
 
-def test_what_is_nearly_read_is_read_to_its_end(write: Callable[[bytes], Path]) -> None:
+def test_a_file_that_is_nearly_read_when_stopped_is_read_to_its_end(
+    write: Callable[[bytes], Path],
+) -> None:
     trace = stopped(write(TEXT), 1.0)
     assert trace.report.prefix is None
     assert len(trace) == len(EVENTS)

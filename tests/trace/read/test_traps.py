@@ -186,7 +186,7 @@ def test_damage_in_every_event_ends_reading_at_a_bound(
     assert trace.report.unreadable == trace.report.events - 1
 
 
-def test_what_cannot_be_read_is_listed_up_to_a_bound(trace_of: Open) -> None:
+def test_50_000_unreadable_events_are_counted_and_10_000_listed(trace_of: Open) -> None:
     trace = trace_of("[" + "1," * 50_000 + '{"ph":"X","ts":1}]')
     assert (trace.report.events, trace.report.unreadable) == (50_001, 50_000)
     assert len(trace.report.skipped) == 10_000

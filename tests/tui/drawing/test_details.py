@@ -102,7 +102,7 @@ def test_the_lines_do_not_move_while_stepping(mlp: Trace) -> None:
     assert len(said(mlp, "gemm")) == len(said(mlp, "triton_poi"))
 
 
-def test_what_is_no_kernel_leaves_no_line_blank(
+def test_details_of_an_annotation_leave_no_line_blank(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
     """The lines that would explain a kernel's name show more of its own."""

@@ -93,7 +93,7 @@ def evenly(
     ]
 
 
-def test_what_goes_on_in_the_second_half_of_the_gpu_events_is_no_warm_up(
+def test_an_allocation_in_the_second_half_of_the_gpu_events_is_no_warm_up(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of two calls, one lies in the second half of ten GPU events, which have no
@@ -106,7 +106,7 @@ def test_what_goes_on_in_the_second_half_of_the_gpu_events_is_no_warm_up(
     assert found("warm-up", events) == []
 
 
-def test_what_ends_with_the_first_half_does_not_go_on(
+def test_allocations_that_end_in_the_first_half_of_the_gpu_events_are_no_finding(
     found: Ask, event: Make, launched: Make
 ) -> None:
     events = evenly(event, launched, ["cudaMalloc", "cudaFree"])

@@ -32,7 +32,9 @@ def test_slow_first_launch_of_a_kernel_is_warm_up(found: Ask, event: Make) -> No
     assert found("slow-launches", events) == []
 
 
-def test_what_is_not_named_is_told_as_a_sum(found: Ask, event: Make) -> None:
+def test_warm_up_below_5_percent_is_told_as_a_sum_and_not_named(
+    found: Ask, event: Make
+) -> None:
     """10 ms in a first launch, and 200 us, less than 5 %, in an allocation."""
     events = [*launch(event, 0, 5, "before"), *launch(event, 100, 10_000)]
     events += [
