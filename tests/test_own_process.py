@@ -40,7 +40,7 @@ def test_an_error_is_raised_here_and_the_process_goes_on() -> None:
         assert process.call(operator.add, 1, 2) == 3
 
 
-def test_what_a_function_prints_is_no_answer() -> None:
+def test_output_printed_in_the_own_process_is_no_answer() -> None:
     with OwnProcess() as process:
         process.call(print, "PWN")
         assert process.call(os.system, "echo PWN") == 0

@@ -177,7 +177,9 @@ def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
 
 
 @needs_fork
-def test_what_is_no_file_is_named(fusetui: Run, folder: Path) -> None:
+def test_dangling_links_and_pipes_are_named_and_left_out_of_ranks(
+    fusetui: Run, folder: Path
+) -> None:
     (folder / "rank4.json").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "rank5.json")
     said = fusetui("ranks", folder).err.splitlines()

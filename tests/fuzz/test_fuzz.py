@@ -104,7 +104,7 @@ def test_no_process_outlives_its_terminal(number: int) -> None:
         starting.end()
 
 
-def test_what_is_written_of_damaged_traces_has_its_form() -> None:
+def test_files_written_from_damaged_traces_have_their_form() -> None:
     for number in range(50 * TIMES):
         print(f"kind writing, seed {SEED}, first {number}")
         writing.attempt(SEED, number)

@@ -116,7 +116,7 @@ def test_markdown_has_no_markup_of_names(table: Table) -> None:
     assert line.startswith("| a\\|b\\_\\*\\`\\[x\\](y)\\<b\\>&amp;amp;@\u200bme |")
 
 
-def test_what_is_drawn_is_printable(table: Table) -> None:
+def test_repr_and_html_of_a_table_are_printable_and_escaped(table: Table) -> None:
     assert printable(repr(table).replace("\n", "")) == repr(table).replace("\n", "")
     assert max(map(len, repr(table).splitlines())) <= 100
     assert "<b>" not in table._repr_html_()

@@ -166,13 +166,13 @@ def test_a_rule_that_is_silent_for_want_of_what_it_needs() -> None:
     assert (one.status, one.a_ns, one.missing) == ("unknown", None, STACKS)
 
 
-def test_what_both_sides_lack_is_not_needed() -> None:
+def test_a_finding_is_gone_although_both_sides_lack_stacks() -> None:
     lacks = {STACKS: "with_stack=True"}
     a = side(LATE, ("data-loading", 4 * 300_000), lacks=lacks)
     assert only(versus(a, side([0] * 4, lacks=lacks))).status == "gone"
 
 
-def test_what_only_adds_to_the_answer_is_not_needed() -> None:
+def test_host_bound_is_gone_although_one_side_lacks_stacks() -> None:
     """host-bound names frames where there are any, and speaks without them."""
     b = side([0] * 4, lacks={STACKS: "with_stack=True"})
     assert only(versus(side(LATE, WAITS), b)).status == "gone"

@@ -172,7 +172,7 @@ def test_only_regular_files_are_opened(
 
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, make_link, make_socket])
-def test_what_is_at_the_place_of_an_entry_stays(
+def test_another_file_at_the_place_of_a_cache_entry_stays(
     entry: Entry, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
     monkeypatch.chdir(entry.place.parent)

@@ -50,7 +50,7 @@ def test_warm_up_below_5_percent_is_told_as_a_sum_and_not_named(
 
 
 @pytest.mark.parametrize(("load", "certainty"), [(3_000, "likely"), (300, "certain")])
-def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
+def test_idle_time_after_a_long_first_launch_is_less_certainly_host_bound(
     found: Ask, event: Make, load: int, certainty: str
 ) -> None:
     """The GPU waits for 3,000 or 300 us for a first launch, and for 980 before the next
@@ -151,7 +151,7 @@ def test_setup_calls_in_the_first_step_are_warm_up_and_no_allocation(
         ("my step ", 7, "likely"),
     ],
 )
-def test_what_earlier_steps_did_is_not_known(
+def test_certainty_of_a_warm_up_depends_on_the_number_of_the_first_step(
     found: Ask, event: Make, name: str, first: int, certainty: str
 ) -> None:
     """Two calls in the first recorded step, and none later."""
