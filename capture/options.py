@@ -42,6 +42,7 @@ LOOP_OPTIONS = (
     "stack",
     "record_shapes",
     "memory",
+    "compile_log",
     "expect",
     "scrub",
 )
@@ -123,6 +124,12 @@ class Options:
         "--memory",
         "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
         False,
+    )
+    compile_log: bool = option_field(
+        "--compile-log",
+        "Write what torch.compile logs beside the trace of a compiled variant, for fusetui "
+        "compile; on by default, except with --scrub.",
+        True,
     )
     seconds: float | None = option_field(
         "--seconds S",

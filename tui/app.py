@@ -58,6 +58,7 @@ class AppOptions(msgspec.Struct, frozen=True):
     alone: bool = True  # everything is worked out in this process
     # captures of the graphs that the traces replay; (): found
     captured_by: Sequence[str] = ()
+    compile_log: str = ""  # of the traces; "": what lies beside each
     typed: str = ""  # before the app began
     memory: Sequence[str] = ()  # snapshots, alone or beside the traces
     dumps: Sequence[str] = ()  # of the flight recorder, alone or beside the traces
@@ -89,7 +90,9 @@ class FusetuiApp(Ending):
         )
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self, options.alone, tuple(options.captured_by))
+        self._performing = Performing(
+            self, options.alone, tuple(options.captured_by), options.compile_log
+        )
         self._early = keys_of(options.typed)
 
     def get_default_screen(self) -> Screen[Any]:

@@ -53,6 +53,7 @@ class Request(msgspec.Struct, frozen=True):
     against: Request | None = None
     search: str = ""
     replayed: str = ""
+    compile_log: str = ""  # that the user named
 
 
 class HelperUnavailableError(Exception):
@@ -69,17 +70,29 @@ class Packed(msgspec.Struct, frozen=True):
 def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
     names = zlib.crc32("\0".join(trace.names).encode(errors="surrogatepass"))
     return Request(
-        path, len(trace), trace.begin_ns, int(trace.dur.sum()), names, captured_by
+        path=path,
+        slices=len(trace),
+        begin_ns=trace.begin_ns,
+        total_ns=int(trace.dur.sum()),
+        names=names,
+        captured_by=captured_by,
+        compile_log=trace.report.compile_log,
     )
 
 
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
-    def __init__(self, captured_by: tuple[str, ...] = (), start: str = START) -> None:
+    def __init__(
+        self,
+        captured_by: tuple[str, ...] = (),
+        start: str = START,
+        compile_log: str = "",
+    ) -> None:
         """`captured_by`: see opening.with_captures; `start`: the code that it runs
-        first; "": there is no other process."""
+        first; "": there is no other process; `compile_log`: that the user named."""
         self.captured_by = captured_by
+        self.compile_log = compile_log
         self._process: OwnProcess | None = None
         if os.name == "posix" and start:
             with suppress(ProcessDiedError):
@@ -244,6 +257,10 @@ def _opened(request: Request) -> Trace:
     from fusetui.analysis.graphs.opening import with_captures  # many modules
 
     trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)
+    if request.compile_log:
+        from fusetui.analysis.compiled.finding import with_log_at
+
+        trace = with_log_at(trace, request.compile_log)
     if request_for(request.path, trace, request.captured_by) != request:
         raise HelperUnavailableError
     return trace

@@ -26,6 +26,7 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError, TraceError
+from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import by_names
@@ -90,7 +91,9 @@ def load(
     post = partial(_posted, post, cancelled)
     with suppress(CancelledError):
         try:
-            traces, notices = _read(paths, post, stopped, helper.captured_by)
+            traces, notices = _read(
+                paths, post, stopped, helper.captured_by, helper.compile_log
+            )
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
@@ -119,7 +122,11 @@ def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
 
 
 def _read(
-    paths: Sequence[str], post: Post, stopped: Stop, captured_by: Sequence[str]
+    paths: Sequence[str],
+    post: Post,
+    stopped: Stop,
+    captured_by: Sequence[str],
+    compile_log: str,
 ) -> tuple[list[Trace], list[str]]:
     """What was read until it was stopped, and what is said of it. Raises TraceError."""
 
@@ -136,11 +143,30 @@ def _read(
         for path in paths:
             trace = open_trace(path, partial(report, path), stop=stopped, preview=shown)
             trace, sentences = _joined(trace, captured_by, shown)
+            if compile_log:
+                from fusetui.analysis.compiled.finding import with_log_at
+
+                trace = with_log_at(trace, compile_log)
+            if any(map(is_compiler, trace.names)):
+                _note_compilations(trace)
             traces.append(trace)
             notices += [*trace.notes, *sentences]
             if stopped():
                 break
     return traces, notices
+
+
+def _note_compilations(trace: Trace) -> None:
+    """Graph breaks and compilations stand on the lanes, if there is a compile log. One
+    that cannot be read leaves them as they are: the key that needs it says why."""
+    from fusetui.analysis.compiled.finding import compile_log_of  # many modules
+
+    with suppress(TraceError):
+        log = compile_log_of(trace)
+        if log is not None:
+            from fusetui.tui.layout.lane_notes import keep_notes
+
+            keep_notes(trace, log)
 
 
 def _joined(
@@ -319,6 +345,29 @@ def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
     if isinstance(found, str):
         raise CannotReadError(found)
     return found
+
+
+def read_source(
+    asked: effects.ReadSource, post: Post, cancelled: Stop, *_: object
+) -> None:
+    """Posts the source of a slice, or why the log of its trace cannot be read."""
+    from fusetui.analysis.compiled.finding import compile_log_of  # many modules
+    from fusetui.analysis.compiled.source import source_of
+    from fusetui.tui.drawing.source import lexer_of
+    from fusetui.tui.layout.source import shown_source
+    from fusetui.tui.state import source
+
+    trace = asked.side.trace
+    with suppress(CancelledError):
+        try:
+            found = source_of(trace, compile_log_of(trace), asked.row)
+        except TraceError as error:
+            _posted(post, cancelled, partial(source.failed, sentence=str(error)))
+            return
+        shown = None if found is None else shown_source(found)
+        for language in ("python", "cpp"):  # imported here, not while keys wait
+            lexer_of(language)
+        _posted(post, cancelled, partial(source.arrived, shown=shown))
 
 
 def read_dumps_of(

@@ -79,6 +79,7 @@ WORK: dict[type[Effect], Work] = {
     **{effects.Compare: loading.compare, effects.Summarize: loading.summarize},
     **{effects.ReadRanks: loading.rank, effects.ReadMemory: loading.read_memory},
     **{effects.Search: loading.look, effects.MatchLanes: loading.match_lanes},
+    effects.ReadSource: loading.read_source,
     **{effects.Replay: loading.replay, effects.ReadDumps: loading.read_dumps_of},
 }
 
@@ -99,11 +100,17 @@ class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
     def __init__(
-        self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()
+        self,
+        app: Ending,
+        alone: bool,
+        captured_by: tuple[str, ...] = (),
+        compile_log: str = "",
     ) -> None:
-        """`alone`: no other process helps; `captured_by`: see opening.with_captures."""
-        self._app, self._start = app, None if alone else partial(Beside, captured_by)
-        self._alone = Beside(captured_by, start="")
+        """`alone`: no other process helps; `captured_by`: see opening.with_captures;
+        `compile_log`: that the user named."""
+        beside = partial(Beside, captured_by, compile_log=compile_log)
+        self._app, self._start = app, None if alone else beside
+        self._alone = beside(start="")
         self._stop, self._ahead = Event(), Ahead()
 
     def perform(self, effect: Effect | Order) -> None:

@@ -29,7 +29,15 @@ from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import MODULES, TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
+from fusetui.tui.state import (
+    commands,
+    jumping,
+    moving,
+    reading,
+    replays,
+    search,
+    tour,
+)
 from fusetui.tui.state.action import (
     Action,
     action,
@@ -112,6 +120,14 @@ def details(state: State) -> State:
     return told(state, found) if isinstance(found, str) else overlaid(state, found)
 
 
+def source_asked(state: State) -> Outcome:
+    """The source of the kernel or op that the page describes."""
+    from fusetui.tui.state import source  # rarely needed
+
+    there = answer.follow(state) if answer.is_inside(state) else state
+    return source.asked(state, page_of(there).described(there))
+
+
 def asks(effect: Order) -> Callable[[State], Outcome]:
     return lambda state: (state, effect)
 
@@ -151,6 +167,13 @@ ACTIONS: tuple[Action, ...] = (
         where=lambda s: len(s.sides) == 2 and not s.overlay and s.page not in PAIRED,
     ),
     _opened("details", "All details", "i", "of the slice, or of the range", details),
+    _opened(
+        "source",
+        "Source",
+        "V",
+        "of a compiled kernel: its lines of Python, its graph, the generated code",
+        source_asked,
+    ),
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
     _opened(

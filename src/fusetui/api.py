@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from fusetui import Error
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.commands.loading import called, captures_named, notices
+from fusetui.commands.loading import (
+    called,
+    captures_named,
+    notices,
+    with_compile_log,
+)
 from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
 from fusetui.tables.files import MissingPackageError, UnknownFormatError
@@ -81,12 +86,15 @@ class _Reading(NamedTuple):
     notices: tuple[str, ...]
 
 
-def _read(source: Source, cached: bool, captured_by: Sequence[str]) -> _Reading:
+def _read(
+    source: Source, cached: bool, captured_by: Sequence[str], compile_log: str
+) -> _Reading:
     """Reads a source, or takes it from the cache. Raises Error."""
     if isinstance(source, bytes):
         trace = _trace_of_bytes(source)
     else:
         trace = _trace_of_path(os.fspath(source), cached)
+    trace = with_compile_log(trace, compile_log)
     sentences = [*notices(trace.report)]
     captures = captures_named(captured_by)
     if captures or wants_capture(trace):
@@ -120,14 +128,20 @@ def _trace_of_bytes(source: bytes) -> Trace:
 
 
 def open(  # noqa: A001
-    source: Source, *, cached: bool = True, captured_by: Sequence[str] = ()
+    source: Source,
+    *,
+    cached: bool = True,
+    captured_by: Sequence[str] = (),
+    compile_log: str | os.PathLike[str] = "",
 ) -> OpenTrace:
     """Reads a trace, or takes it from the cache of earlier readings.
 
     Replays of CUDA graphs are joined with their captures: those that are named, else
-    those found beside the trace. Raises Error with one plain sentence.
+    those found beside the trace. So is what torch.compile logged: `compile_log` is a log
+    of TORCH_TRACE, a folder of them, or torch_compile_debug. Raises Error with one plain
+    sentence.
     """
-    return OpenTrace(source, cached, tuple(captured_by))
+    return OpenTrace(source, cached, tuple(captured_by), os.fspath(compile_log))
 
 
 def ranks(
@@ -200,10 +214,14 @@ class OpenTrace:
     """
 
     def __init__(
-        self, source: Source, cached: bool, captured_by: tuple[str, ...]
+        self,
+        source: Source,
+        cached: bool,
+        captured_by: tuple[str, ...],
+        compile_log: str = "",
     ) -> None:
-        self._arguments = (source, cached, captured_by)
-        reading = _read(source, cached, captured_by)
+        self._arguments = (source, cached, captured_by, compile_log)
+        reading = _read(source, cached, captured_by, compile_log)
         self._trace: Trace | None = reading.trace
         self.notices = reading.notices
         """Sentences about what of the file could not be read or joined."""
@@ -242,6 +260,13 @@ class OpenTrace:
     def lines(self) -> Table:
         """The user's own Python functions; `fusetui lines`."""
         return _table(self.trace, "lines")
+
+    @property
+    def compile(self) -> Table:
+        """Kernels of compiled regions with their lines of Python, by the log of
+        torch.compile; `fusetui compile`. Raises Error if a log that was named cannot be
+        read."""
+        return _table(self.trace, "compile")
 
     @property
     def gaps(self) -> Table:

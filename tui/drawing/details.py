@@ -39,7 +39,7 @@ from fusetui.trace.program.own_code import Program, path_of, program_of, source_
 from fusetui.trace.program.regions import label_of as region_label
 from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
-from fusetui.tui.layout.kinds import label_of, narrow
+from fusetui.tui.layout.kinds import label_of, narrow, note_of
 from fusetui.tui.layout.view import Side
 
 if TYPE_CHECKING:
@@ -237,7 +237,11 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
 
 
 def _meaning(trace: Trace, row: int) -> str:
-    """What a call is for, where its name does not say it."""
+    """What the compile log says of a slice, or what a call is for, where its name does
+    not say it."""
+    note = note_of(trace, row)
+    if note is not None:
+        return note.text
     return meaning_of_call(trace.name_of(row)) if trace.role[row] == Role.CALL else ""
 
 

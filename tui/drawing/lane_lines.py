@@ -17,7 +17,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import columns
-from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of
+from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of, note_of
 from fusetui.tui.layout.places import marks_selection, where_rows
 from fusetui.tui.layout.view import Place, Side, View
 
@@ -50,6 +50,9 @@ def labels_of(trace: Trace) -> Label:
 
     @lru_cache(maxsize=MOST_LABELS)
     def label(row: int) -> str:
+        note = note_of(trace, row)
+        if note is not None:
+            return note.label
         return label_of(int(trace.role[row]), trace.name_of(row))
 
     return label

@@ -96,6 +96,10 @@ SAME = {
     **{"memory.temporary": "kernel.comm", "memory.workspace": "kernel.other"},
     **{"memory.graph_pool": "kernel.fused", "memory.before_recording": "slice.python"},
     "memory.unknown": "kernel.copy",
+    "code.keyword": "kernel.attention.text",
+    "code.string": "kernel.pointwise.text",
+    "code.number": "kernel.reduction.text",
+    "code.function": "kernel.gemm.text",
 }
 """Tokens that look as others do, which are never beside them."""
 NAMED = {

@@ -18,7 +18,7 @@ from fusetui.text.printable import is_printable
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.memo import memo
+from fusetui.trace.model.memo import kept_result, memo
 from fusetui.trace.program.regions import MODULE_PREFIX
 
 PYTHON_FRAME = lazy_pattern(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
@@ -112,6 +112,23 @@ def numbers_of(trace: Trace) -> NDArray[np.uint8]:
             of_name[name] = KINDS.index(kind_of(int(role), trace.names[name]))
         found[rows] = of_name[trace.name[rows]]
     return found
+
+
+COMPILE_NOTES = "what the compile log says of slices"
+"""The key under which a trace keeps its notes, by row; see lane_notes.py."""
+
+
+class SliceNote(msgspec.Struct, frozen=True):
+    """What happened at a slice: a few words instead of its label, and all of it."""
+
+    label: str
+    text: str
+
+
+def note_of(trace: Trace, row: int) -> SliceNote | None:
+    """What the compile log says of a slice; None without a log, and of most slices."""
+    notes: dict[int, SliceNote] | None = kept_result(trace, COMPILE_NOTES)
+    return None if notes is None else notes.get(row)
 
 
 @lru_cache(maxsize=65536)

@@ -1,9 +1,11 @@
-"""Columns of a table: texts of fixed width, and one that takes the remaining width."""
+"""Columns of a table: texts of fixed width, and one that takes the remaining width. And
+the lines of a source, with the places that a key jumps to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
+from typing import Literal
 
 import msgspec
 
@@ -78,3 +80,32 @@ def sentence_lines(text: str, width: int) -> list[str]:
     return [
         line.replace(KEPT, " ") for line in wrap(FIGURE.sub(KEPT, text), max(1, width))
     ]
+
+
+Language = Literal["", "python", "cpp"]
+Look = Literal["heading", "plain", "faint", "code"]
+
+
+class ShownLine(msgspec.Struct, frozen=True):
+    """A line of the overlay; `number` is that of a line of code, 0 for none."""
+
+    text: str
+    look: Look = "plain"
+    language: Language = ""
+    number: int = 0
+    is_marked: bool = False
+
+
+class SourceShown(msgspec.Struct, frozen=True, eq=False):
+    """An overlay: the lines, and which of them begin a section."""
+
+    title: str
+    lines: tuple[ShownLine, ...]
+    sections: tuple[int, ...]
+
+    def next_section(self, line: int) -> int:
+        """The line of the section after this line; the first after the last."""
+        for section in self.sections:
+            if section > line:
+                return section
+        return self.sections[0] if self.sections else 0

@@ -30,7 +30,13 @@ from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.search_hits import SearchHits, trend
-from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
+from fusetui.tui.layout.text_layout import (
+    ListColumn,
+    SourceShown,
+    shown,
+    start_unit,
+    titles,
+)
 from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import replays, search
@@ -47,6 +53,7 @@ from fusetui.tui.state.state import (
     Details,
     Help,
     HitList,
+    ListState,
     Order,
     Outcome,
     Replayed,
@@ -209,6 +216,7 @@ CHOOSING = "show opens", "command runs a command", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
 RECORDING = "show records it", "leave leaves"
 RECORDING_B = "show records it", "beside records it as B", "leave leaves"
+NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
 MOST_GAP_LINES = 50
@@ -231,6 +239,11 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, HitList):
             said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
             return hit_rows(state.overlay, state.ascii_only, [*filter(None, said)])
+        if isinstance(state.overlay, SourceShown):
+            from fusetui.tui.drawing.source import source_rows  # rarely needed
+
+            keys = hints_text((NEXT_PART, CLOSE), state)
+            return source_rows(state.overlay, state.ascii_only, keys)
         hints = (*[RAW] * is_slice(state), *[SECOND] * replays.is_worth(state), CLOSE)
         width, keys = overlay_size(state).width - EDGE, hints_text(hints, state)
         return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
@@ -299,6 +312,19 @@ def is_slice(state: State) -> bool:
 def is_text(state: State) -> bool:
     """A text or a list to read, not a choice."""
     return state.overlay is not None and not is_choosing(state)
+
+
+def is_source(state: State) -> bool:
+    return isinstance(state.overlay, SourceShown)
+
+
+def next_section(state: State) -> State:
+    """The cursor on the next part: lines, nodes, code, call, the whole wrapper."""
+    overlay = state.overlay
+    if not isinstance(overlay, SourceShown):
+        return state
+    line = overlay.next_section(state.list_of(OVERLAY).cursor)
+    return state.with_list(OVERLAY, ListState(cursor=line, top=line))
 
 
 def turn_raw(state: State) -> State:
@@ -409,6 +435,14 @@ ACTIONS = (
         "of the slice, as the file has it",
         turn_raw,
         where=is_slice,
+    ),
+    _over(
+        "source-part",
+        "Next part",
+        "V",
+        "of a source: lines, graph, generated code, call, wrapper",
+        next_section,
+        where=is_source,
     ),
     _over("leave", "Leave", "escape q", "without a choice", close, where=is_choosing),
     action(

@@ -17,6 +17,7 @@ from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.memory import MEMORY, MemoryShown, OverlayLines
+from fusetui.tui.layout.text_layout import SourceShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -81,7 +82,7 @@ class Replayed(msgspec.Struct, frozen=True, eq=False):
     found: Path | WhatIf
 
 
-Overlay = HitList | Help | Details | Chooser | Replayed | OverlayLines
+Overlay = HitList | Help | Details | Chooser | Replayed | OverlayLines | SourceShown
 
 
 class Prompt(Enum):
@@ -273,6 +274,13 @@ class ReadDumps(Effect, frozen=True):
     """Read the flight-recorder dumps of a job, one file for each rank."""
 
     paths: tuple[str, ...]
+
+
+class ReadSource(Effect, frozen=True, eq=False):
+    """Find the source of a slice of a compiled region, by the log of its trace."""
+
+    side: Side
+    row: int
 
 
 class Record(Effect, frozen=True):

@@ -128,6 +128,12 @@ GRAPHS = (
         type=(BY_ANNOTATIONS + "{}").format,
     ),
 )
+COMPILE_LOG = argument(
+    "--compile-log LOG",
+    "What torch.compile wrote beside the trace: a log of TORCH_TRACE, a folder of them, or "
+    "torch_compile_debug. By default, looked for in the same folder.",
+    default="",
+)
 LOOK = (
     flag("--ascii", "Draw with ASCII characters only, as in a C locale."),
     argument(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fusetui.command_line.arguments import (
+    COMPILE_LOG,
     GRAPHS,
     LIGHT,
     NO_CACHE,
@@ -164,6 +165,11 @@ RECORDING = (
                 "--on-enter",
                 "Record whenever Enter is pressed; the program has no input then.",
             ),
+            flag(
+                "--compile-log",
+                "Have torch.compile write its log beside the traces, for fusetui compile; kernels "
+                "are compiled once more for it.",
+            ),
             *RECORDED,
             *DUMPS,
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
@@ -258,7 +264,7 @@ SHARING = (
             argument("A", "A trace."),
             argument("B?", "Another, to compare with the first."),
             argument("OUT", "The new file, named .html."),
-            *(*LIGHT, NO_CACHE),
+            *(*LIGHT, COMPILE_LOG, NO_CACHE),
         ),
         "It needs nothing else: it loads nothing and is below 1 MB. Its figures are those of "
         "--json; a click on the head of a column sorts by them. By default it is light or dark "

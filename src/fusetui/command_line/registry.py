@@ -8,6 +8,7 @@ from __future__ import annotations
 from argparse import BooleanOptionalAction
 
 from fusetui.command_line.arguments import (
+    COMPILE_LOG,
     GRAPHS,
     JSON,
     KERNELS_BY,
@@ -52,7 +53,7 @@ COMMANDS = (
                 "--memory SNAPSHOT*",
                 "A memory snapshot of the same run, to show beside the trace.",
             ),
-            *(*LOOK, *GRAPHS, NO_CACHE),
+            *(*LOOK, *GRAPHS, COMPILE_LOG, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
         "runs in this folder, the lessons and the samples.",
@@ -65,14 +66,14 @@ COMMANDS = (
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (*ANSWER, TOP, by(*KERNELS_BY), *PEAKS, *TABLE),
+        (*ANSWER, COMPILE_LOG, TOP, by(*KERNELS_BY), *PEAKS, *TABLE),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
     Command(
         "ops",
         "The CPU ops by name or shape, with the GPU time launched under each.",
-        (*ANSWER, TOP, by(*OPS_BY), *TABLE),
+        (*ANSWER, COMPILE_LOG, TOP, by(*OPS_BY), *TABLE),
     ),
     Command(
         "modules",
@@ -91,6 +92,7 @@ COMMANDS = (
         "Your Python functions, with the CPU and GPU time of each.",
         (
             *ANSWER,
+            COMPILE_LOG,
             TOP,
             argument(
                 "--file PATH",
@@ -202,6 +204,7 @@ COMMANDS = (
                 type=share,
             ),
             *TOLD,
+            COMPILE_LOG,
             NO_CACHE,
         ),
         "Files of the same name in two folders are compared with each other; in a run folder, "
@@ -232,6 +235,7 @@ COMMANDS = (
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
             *GRAPHS,
+            COMPILE_LOG,
         ),
         "Compute, exposed communication, exposed copies and idle time add up to the time asked "
         "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
@@ -287,6 +291,24 @@ COMMANDS = (
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
+    ),
+    Command(
+        "compile",
+        "What torch.compile made: kernels with their lines, graph breaks, compilations.",
+        (
+            argument(
+                "TRACE",
+                "A trace with its log, a log of TORCH_TRACE alone, or a folder of logs.",
+            ),
+            JSON,
+            NO_CACHE,
+            *GRAPHS,
+            COMPILE_LOG,
+            TOP,
+            *TABLE,
+        ),
+        "Kernels lead to lines of Python by the log that TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1 "
+        "writes. docs/compile.md explains it.",
     ),
     Command(
         "hang",

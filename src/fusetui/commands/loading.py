@@ -30,11 +30,16 @@ class LoadedTrace(NamedTuple):
     code: int
 
 
-def load(name: str, captured_by: Sequence[str] | None = None) -> LoadedTrace:
+def load(
+    name: str,
+    captured_by: Sequence[str] | None = None,
+    compile_log: str = "",
+) -> LoadedTrace:
     """Reads a trace; reports on stderr what is missing. Raises TraceError or
     CommandError. `captured_by` are names of captures, with which its graph replays are
-    joined; (): those that are found; None: nothing is joined."""
-    trace = _read(name, one_trace(name))
+    joined; (): those that are found; None: nothing is joined. `compile_log` names what
+    torch.compile wrote; "": what lies beside the trace is taken where it is needed."""
+    trace = with_compile_log(_read(name, one_trace(name)), compile_log)
     report = trace.report
     if captured_by is not None:
         trace = _joined(trace, captured_by)
@@ -62,6 +67,16 @@ def called(trace: Trace, name: str) -> Trace:
     if not name:
         return trace
     return replace(trace, report=replace(trace.report, named=name))
+
+
+def with_compile_log(trace: Trace, path: str) -> Trace:
+    """The trace with the compile log at a path, which is read when it is needed; "" for
+    the trace as it is. Raises TraceError if there is no log there."""
+    if not path:
+        return trace
+    from fusetui.analysis.compiled.finding import with_log_at  # rarely needed
+
+    return with_log_at(trace, path)
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:

@@ -73,7 +73,13 @@ def run_open(args: Namespace) -> int:
     if not args.traces and not args.memory:
         return start(**_look(args))
     captures = captures_named(args.captured_by)
-    return browse(args.traces, args.memory, captured_by=captures, **_look(args))
+    return browse(
+        args.traces,
+        args.memory,
+        captured_by=captures,
+        compile_log=args.compile_log,
+        **_look(args),
+    )
 
 
 def run_tutor(args: Namespace) -> int:

@@ -115,7 +115,7 @@ def run_report(args: Namespace) -> int:
         raise CommandError(f"{args.out} must end in .html.")
     check_new(args.out)
     names = [args.a] if args.b is None else [args.a, args.b]
-    loaded = [load(name, ()) for name in names]
+    loaded = [load(name, (), args.compile_log) for name in names]
     traces = [one.trace for one in loaded]
     content = _report(traces, args.light)
     with new_file(args.out) as file:

@@ -63,6 +63,10 @@ MAX_ATTEMPTS = 12
 OWN_PROFILER_SECONDS = 600.0
 """That the program's own profiler is waited for."""
 
+LOG = "TORCH_TRACE"
+PROVENANCE = "INDUCTOR_PROVENANCE"
+"""The variables of torch that have it log what it compiles, with lines of Python."""
+
 FOLDER_NAME_BYTES = 20
 """At most, of a folder of sockets within the one that it is made in."""
 
@@ -98,6 +102,8 @@ def run_run(args: Namespace) -> int:
             on_enter=args.on_enter,
         )
         environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: socket_folder}
+        if args.compile_log:
+            environment = {PROVENANCE: "1", LOG: str(log_folder(folder))} | environment
         with _awaitable_child() as set_up:
             child = _started(program, environment, set_up, has_input=not args.on_enter)
             with passed_on(child):
@@ -135,6 +141,12 @@ def _exit_code(child: subprocess.Popen[bytes], is_recorded: bool) -> int:
     it, or 1 if that is 0 and not all was recorded."""
     code = child.returncode if child.returncode >= 0 else ENDED - child.returncode
     return code if code or is_recorded else NO
+
+
+def log_folder(folder: Path) -> Path:
+    """The folder for what torch.compile logs, beside the traces in `folder`, where
+    `fusetui compile` finds it. The program makes it once it compiles something."""
+    return folder.absolute() / "compile_log"
 
 
 def _started(

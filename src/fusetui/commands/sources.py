@@ -277,7 +277,7 @@ def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
             is_dump = os.path.isfile(name) and is_dump_file(name)
             (dumps if is_dump else others).append(name)
             continue
-        has_traces = _has_traces(name)
+        has_traces = holds_traces(name)
         if has_traces:
             beside = [path for path in listed(Path(name)) if path.is_file()]
             dumps_of_folder = dumps_among(beside)
@@ -311,7 +311,7 @@ def is_dump_file(path: str) -> bool:
     return is_flight_dump(glimpse(path, HEAD))
 
 
-def _has_traces(folder: str) -> bool:
+def holds_traces(folder: str) -> bool:
     """Whether it is a run, or a file of it, or of the folders below one without any,
     bears the name of a trace and is no dump: dumps may be JSON as traces are. Nothing is
     said about the files: the user may have asked for something else."""

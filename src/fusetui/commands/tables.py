@@ -55,7 +55,9 @@ def show(args: Namespace) -> int:
     notes: list[str] = []
     code = DONE
     for path in (args.trace, *args.others):
-        trace, code_of_trace = load(path, args.captured_by)
+        trace, code_of_trace = load(
+            path, args.captured_by, given.get("compile_log", "")
+        )
         table = trace_table(args.command, trace, asked)
         tables.append((trace.report.file, table))
         code = max(code, code_of_trace)

@@ -30,7 +30,7 @@ def run_why(args: Namespace) -> int:
         raise CommandError(
             "--together is about the worth of the findings of one trace."
         )
-    trace, code = load(args.trace, args.captured_by)
+    trace, code = load(args.trace, args.captured_by, args.compile_log)
     answer = _with_worth(trace, why(trace, selection_of(args)), args)
     if args.other is not None:
         other, other_code = load(args.other, ())

@@ -191,11 +191,15 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     rows = facts.inside(facts.compiler_rows)
     cover = _cover(facts, rows)
     if cover.ns:
+        from fusetui.analysis.why.rules import compile_evidence  # rarely needed
+
+        evidence = compile_evidence.why_compiled(facts)
         yield Claim(
             text=f"torch.compile or Triton compiles for {of_recording(facts, cover.ns)}"
-            f"{_compilations(facts)}.",
+            f"{_compilations(facts)}.{evidence.text}",
             at_stake_ns=cover.ns,
             rows=the_most(rows, facts.trace.dur[rows]),
+            remedy=evidence.remedy,
             why_likely=_profiled(facts),
         )
     yield from graph_breaks(facts)

@@ -16,6 +16,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.op_names import is_compiler
 
 REGION: Final = lazy_pattern(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
 """A compiled function: the first number counts functions, the second one the times that
@@ -42,11 +43,15 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
     compiling = facts.compiler_rows
     waited_ns = facts.idle_during(compiling)
     if waited_ns:
+        from fusetui.analysis.why.rules import compile_evidence  # rarely needed
+
+        evidence = compile_evidence.why_compiled(facts)
         yield Claim(
-            text=f"The GPU waits {of_span(facts, waited_ns)} while "
-            "torch.compile or Triton compiles during the recording.",
+            text=f"The GPU waits {of_span(facts, waited_ns)} while torch.compile or Triton "
+            f"compiles during the recording.{evidence.text}",
             at_stake_ns=waited_ns,
             rows=facts.heaviest(compiling),
+            remedy=evidence.remedy,
             why_likely=why_likely(facts),
         )
     yield from graph_breaks(facts)
@@ -59,12 +64,20 @@ BREAKS_ARE_ERRORS: Final = (
 
 
 def graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """A note about several compiled regions in a step.
+    """Notes about graph breaks: those of the compile log, if there is one; else one
+    about several compiled regions in a step.
 
-    Only the function that continues after a break proves one. Where stacks were
+    Without a log, only the function that continues after a break proves one. Where stacks were
     recorded and show none, several regions are functions that were compiled one by
     one."""
     trace = facts.trace
+    if any(map(is_compiler, trace.names)):
+        from fusetui.analysis.why.rules import compile_evidence  # rarely needed
+
+        log = compile_evidence.log_of(facts)
+        if log is not None and log.logs:
+            yield from compile_evidence.logged_breaks(facts, log)
+            return
     resumed = facts.inside(trace.rows_named(RESUMES.search, Role.PYTHON))
     if facts.has_stacks and not len(resumed):
         return
