@@ -70,7 +70,7 @@ def test_a_generator_that_ends() -> None:
 
 
 @POSIX
-def test_nobody_waits_for_what_is_not_wanted() -> None:
+def test_a_cancelled_stream_of_the_own_process_ends_at_once() -> None:
     with OwnProcess() as process, pytest.raises(CancelledError):
         list(process.stream(map, time.sleep, [1000 * SECONDS], cancelled=lambda: True))
 

@@ -127,7 +127,9 @@ def test_a_trace_replaces_no_other_and_its_folder_is_private(
     assert out.stat().st_mode & 0o777 == 0o700
 
 
-def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
+def test_several_processes_are_told_the_same_start_time(
+    sock: Path, tmp_path: Path
+) -> None:
     with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         wanted = [this(sock), replace(this(sock), pid=1, rank="1")]
         found = Recording([door], tmp_path, RecordingRequest(), wanted)

@@ -188,7 +188,9 @@ def test_dangling_links_and_pipes_are_named_and_left_out_of_ranks(
     ]
 
 
-def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
+def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
+    fusetui: Run, folder: Path
+) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
     assert "No collective is common to two of these ranks" in result.out

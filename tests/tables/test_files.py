@@ -76,7 +76,9 @@ def test_text_formats_hold_no_hidden_characters(table: Table, form: str) -> None
 @pytest.mark.parametrize(
     ("form", "heads"), [("csv", 1), ("tsv", 1), ("markdown", 2), ("json", 0)]
 )
-def test_each_row_is_a_line(table: Table, form: str, heads: int) -> None:
+def test_each_row_of_a_written_table_is_one_line(
+    table: Table, form: str, heads: int
+) -> None:
     assert text(table, form).count("\n") == len(NAMES) + heads
 
 

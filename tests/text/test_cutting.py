@@ -56,6 +56,6 @@ def test_padded_text_is_as_wide_as_asked(text: str, cells: int, left: bool) -> N
     assert shown.strip(" ") == text.strip(" ")
 
 
-def test_joined_keeps_what_fits() -> None:
+def test_joined_leaves_out_parts_that_do_not_fit() -> None:
     assert joined(["日本", "bc", "d"], 9) == "日本   bc"
     assert joined(["too long", "b"], 3) == "too long"

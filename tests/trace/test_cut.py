@@ -49,7 +49,9 @@ def kept(trace: Trace, begin_us: float, end_us: float) -> list[tuple[Any, ...]]:
     return [(event["name"], event.get("ts", 0), event.get("dur")) for event in events]
 
 
-def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
+def test_a_launch_before_the_window_is_kept_with_its_op_and_frame(
+    trace_of: Make,
+) -> None:
     """The kernel was launched before the window, in an op in a frame; another op was
     over by then."""
     events = [

@@ -60,7 +60,7 @@ def typed(state: State, text: str) -> State:
         ("dur>1us", -1),
     ],
 )
-def test_a_search_for_what_takes_longer_begins_with_the_longest(
+def test_a_search_by_duration_begins_with_the_longest_hit(
     mlp: Trace, text: str, begins: int
 ) -> None:
     """Of the products the second takes longer, of all slices the steps do; n goes on in
@@ -373,7 +373,9 @@ def test_once_the_trace_is_whole_its_args_are_searched_too(shaped: Trace) -> Non
     assert now.session.hits is not None
 
 
-def test_other_hits_are_not_searched_for_again(shaped: Trace) -> None:
+def test_hits_of_a_page_are_not_searched_for_again_when_more_is_read(
+    shaped: Trace,
+) -> None:
     state = after(opened(shaped), *do("kernels", "show"))
     reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
     assert not isinstance(registry.arrived(reading, state.sides), tuple)

@@ -247,7 +247,9 @@ def test_a_signal_ends_the_app(shown: Shown, name: str) -> None:
         assert is_given_back(terminal)
 
 
-def test_a_signal_ends_what_reads(shown: Shown, tmp_path: Path) -> None:
+def test_a_signal_while_reading_stops_the_helpers_and_the_app(
+    shown: Shown, tmp_path: Path
+) -> None:
     """As a thread that is told to end may: its helpers are stopped on the way."""
     with shown(change=READS_FOR_EVER.format(tidy=str(tmp_path / "tidy"))) as terminal:
         terminal.wait_for("reading")

@@ -194,7 +194,7 @@ def test_a_kernel_that_got_faster_is_no_reason_why_a_step_takes_longer(
     assert offset == "-40 us attention (mostly aten::_flash_attention_forward)"
 
 
-def test_nothing_offsets_what_all_terms_do(build: Build) -> None:
+def test_a_story_whose_terms_all_add_time_names_no_offset(build: Build) -> None:
     assert "offset" not in diff(build([MM, ADD]), build(slow())).story
 
 

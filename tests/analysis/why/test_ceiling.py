@@ -158,7 +158,7 @@ def test_attainable_rate_of_an_unmeasured_device_is_assumed() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
+def test_known_and_unknown_time_below_the_ceiling_add_up(row: dict[str, str]) -> None:
     """And a few kernels are bounded as the formula has it, from what is found for each
     alone."""
     trace = open_trace(str(TRACES / row["file"]))

@@ -195,7 +195,7 @@ def test_an_entry_that_a_power_cut_emptied_is_written_anew(entry: Entry) -> None
     assert entry.trace(text_of)
 
 
-def test_other_files_do_not_count(
+def test_other_files_in_the_cache_folder_do_not_count_as_its_size(
     entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(entry.place.parent, "large.bin", bytes(3_000_000))

@@ -82,7 +82,7 @@ def test_the_stacks_of_the_ranks_are_put_into_their_dumps() -> None:
     assert 'File "job.py", line 9' in json.loads(second.text)[STACKS_KEY]
 
 
-def test_nobody_listens() -> None:
+def test_an_address_where_nobody_listens_is_named() -> None:
     address = f"localhost:{free_port()}"
     with pytest.raises(NoDebugServerError, match=f"answers at {address}: "):
         dumps_of_server(address)

@@ -65,7 +65,9 @@ def test_stopped_plain_file_gives_an_exact_prefix(
     same_start(trace, whole)
 
 
-def test_the_args_of_what_was_kept(write: Callable[[bytes], Path]) -> None:
+def test_args_of_the_slices_kept_after_a_stop_are_their_own(
+    write: Callable[[bytes], Path],
+) -> None:
     trace = stopped(write(TEXT))
     last = len(trace) - 1
     assert trace.args_of(last) == EVENTS[int(trace.order[last])]["args"]

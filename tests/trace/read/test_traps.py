@@ -166,7 +166,7 @@ def test_times_in_quotes_and_keys_that_no_event_has(trace_of: Open) -> None:
     assert trace.start.tolist() == [1000 * n for n in range(20_000)]
 
 
-def test_nothing_but_starts_of_events(trace_of: Open) -> None:
+def test_100_000_opened_events_without_an_end_are_no_trace(trace_of: Open) -> None:
     with pytest.raises(NotATraceError, match="not of trace events"):
         trace_of('[{"ph":' * 100_000)
 

@@ -37,7 +37,9 @@ def test_allocation_reports_gaps_that_wait_for_cuda_free(
     assert "mostly in 2 x cudaFree" in finding.text
 
 
-def test_one_step_may_allocate(found: Ask, event: Make, launched: Make) -> None:
+def test_frees_in_one_of_three_steps_are_no_finding(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Two of three steps do so regularly; one does it once, however often."""
     assert found("allocation", [*steps(event), *frees(event, launched, 120, 130)]) == []
 
@@ -47,7 +49,7 @@ def test_the_first_step_may_allocate(found: Ask, event: Make, launched: Make) ->
     assert found("allocation", [*steps(event), *work]) == []
 
 
-def test_each_call_must_recur_by_itself(
+def test_a_call_that_allocates_in_one_step_alone_does_not_count(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of two calls per step, one name is called in one step only."""

@@ -86,7 +86,7 @@ def test_time_that_host_bound_would_change_is_outside_the_warm_up() -> None:
     assert not wanted.cover.within(warming.start, warming.end).any()
 
 
-def test_each_line_was_looked_at() -> None:
+def test_each_kept_finding_has_a_judgment_and_how_it_was_checked() -> None:
     lacking = [
         one
         for one in read()
