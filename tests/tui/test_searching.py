@@ -101,7 +101,7 @@ async def test_a_regex_search_selects_its_match_when_it_is_found(path: str) -> N
 def test_no_key_waits_for_a_search_of_a_large_trace(
     mlp: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "LARGE", 1)
+    monkeypatch.setattr(search, "MAX_SLICES_AT_ONCE", 1)
     state = opened(mlp)
     asked = search.searched(state, "gemm")
     assert isinstance(asked, tuple)
@@ -206,7 +206,7 @@ def test_args_of_a_large_trace_are_read_beside(
     posted: list[Any] = []
     side = opened(shaped).side
     own = found(opened(shaped), "blue")[-1]
-    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     for path in (shaped.report.path, ""):
         look(Search(side, "blue", path), posted.append, never, Beside)
         assert posted[-1].keywords["found"].is_done
@@ -216,7 +216,7 @@ def test_args_of_a_large_trace_are_read_beside(
 def test_a_person_who_goes_on_typing_starts_no_process(
     shaped: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     posted: list[object] = []
     start = cast(Callable[[], Beside], posted.clear)
     asked = Search(opened(shaped).side, "blue", shaped.report.path)

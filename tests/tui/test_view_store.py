@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 def test_the_oldest_go(
     mlp: Trace, path: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view_store, "MOST", 1)
+    monkeypatch.setattr(view_store, "MAX_FILES", 1)
     folder.mkdir()
     (folder / "0.json").write_text("{}")
     keep(left(mlp, path))

@@ -281,7 +281,7 @@ def test_the_ranks_page_without_a_job_fits_80_by_24(mlp: Trace) -> None:
 def test_the_headline_of_a_job_uses_the_lines_below_a_short_table(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.tui.pages.ranks.ABOVE", 1)
+    monkeypatch.setattr("fusetui.tui.pages.ranks.MIN_ABOVE_LINES", 1)
     answer = state.job.answer
     assert answer is not None
     said = " ".join([*headline(answer), clocks_text(answer)])
