@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from fuzz import (
     app,
+    compile_log,
     flight,
     interrupt,
     nsys,
@@ -138,3 +139,9 @@ def test_dumps_of_the_flight_recorder_end_in_an_answer_or_a_sentence() -> None:
     for number in range(40):
         print(f"kind flight, seed {SEED}, first {number}")
         flight.attempt(SEED, number)
+
+
+def test_logs_of_torch_compile_end_in_an_answer_or_a_sentence() -> None:
+    for number in range(20):
+        print(f"kind compile_log, seed {SEED}, first {number}")
+        compile_log.attempt(SEED, number)
