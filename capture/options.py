@@ -113,7 +113,7 @@ class Options:
     )
     compare: bool = option_field(
         "--compare",
-        "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
+        "Profile all variants in turns, one step of each at a time, so that a diff is reliable.",
         False,
     )
     stack: bool = option_field("--stack", "Record Python frames.", False)
@@ -138,7 +138,7 @@ class Options:
     )
     expect: Sequence[str] = option_field(
         "--expect GUESS",
-        'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
+        'Expected numbers of kernels, such as "kernels=5 gemm=3": exit with 1 if they differ.',
         (),
     )
     sweep: Sequence[str] = option_field(

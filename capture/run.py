@@ -23,7 +23,7 @@ from .provenance import CaptureDevice, new_record, new_scrubber
 from .record import Failed, Measured, RunRecord, compare_guess, guesses_by_variant
 from .step import Answer, Errors, Step
 
-NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
+NO_KERNELS = "the profiler recorded no kernels: set KINETO_LOG_LEVEL=0 to see why."
 
 
 class EmptyTraceError(Exception):

@@ -354,7 +354,7 @@ def run(
 
 COMPLETION = [f"{verb} " for verb in VERBS if len(verb) > 1]
 PLACEHOLDERS = {
-    Prompt.SEARCH: "family:gemm dur>50us   Enter: the first, Esc closes",
+    Prompt.SEARCH: "kind:gemm dur>50us   Enter go to first   Esc close",
     Prompt.COMMAND: "  ".join((*EXAMPLES, "Esc closes")),
 }
 

@@ -738,7 +738,7 @@ def test_mcp_without_its_folder_or_package_is_one_sentence(
 ) -> None:
     found = fusetui("mcp", "--allow", "nowhere")
     assert found[:2] == (2, "")
-    assert found.sentence == "--allow nowhere: this is no folder."
+    assert found.sentence == "--allow nowhere is not a folder."
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert (
         fusetui("mcp").sentence == "fusetui mcp needs mcp: pip install 'fusetui[mcp]'."
@@ -864,7 +864,7 @@ async def test_gpu_time_outside_all_modules_is_among_the_notes(
         event("outside", 40, 6, cat="kernel", pid=0, tid=7),
     ]
     (folder / "outside.json").write_text(json.dumps({"traceEvents": events}))
-    said = "6 us of GPU time (100 %, 1 kernel) without a recorded launch"
+    said = "6 us of GPU time (100 %, 1 kernel): launch not recorded"
     query = {"trace": "outside.json", "query": "select sum(gpu_ns) from modules"}
     async with client:
         assert said in (await page(client, "modules", trace="outside.json"))["notes"]

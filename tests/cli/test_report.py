@@ -323,7 +323,7 @@ def test_a_table_says_what_it_leaves_out(
 ) -> None:
     """GPU time of no module stands below that table, and nothing where all of it is in
     one."""
-    said = "in no module or annotation"
+    said = ": outside modules"
     assert said not in reported(fusetui, tmp_path, EAGER)
     events = [
         event("part", 0, 9, cat="user_annotation"),

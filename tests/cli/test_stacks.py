@@ -96,6 +96,5 @@ def test_gpu_time_in_no_module_is_stated_beside_the_stacks(
         said[name] = fusetui("stacks", str(tmp_path / name), "--of", "modules").err
     assert said["all"] == ""
     assert (
-        "The stacks hold 4 us of 10 us of GPU time: the rest belongs to no module"
-        in said["some"]
-    )
+        "The stacks have 4 us of 10 us of GPU time; the rest belongs to no module"
+    ) in said["some"]

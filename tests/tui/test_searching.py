@@ -265,8 +265,8 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("family:", "family: is followed by what a kernel does or its naming scheme"),
-        ("kind:foo", "kind: is followed by one of kernel, memcpy"),
+        ("family:", "family: is followed by the kind or the library of a kernel"),
+        ("kind:foo", "kind: is followed by what a slice is (kernel, memcpy, "),
         ("step:x", "step: is followed by the number of a step"),
         ("dur<-5us", "dur< takes a time with its unit"),
         ("step:9", "nothing found: this trace has the steps 3 to 4"),

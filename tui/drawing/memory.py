@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 TICK_CELLS = 11
 MAX_LISTED = 200  # allocations of a segment
-OF_CPU = "Of the CPU, torch counts only what it allocates while it records."
+OF_CPU = "CPU memory: torch counts only what it allocates while recording."
 
 
 class AreaPicture(msgspec.Struct, frozen=True, eq=False):

@@ -452,8 +452,8 @@ def _title(state: State) -> str:
         keys = hints_text(INSIDE, state)
     else:
         into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-        keys = hints_text((f"{into} goes into it", "down/up selects a slice"), state)
-    return f"answer: {keys}" if keys else "answer"
+        keys = hints_text((f"{into} to browse", "down/up to select a slice"), state)
+    return f"Summary: {keys}" if keys else "Summary"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)

@@ -201,7 +201,7 @@ class MemoryPage(ListPage):
         placed = placed_at(state)
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         if not placed.segments:
-            return no_rows("nothing tells which segments there were")
+            return no_rows("segments were not recorded")
         return Rows(
             identity=(placed, glyphs),
             count=len(placed.segments),

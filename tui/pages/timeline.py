@@ -125,7 +125,7 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
 MAX_COPIED_CELLS = 4000  # of a line about a gap
 MAX_COPIED_LINES = 50
 NOTHING_SELECTED = (
-    "down/up selects a slice",
+    "down/up select a slice",
     "zoom-in/zoom-out zoom",
     "pan-left/pan-right move",
     "help shows all keys",
@@ -365,7 +365,7 @@ def _details(state: State) -> TextPicture:
         return slice_details(state, view.selected, _slice_title(state, view.selected))
     sentences = (
         hints_text(NOTHING_SELECTED, state),
-        working(side.trace, "why the time went where it went"),
+        working(side.trace, "where the time went"),
     )
 
     def lines(width: int, height: int) -> list[Said]:

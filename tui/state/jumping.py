@@ -88,11 +88,11 @@ def other_pass(state: State) -> State:
     side = state.side
     if side.insight.origins is None:
         return told(
-            state, working(side.trace, "which backward op belongs to which forward op")
+            state, working(side.trace, "links between forward and backward ops")
         )
     op = _other_pass(side.insight.origins, row)
     if op < 0:
-        return told(state, "no op of the other pass is known for this slice")
+        return told(state, "No op of the other pass is linked to this slice")
     return brought(state, state.session.selected(state.active, op), state.active)
 
 
@@ -148,10 +148,10 @@ def step(state: State, by: int) -> State:
     the last."""
     idle = state.side.insight.idle
     if idle is None:
-        return told(state, working(state.side.trace, "the idle time of the GPU"))
+        return told(state, working(state.side.trace, "GPU idle time"))
     device = _device(state)
     if device < 0:
-        return told(state, "this trace has no idle time of a GPU")
+        return told(state, "No GPU in this trace")
     longest: list[int] = idle[device].longest.tolist()
     gap = state.view.gap
     rank = 0 if by > 0 else len(longest) - 1

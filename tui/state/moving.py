@@ -257,16 +257,14 @@ ACTIONS = (
         title="To the kernel",
         written="]",
         help="from a launch or op",
-        run=led(moves.to_kernel, "no GPU event is known to be launched by this"),
+        run=led(moves.to_kernel, "No GPU event was launched from here"),
     ),
     _here(
         name="to-launch",
         title="To the launch",
         written="[",
         help="then the ops around",
-        run=led(
-            moves.to_launch, "nothing recorded is around this, and no launch of it"
-        ),
+        run=led(moves.to_launch, "No launch and nothing around this was recorded"),
     ),
     _here(
         name="zoom-to",
@@ -525,7 +523,7 @@ ARRANGING = (
     ),
     _here(
         name="families",
-        title="Streams by family",
+        title="Streams by kind",
         written="F",
         help="how much of the time each kind of kernels takes",
         run=families,

@@ -151,7 +151,7 @@ def _to_first(state: State, found: SearchHits) -> State:
     rows = found.rows if len(found.rows) else found.extra
     if not len(rows):
         reason = f": {found.missing}" if found.missing else ""
-        return told(state, printable(f"nothing is found for {found.text}{reason}"))
+        return told(state, printable(f"nothing found for {found.text}{reason}"))
     hits = Hits(found.text, state.active, rows, searched=True)
     if parse(found.text).is_of_longest:
         hits = replace(hits, at=int(trace.dur[rows].argmax()))
@@ -255,7 +255,7 @@ ACTIONS = (
         name="search",
         title="Search",
         written="/",
-        help="names, families, shapes: family:gemm dur>50us",
+        help="names, kinds, shapes: kind:gemm dur>50us",
         run=_ask,
     ),
     action(

@@ -37,6 +37,8 @@ BY: Final = {
     "name": ("name",),
     "op": ("op",),
     "module": ("module",),
+    "kind": ("kind",),
+    "library": ("family",),
     "family": ("family",),
     "stream": ("stream",),
     "step": ("step",),

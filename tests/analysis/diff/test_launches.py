@@ -151,7 +151,7 @@ def test_a_note_names_the_streams_that_are_compared_as_one(build: Build) -> None
     found = diff(build(on_one_stream(LAYER * 3)), build(on_two_streams(LAYER * 3)))
     assert changed(found) == []
     (note,) = [note for note in found.notes if "streams" in note]
-    said = "streams 7 and 20 are compared as one: which of them runs a piece of work is no change"
+    said = "streams 7 and 20 are compared as one"
     assert note == f"{found.b}: {said}"
 
 

@@ -153,7 +153,10 @@ def test_a_rule_that_cannot_tell() -> None:
     found = versus(side(LATE, WAITS), side([0] * 4, cannot_tell=(lack,)))
     assert (only(found).status, only(found).b_ns) == ("unknown", None)
     assert below_rows(found.findings, True) == [
-        "Cannot tell in B, which lacks launch calls (ProfilerActivity.CUDA): host-bound."
+        (
+            "Inconclusive in B, which lacks launch calls (ProfilerActivity.CUDA): "
+            "host-bound."
+        )
     ]
 
 

@@ -244,7 +244,7 @@ def lists(trace: Trace) -> tuple[AnswerList, ...]:
 
 
 def test_an_answer_that_is_being_worked_out_is_announced(trace_of: Make) -> None:
-    said = "working: why the time went where it went will follow"
+    said = "Computing where the time went..."
     state = opened(trace_of(training()))
     assert said in drawn(state)
     assert said not in drawn(after(state, explained))

@@ -111,9 +111,8 @@ def test_details_say_where_the_others_wait(state: State) -> None:
 
 
 def test_details_of_the_missing_rank_name_what_it_issued_last(state: State) -> None:
-    assert (
-        "The last that rank 2 issued is broadcast, collective 1 of pair, at train,"
-        in drawn(state)
+    assert "Last issued by rank 2: broadcast, collective 1 of pair, at train," in drawn(
+        state
     )
 
 

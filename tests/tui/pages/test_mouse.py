@@ -88,7 +88,7 @@ def test_a_click_on_the_bar_brings_the_page(
 def test_a_page_that_needs_more_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     at = drawn(state).index("4 Diff")
-    assert "needs two traces" in after(state, partial(moused, y=0, done=Click(at))).hint
+    assert "needs two" in after(state, partial(moused, y=0, done=Click(at))).hint
 
 
 def test_the_wheel_zooms_about_the_time_beneath_it(mlp: Trace) -> None:

@@ -38,7 +38,7 @@ def cells(state: State, index: int) -> list[str]:
 
 def test_a_node_says_what_it_launched(mlp: Trace) -> None:
     state = after(opened(mlp), *do("tree", "tree-mode", "tree-mode"))
-    first = "180.0", "16 %", "30.00", "8.00", "1", "0.010", "▸ aten::linear"
+    first = "180.00", "16 %", "30.00", "8.00", "1", "0.010", "▸ aten::linear"
     assert cells(state, 1) == [*first]
 
 
@@ -140,7 +140,7 @@ def test_a_trace_without_a_gpu_shows_shares_of_its_time(trace_of: Make) -> None:
     ]
     state = after(opened(trace_of(on_cpu), size=Size(120, 30)), *do("tree"))
     text = drawn(state)
-    assert "share of the 240 us that they took" in text
+    assert "share of the 240 us of total time" in text
     assert "GPU" not in text.split("\n")[3]
     assert "50 %" in text
 

@@ -189,7 +189,7 @@ async def test_tab_completes_the_command(path: str) -> None:
 async def test_tab_completes_what_a_change_is_about(path: str) -> None:
     async with app_opened([str(lessons.path("mlp-eager"))]) as (app, pilot):
         for typed, whole in (
-            ("family:g", "family:gemm x0.5"),
+            ("kind:g", "kind:gemm x0.5"),
             ("op:aten::l", "op:aten::linear x0.5"),
         ):
             await pilot.press("colon", *f"whatif {typed}")

@@ -184,9 +184,9 @@ def _terms(diff: Diff) -> list[_Term]:
     more = "more" if overlap_ns < 0 else "less"
     crossing_ns = sums.earlier_ns + sums.later_ns
     terms += [
-        _Term(ns=overlap_ns, what=f"by {more} overlap"),
-        _Term(ns=sums.odd_ns, what="by steps with other work"),
-        _Term(ns=crossing_ns, what="by work that crosses the borders of the step"),
+        _Term(ns=overlap_ns, what=f"from {more} overlap"),
+        _Term(ns=sums.odd_ns, what="from steps with other work"),
+        _Term(ns=crossing_ns, what="from work spilling over step boundaries"),
     ]
     return terms
 
@@ -236,9 +236,9 @@ def _idle_terms(diff: Diff) -> list[_Term]:
     if not a.gpu:
         return [_Term(ns=idle_ns, what="outside all ops")]
     if not b.gpu:
-        return [_Term(ns=idle_ns, what="idle time of the GPU")]
+        return [_Term(ns=idle_ns, what="GPU idle")]
     return [
-        _Term(ns=cause_ns, what=f"idle time {cause}")
+        _Term(ns=cause_ns, what=f"idle {cause}")
         for cause, cause_ns in changes(a.idle, b.idle).items()
     ]
 

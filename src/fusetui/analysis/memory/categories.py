@@ -185,7 +185,7 @@ UNKNOWN = CATEGORY_NUMBER["unknown"]
 
 
 class CategoryShare(msgspec.Struct, frozen=True):
-    """What of a category lives at a moment."""
+    """The live memory of a category at a moment."""
 
     category: Category
     bytes: int

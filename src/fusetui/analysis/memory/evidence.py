@@ -226,7 +226,7 @@ def _frame_at(places: Int64s, stacks: Stacks) -> Int64s:
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """What was allocated at one place, and lives."""
+    """The live allocations of one place."""
 
     place: str
     bytes: int

@@ -419,9 +419,9 @@ class SegmentMap:
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """What is reserved after an event, and what of it is of use: active, rounding,
-    split and cached add up to `reserved_bytes`. None where blocks and segments do not
-    fit together."""
+    """Reserved memory after an event, and its parts: active, rounding, split and
+    cached add up to `reserved_bytes`. None if blocks and segments contradict each
+    other."""
 
     reserved_bytes: int
     active_bytes: int  # what was asked for

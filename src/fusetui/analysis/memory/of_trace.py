@@ -79,10 +79,9 @@ class MemorySample(NamedTuple):
 
 
 class TracedMemory(Totals, frozen=True):
-    """One device, as one process saw it, in bytes of blocks. `place` is the op that was
-    running. `difference_end_bytes`: what the events add up to less the last total.
-    Times begin with the trace, and are as in the file where it does not say when its
-    clock began."""
+    """One device in one process, in bytes of blocks. `place` is the op that was
+    running. `difference_end_bytes`: the sum of the events minus the last total.
+    Times start with the trace, and are as in the file if it does not date its clock."""
 
     # GPU, CPU, ...; of the CPU, torch counts only what it allocates while it records
     kind: str

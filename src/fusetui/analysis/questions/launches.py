@@ -77,8 +77,8 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
 
 
 class GraphReplay(msgspec.Struct, frozen=True):
-    """One launch of a graph on one device; times in ns, starts after that of the
-    trace."""
+    """One launch of a graph on one device; times in ns, starts after the start of
+    the trace."""
 
     call: str
     call_start_ns: int

@@ -597,14 +597,16 @@ def _foreign(summary: RankSummary, size: int, middle: tuple[int, int]) -> str:
     path = summary.path
     if summary.world_size and summary.world_size != size:
         return (
-            f"{path} is of another job: it has {summary.world_size} ranks, the others have "
+            f"{path} is of a different job: it has {summary.world_size} ranks, the others have "
             f"{size}."
         )
     if size and summary.rank >= size and summary.rank_by != ORDERED:
-        return f"{path} is rank {summary.rank} of a job of {size}: it is left out."
+        return (
+            f"{path} is left out: it is rank {summary.rank} of a job with {size} ranks."
+        )
     begin_ns, end_ns = middle
     apart_ns = max(summary.begin_ns - end_ns, begin_ns - summary.end_ns)
     longer_ns = max(summary.end_ns - summary.begin_ns, end_ns - begin_ns)
     if apart_ns > max(APART_NS, longer_ns):
-        return f"{path} was recorded at another time, {duration(apart_ns)} apart: it is left out."
+        return f"{path} is left out: it was recorded {duration(apart_ns)} apart."
     return ""

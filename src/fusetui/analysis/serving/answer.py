@@ -35,8 +35,8 @@ PHASES = (
 
 
 class ServerStep(msgspec.Struct, frozen=True):
-    """One step of the server. None where it is not known. `start_ns` counts from the
-    beginning of the trace."""
+    """One step of the server. None is unknown. `start_ns` counts from the start of
+    the trace."""
 
     name: str
     start_ns: int
@@ -235,16 +235,16 @@ def _missing(
     if not ran:  # nothing else is known either
         replayed = "no graph was replayed"
         if trains(trace):
-            replayed = "what was replayed is training"
+            replayed = "the replayed graphs are of training"
         yield (
-            "Steps: no annotation has the name of a server's step (execute_...,"
-            f" step[...]), and {replayed}."
+            "no steps of a server: no annotation is named as one (execute_..., step[...]),"
+            f" and {replayed}."
         )
     elif between is None or not between.count:
-        yield "The time from one pass of the model to the next: the trace has one pass."
+        yield "the time between model passes is unknown, because the trace has one pass."
     bare = bare_launches(trace)
     if bare:
         yield (
-            f"What {bare} graph launches ran: the profiler did not trace graphs by"
-            " node."
+            f"the kernels of {bare} graph launches are unknown: the profiler did not trace"
+            " graphs by node."
         )

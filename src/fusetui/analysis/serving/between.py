@@ -48,7 +48,7 @@ MAX_NAME_LENGTH = 400
 
 
 class GapActivity(msgspec.Struct, frozen=True):
-    """What covered most of the time before a launch, added up over gaps."""
+    """The slice that covered most of the time before a launch, summed over gaps."""
 
     what: str  # the function, else the op or the annotation
     kind: str  # one of KINDS, WAITING, or OTHER

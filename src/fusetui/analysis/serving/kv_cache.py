@@ -150,7 +150,7 @@ def _of_config(model: ModelConfig, shapes: Sequence[WeightShape]) -> KeysAndValu
         )
     if not shapes:
         return KeysAndValues(
-            missing="no shapes tell whether the configuration is that of this model"
+            missing="no shapes show whether the configuration is of this model"
         )
     ranks = _ranks(shapes, model)
     if ranks is None:
@@ -170,8 +170,8 @@ def _of_another_model(model: ModelConfig) -> str:
     """Why the configuration does not fit the products of the pass, in a sentence."""
     width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
     return (
-        "no matrix product of the step is the projection of the configuration"
-        f" to q, k and v ({model.hidden} x {width}): it is of another model"
+        "the configuration is of another model: no matrix product of the step is"
+        f" its projection to q, k and v ({model.hidden} x {width})"
     )
 
 
@@ -179,8 +179,8 @@ def _config_remark(model: ModelConfig) -> str:
     """What is taken from the configuration, and which layers are not counted, in a
     sentence."""
     remark = (
-        f"keys and values are taken to be {model.type_name},"
-        " as the configuration says of the model"
+        f"keys and values are assumed to be {model.type_name}, the type of the"
+        " configuration"
     )
     with_window = model.layers - model.full_layers
     if with_window > 0:

@@ -35,15 +35,15 @@ from fusetui.trace.model.intervals import union_length
 
 BETWEEN_KERNELS = "between kernels"
 HOW_TO_GIVE_SHAPES = (
-    "--captured-by gives them, with a trace of the capture of the graph;"
-    " --model-config, if the model is dense"
+    "--captured-by with a trace of the graph capture gives them;"
+    " for a dense model, --model-config does, too"
 )
 
 
 class Loss(msgspec.Struct, frozen=True):
     """Where the time of a step goes: kernels of one op, or the time between kernels.
-    `least_ns`: what they take at least, each product the longer of its bytes and its
-    FLOP; None where that is not known of all of them."""
+    `least_ns`: their least time, for each product the longer of its bytes and its
+    FLOP; None unless known for all of them."""
 
     what: str
     of: Literal["op", "kernel", "gap"]  # kernel where no op is known
@@ -59,8 +59,8 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The limit of one pass of the model. Bytes and FLOP are those that are known;
-    `share` is `least_ns` / `dur_ns`, None if nothing is."""
+    """The limit of one pass of the model, by its known bytes and FLOP. `share` is
+    `least_ns` / `dur_ns`, None if none are known."""
 
     dur_ns: int  # model_pass
     products: int  # matrix products whose weights are known
@@ -135,7 +135,7 @@ def _uncounted_cache(needs: _Needs, cache: KeysAndValues) -> Iterator[str]:
     """That keys and values are left out, and why, if they are."""
     if needs.kv_bytes is None:
         missing = cache.missing or (
-            "no annotation counts the tokens that attention reads"
+            "no annotation has the number of tokens that attention reads"
         )
         yield f"keys and values are not counted: {missing}"
 
@@ -153,8 +153,8 @@ def _remarks(
     guessed = _guessed_device(device)
     if guessed:
         yield (
-            "the device has no name in the trace: by its compute units and memory, it"
-            f" is an {guessed}"
+            f"the device is probably an {guessed}, judging by its compute units and"
+            " memory; the trace does not name it"
         )
     if needs.kv_bytes is not None and cache.remark:
         yield cache.remark
@@ -273,18 +273,18 @@ def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
     if not products.known:
         reason = f" ({why_no_weights})" if why_no_weights else ""
         yield (
-            "weights are not counted: no matrix product has recorded shapes" + reason
+            "weights are not counted, because no matrix product has recorded shapes"
+            + reason
         )
     elif products.unknown:
         yield (
-            f"the weights of {plural(products.unknown, 'kernel')} of products are not"
-            " counted: their shapes, or the experts that were routed to, are not"
-            " recorded"
+            f"the weights of {plural(products.unknown, 'product')} are not counted, because"
+            " their shapes or experts were not recorded"
         )
     if needs.peak is None:
-        yield "the peaks of the device are not known (--peak bandwidth=... gives them)"
+        yield "the peak rates of the device are unknown (set them with --peak bandwidth=...)"
     elif needs.memory_ns is None and products.known:
-        yield "so little is read that it may stay in the cache: memory is no limit"
+        yield "memory is no limit, because so little is read that it may stay in the cache"
 
 
 class _LeastTimes(NamedTuple):

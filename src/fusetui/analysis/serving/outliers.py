@@ -87,12 +87,12 @@ def _most_frequent_mode(modes: Sequence[Mode]) -> Mode:
 def _unusual(trace: Trace, outlier: _Outlier) -> Iterator[str]:
     """What is unusual about it, but for the amount of its work."""
     if _compiles(trace, outlier.step):
-        yield "torch.compile or Triton compiles in it"
+        yield "torch.compile or Triton compiles during it"
     if outlier.step.mode is Mode.EAGER and outlier.usual_mode is not Mode.EAGER:
         usual = MODES_IN_WORDS[outlier.usual_mode]
-        yield f"it runs eagerly, where the others replay {usual}"
+        yield f"it runs eagerly, while the others replay {usual}"
     if _waits_for_prefill(trace, outlier):
-        yield "the prefill before it was still running"
+        yield "the previous prefill was still running"
     asked = outlier.step.asked
     usually = outlier.median_step.asked
     yield from _more(asked.new_tokens, usually.new_tokens, "new tokens")
@@ -128,7 +128,7 @@ def _more(tokens: int | None, usual_tokens: int | None, what: str) -> Iterator[s
     if not tokens or not usual_tokens:
         return
     if tokens > OUTLIER_FACTOR * usual_tokens:
-        yield f"{count(tokens)} {what}, where the median step has {count(usual_tokens)}"
+        yield f"{count(tokens)} {what} (median step: {count(usual_tokens)})"
 
 
 class _LongerPiece(NamedTuple):
@@ -247,7 +247,7 @@ def _kernel_of_most(trace: Trace, step: Pass, median_step: Pass) -> str:
     if runs == usual_runs:
         compared = "as in the median step"
     kernel = short_name(trace.names[name])
-    return f", most of all {kernel} ({count(runs)} of them, {compared})"
+    return f", mostly {kernel} ({count(runs)} launches, {compared})"
 
 
 def _ns_by_name(trace: Trace, kernels: Rows) -> Counter[int]:

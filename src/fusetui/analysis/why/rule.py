@@ -199,7 +199,7 @@ def _module_kind(name: str) -> str:
 STACKS: Final = (
     "Python stacks were recorded: these times include the profiler's own work."
 )
-COLD: Final = "Most of the time is warm-up: what is left may be, too."
+COLD: Final = "Most of the time is warm-up; the rest may be, too."
 
 
 def why_likely(facts: Facts) -> str | None:

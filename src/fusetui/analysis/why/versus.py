@@ -34,12 +34,10 @@ UNSURE: Final = 0.75
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A rule that finds time at stake in A or in B; ns, as means of the steps if
-    `per_step`.
+    """A rule with a finding in A or in B; ns, as means of the steps if `per_step`.
 
-    None stands for a time that cannot be told, because of what is `missing` on that
-    side, or because the rule only makes a note there.
-    """
+    None is an unknown time, because data is `missing` on that side, or because the
+    rule only makes a note there."""
 
     rule: str
     status: Status
@@ -60,7 +58,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """GPU time of one module or one family of kernels on both sides; ns."""
+    """GPU time of one module or one kind of kernel on both sides; ns."""
 
     name: str
     a_ns: int

@@ -54,13 +54,12 @@ _MEANINGS: Final = {
 class DecodedName(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True
 ):
-    """What `decode --json` has of any name: the fields that it determines, the others
-    are None.
+    """The output of `decode --json` for any name: the fields that the name determines;
+    the others are None.
 
-    Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and
-    B (t: read transposed) or the tensor layout of a convolution. The vocabulary of each
-    field is in docs/kernel-names.md.
-    """
+    Tiles and `align` are in elements. `layout` holds the BLAS letters of A and B (t:
+    read transposed) or the tensor layout of a convolution. docs/kernel-names.md has
+    the vocabulary of each field."""
 
     name: str
     short: str
@@ -104,7 +103,7 @@ class DecodedName(
 
 
 class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
-    """The fields of a name of a known family."""
+    """The fields of a name from a known library."""
 
     family: str
 

@@ -68,9 +68,9 @@ def test_many_calls_are_no_work_of_a_caching_allocator(
     work += [one for n in range(28) for one in launched(10 + n, 0, 5 + n)]
     kept = "Let the caching allocator"
     for name, calls, first in (
-        ("cudaFree", 4, "So many frees mean"),
+        ("cudaFree", 4, "Look for PYTORCH_NO_CUDA_MEMORY_CACHING in"),
         ("cudaFree", 2, kept),
-        ("cudaMalloc", 4, "Nothing is freed, so the caching allocator still grows"),
+        ("cudaMalloc", 4, "Run each shape and each stream before the part"),
     ):
         more = [
             {**freeing(event, 120 + 100 * (n % 2)), "name": name} for n in range(calls)

@@ -163,7 +163,7 @@ def test_certainty_of_a_warm_up_depends_on_the_number_of_the_first_step(
             )
     (finding,) = found("warm-up", events)
     assert finding.certainty == certainty
-    doubt = f"The recording begins with {name}{first}: earlier steps may have done the same."
+    doubt = f"Earlier steps may have done the same: the recording begins with {name}{first}."
     assert finding.why_likely == (doubt if certainty == "likely" else None)
 
 
@@ -205,7 +205,8 @@ def test_first_step_of_more_than_twice_the_others_is_warm_up(
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
     assert finding.text.endswith(
-        "in the first step. What is said of launches, loading and compilation leaves it out."
+        "for what happens once: 4.975 ms in the first step. Other findings "
+        "exclude this time."
     )
     (late,) = found("host-bound", events)
     assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))

@@ -56,12 +56,12 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     low_mhz = round(np.median(clock[slower.kernels]))
     high_mhz = round(np.median(slower.highest_mhz))
     yield Claim(
-        text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took longer "
-        f"while the SM clock was lower, {count(low_mhz)} instead of {count(high_mhz)} MHz "
-        f"(medians): an estimated {of_work(facts, at_stake_ns)}.",
+        text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took an "
+        f"estimated {of_work(facts, at_stake_ns)} longer at a lower SM clock: {count(low_mhz)} "
+        f"instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
         rows=the_most(kernels.rows[slower.kernels], slower.lost_ns),
-        why_likely="What lowers the clock may slow these kernels in other ways, too.",
+        why_likely="The cause of the lower clock may slow these kernels in other ways, too.",
         part_of="power-capped",
     )
 
@@ -94,13 +94,13 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
         usual_mhz = round(float(np.median(clock[capped.which])))
         share = percent(capped.ns, capped.measured_ns)
         yield Claim(
-            text=f"For {share} of the time in which it computed, the GPU "
-            f"drew {count(round(capped.highest_w))} W, the most that it ever drew, at an SM clock of "
-            f"{count(usual_mhz)} MHz (median) instead of {count(round(capped.fastest_mhz))} MHz: at most "
+            text=f"The GPU was at its highest power, {count(round(capped.highest_w))} W, for "
+            f"{share} of its compute time. Its median SM clock was then "
+            f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} MHz, which costs at most "
             f"{of_work(facts, at_stake_ns)}.",
             at_stake_ns=at_stake_ns,
             kernels=capped.which,
-            why_likely="The limit itself is not recorded.",
+            why_likely="The power limit itself is not recorded.",
         )
 
 

@@ -37,30 +37,32 @@ from fusetui.trace.model.quantiles import median
 DOMINATES: Final = 0.5
 """Of the exposed time: waiting, or one transfer, is what it is about."""
 MAX_KINDS_NAMED: Final = 3
-NO_COMPUTE: Final = "Nothing was recorded that could run beside it; compare the ranks."
+NO_COMPUTE: Final = (
+    "Compare the ranks: nothing was recorded that it could overlap with."
+)
 """The remedy where no kernel computes."""
 WAITS: Final = (
-    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why: no overlap "
-    "shortens waiting for another rank."
+    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why. Overlap does "
+    "not shorten waiting for another rank."
 )
 """The remedy where most of the time is waiting."""
 MAY_WAIT: Final = (
-    "Compare the ranks (fusetui ranks): where another rank arrives later, no overlap helps. "
-    "record_shapes=True records the sizes of collectives, which show whether this one moves more "
-    "data; then send less, or overlap it."
+    "Compare the ranks (fusetui ranks): overlap does not help if another rank arrives later. "
+    "record_shapes=True shows whether this collective moves more data; then send less, or overlap "
+    "it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
 EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
 """The names of transfers in which each rank gets other data, as in expert parallelism, in
 sharded embeddings, and in pipelines."""
 EXCHANGED: Final = (
-    "Most of it are exchanges, which larger buckets of gradients do not reach: start the exchange "
-    "of the next batch, or of the other half of this one, beside compute, or send less. Waiting for "
-    "another rank cannot be solved here: compare the ranks."
+    "Send less, or start the exchange of the next batch, or of the other half of this one, beside "
+    "compute. Larger gradient buckets do not help: most of it is exchanges. Compare the ranks to "
+    "shorten waiting for another rank."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
-    "What the longest transfer does, moving data or waiting, was not recorded."
+    "Whether the longest transfer moved data or waited was not recorded."
 )
 
 
@@ -68,7 +70,7 @@ MAY_MOVE_MORE: Final = (
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
-    "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
+    "ranks}. Compare the ranks to shorten waiting for another rank.",
     thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,
 )
@@ -176,8 +178,8 @@ def _about_ranges(kinds: Sequence[Transfers]) -> str:
     if not any(kind.is_range for kind in kinds):
         return ""
     return (
-        ". The lower bandwidth is over all of their time, the upper one as if each took as "
-        "long as the fastest of its size"
+        ". The lower bandwidth is over all of their time, the upper one is that of the "
+        "fastest of each size"
     )
 
 
@@ -188,8 +190,8 @@ def _about_guesses(kinds: Sequence[Transfers]) -> str:
     if not any(kind.bus_bytes_per_s for kind in guessed):
         return ""
     return (
-        ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
-        f"{count(guessed[0].ranks)} ranks"
+        f". Bytes and bandwidth assume groups of all {count(guessed[0].ranks)} ranks: "
+        "process groups were not recorded"
     )
 
 
@@ -206,8 +208,8 @@ def _waiting(facts: Facts) -> str:
     if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
         measures.append("what the bytes of a transfer explain")
     return (
-        f"; measured by {' and '.join(measures)}, {duration(waits_ns)} of all communication is "
-        "waiting for other ranks or contention"
+        f". Of all communication, {duration(waits_ns)} is waiting for other ranks or contention, "
+        f"measured by {' and '.join(measures)}"
     )
 
 
@@ -258,14 +260,14 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     is_far_longer = median_ns > 0 and dur_ns >= FAR_LONGER * median_ns
     if waits:
         text = (
-            f"of which its bytes explain {duration(explained_ns)} by the others of "
+            f"of which its bytes explain {duration(explained_ns)}, judging by the others of "
             "its kind: it waits for another rank"
         )
     elif kind.bytes is None and is_far_longer:
         text = (
             f"{count(round(dur_ns / median_ns))} times the median of the others "
-            f"({duration(median_ns)}): it waits for another rank, or moves more data; sizes were not "
-            "recorded"
+            f"({duration(median_ns)}): it waits for another rank, or moves more data (sizes were not "
+            "recorded)"
         )
     else:
         return None
@@ -302,7 +304,9 @@ SMALL_BYTES: Final = 1 << 20
 """Of a kind on average."""
 MIN_COLLECTIVES: Final = 50
 """Of a kind."""
-NO_SIZES: Final = "Their sizes were not recorded: that they are small is inferred from their durations."
+NO_SIZES: Final = (
+    "That they are small is inferred from their durations: sizes were not recorded."
+)
 
 
 @Rule(
@@ -370,8 +374,8 @@ MIN_RUNS: Final = 5
     needs=("input shapes",),
     remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
     "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
-    "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
-    "it hides.",
+    "bound by arithmetic, not memory. The overlap may still pay off: compare this with the time "
+    "that it hides.",
     thresholds={"fewest": MIN_RUNS},
     of_kernels=True,
 )
@@ -432,16 +436,14 @@ LEAST_SHARE: Final = 0.1
 MAX_NAMES: Final = 3
 TRANSFER: Final = lazy_pattern(r":(?:send|recv)\w*\Z")
 LASTS_UNTIL_ALL: Final = "It lasts until all ranks of its group have arrived."
-LASTS_UNTIL_PEER: Final = (
-    "It lasts until the other rank takes part and the data has moved."
-)
+LASTS_UNTIL_PEER: Final = "It lasts until the other rank joins and the data has moved."
 
 
 @Rule(
     without_gpu=True,
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
-    "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
-    "another rank cannot be solved here: compare the ranks.",
+    "keep barriers, object collectives and tensors on the CPU out of the step. Compare the ranks "
+    "to shorten waiting for another rank.",
     thresholds={"least": LEAST_SHARE},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
@@ -474,7 +476,7 @@ def _delayed_by_collectives(
             f"collective runs on the CPU: {_frequent_names(facts, rows)}.",
             at_stake_ns=at_stake_ns,
             rows=the_most(rows, facts.trace.dur[rows]),
-            why_likely="What the launching thread waits for is not recorded.",
+            why_likely="What the launching thread waits for was not recorded.",
             part_of="host-bound",
         )
 

@@ -85,9 +85,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     what = f"for the data loader{_mostly(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        what = (
-            "while it takes batches that are ready from the workers of the data loader."
-        )
+        what = "to take over batches that the data loader's workers have ready."
     yield Claim(
         text=f"The program waits {of_recording(facts, cover.ns)} {what}",
         at_stake_ns=cover.ns,
@@ -131,8 +129,8 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     s = "s" if len(outer) == 1 else ""
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, such a call "
-        "also waits for all work before it.",
+        f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, each would "
+        "also wait for all earlier work.",
         at_stake_ns=cover.ns,
         rows=the_most(outer, trace.dur[outer]),
         why_likely=_profiled(facts),
@@ -176,8 +174,8 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     wait = "waits" if len(rows) == 1 else "wait"
     yield Claim(
         text=f"CPU threads wait {of_recording(facts, cover.ns)} in {calls} that "
-        f"{wait} for a GPU ({_names(facts, rows)}). What it did "
-        "meanwhile was not recorded.",
+        f"{wait} for a GPU ({_names(facts, rows)}). The GPU's work "
+        "was not recorded.",
         rows=the_most(rows, trace.dur[rows]),
     )
 
@@ -269,16 +267,16 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     first_row = int(_work_of(facts, thread)[0])
     label = printable(trace.track_of(first_row).label)
     text = (
-        f"For {of_recording(facts, unrecorded.ns)}, nothing was recorded of {label} between its "
-        "ops: it ran Python or other code, or waited."
+        f"Thread {label} was between ops, with nothing recorded, for "
+        f"{of_recording(facts, unrecorded.ns)}. It ran Python or other code, or waited."
     )
     remedy = None
     annotation = _annotation_with_most(facts, unrecorded, thread)
     if annotation is not None:
         name = printable(annotation.name)
         stacks = recorded_with("with_stack=True", trace.report.writer)
-        text += f" {duration(annotation.ns)} of it lie in the annotation {name}."
-        remedy = f"Record stacks ({stacks}) to see what {name} does meanwhile."
+        text += f" {duration(annotation.ns)} of that is inside the annotation {name}."
+        remedy = f"Record stacks ({stacks}) to see what {name} does in that time."
     yield Claim(
         text=text,
         at_stake_ns=unrecorded.ns,
@@ -360,27 +358,26 @@ SLOW_FIRST: Final = 10
 """Times as long as the median of the others: a call that sets something up."""
 FIRST_CALL: Final = (
     "Call it once before recording: the first call of an op initializes libraries, loads kernels "
-    "and chooses algorithms, and says nothing about the later ones."
+    "and chooses algorithms. Later calls take less."
 )
 RUNTIME_CALL: Final = (
-    "Look at what it waits for: a call of the runtime launches work, copies, or waits until the "
-    "device is done. What the device did meanwhile is not part of this account."
+    "Look at what it waits for: a runtime call launches work, copies, or waits for the device. "
+    "This breakdown does not include the device's work."
 )
 LONG_CALLS_OF_OP: Final = (
-    "Fewer calls would hardly help: look at the sizes that it gets (fusetui ops --by shape), "
-    "and for a cheaper way to compute the same."
+    "Look at its sizes (fusetui ops --by shape), and for a cheaper way to compute the same. Fewer "
+    "calls would hardly help."
 )
 LONG_CALLS_OF_FUNCTION: Final = (
-    "Fewer calls would hardly help: look at what it does by itself between its calls "
-    "(fusetui lines), such as loops over elements, or work that could be done once."
+    "Look at its own work between calls (fusetui lines): loops over elements, or work that could "
+    "be done once. Fewer calls would hardly help."
 )
 MANY_CALLS_OF_FUNCTION: Final = (
-    "Look at where it is called and how often (fusetui lines): call it less often, or make it "
-    "cheaper."
+    "Call it less often, or make it cheaper; fusetui lines shows where it is called."
 )
 CONCATENATES: Final = (
-    "Write into slices of one buffer instead of torch.cat: where a cache grows by a concatenation "
-    "(of keys and values, of results), each call copies all of it once more."
+    "Write into slices of one buffer instead of torch.cat: each call that grows a cache by "
+    "concatenation copies all of it again."
 )
 CAT: Final = lazy_pattern(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
 LONG_CALL_NS: Final = 100_000
@@ -388,7 +385,7 @@ LONG_CALL_NS: Final = 100_000
 MIN_CALLS: Final = 10
 """Fewer are not many."""
 WAIT_REMEDY: Final = (
-    "Let it run while other work does, or wait for less: look at what it waits for."
+    "Look at what it waits for; overlap it with other work, or wait for less."
 )
 
 
@@ -411,8 +408,8 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
 @Rule(
     without_gpu=True,
     needs=("CPU ops", "Python frames and modules"),
-    remedy="Look at where it is called and how often (fusetui ops, fusetui lines): fewer calls on "
-    "larger tensors, or a cheaper way to compute the same.",
+    remedy="Make fewer calls on larger tensors, or find a cheaper way to compute the same; fusetui "
+    "ops and fusetui lines show where it is called.",
     thresholds={
         "least_own": LEAST_OWN_SHARE,
         "slow_first": SLOW_FIRST,
@@ -439,7 +436,7 @@ def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
             facts,
             named,
             verb="takes",
-            apart=f", without what it calls{first_call}",
+            apart=f", excluding what it calls{first_call}",
             remedy=FIRST_CALL if first_call else _op_remedy(facts, named),
         )
 
@@ -454,7 +451,7 @@ def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
             facts,
             named,
             verb="takes",
-            apart=", without what it calls",
+            apart=", excluding what it calls",
             remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
         )
 
@@ -494,8 +491,8 @@ def _slow_first_call(named: NamedTime) -> str:
     if not is_most or not is_slow:
         return ""
     return (
-        f"; the first call takes {duration(first_ns)} of that, the others {duration(usual_ns)} "
-        "each (median)"
+        f"; the first call takes {duration(first_ns)} of that, the median of the others is "
+        f"{duration(usual_ns)}"
     )
 
 

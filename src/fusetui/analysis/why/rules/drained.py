@@ -63,10 +63,9 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
     yield Claim(
-        text=f"The queue runs dry {times} while the CPU "
-        f"waits for the GPU in {costly_calls}, and the GPU "
-        f"then waits {duration(all_lost_ns)} for launches. Launching instead of waiting would save "
-        f"up to {of_span(facts, at_stake_ns)} of that.",
+        text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then sits "
+        f"idle for {duration(all_lost_ns)}. Launching instead of waiting would save up to "
+        f"{of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
         rows=the_most(calls, saved_ns),

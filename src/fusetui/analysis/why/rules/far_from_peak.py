@@ -65,16 +65,16 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     least_ns = int(kernels.bounded.bound_ns[far].sum())
     number = int(far.sum())
     reaches = "reaches" if number == 1 else "reach"
-    their = "its" if number == 1 else "their"
+    shapes = "its shape" if number == 1 else "their shapes"
     yield Claim(
-        text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken_ns)} and "
-        f"{reaches} an estimated {percent(least_ns, taken_ns)} of what is "
-        f"attainable for {their} shapes{_longest_name(facts, far)}.",
+        text=f"{plural(number, 'kernel')} {reaches} an estimated "
+        f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes}, in "
+        f"{of_work(facts, taken_ns)}{_longest_name(facts, far)}.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
         kernels=far,
         remedy=_remedy(facts, far),
-        why_likely="Less may be attainable for this shape than for the best one.",
+        why_likely="The attainable rate may be lower for this shape.",
     )
 
 
@@ -106,7 +106,7 @@ def _longest_name(facts: Facts, which: Flags) -> str:
     taken_ns = kernels.ns(of_name)
     least_ns = int(kernels.bounded.bound_ns[of_name].sum())
     reached = percent(least_ns, taken_ns)
-    return f", most of all {number} x {name}, {duration(taken_ns)} at {reached}"
+    return f". Most of that is {number} x {name}: {duration(taken_ns)} at {reached}"
 
 
 def _remedy(facts: Facts, far: Flags) -> str:
@@ -184,9 +184,9 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     reaches = "reaches" if number == 1 else "reach"
     yield Claim(
         text=f"{subject(number, 'kernel', 'take', _OLD)} {of_work(facts, taken_ns)} and "
-        f"{reaches} {percent(least_ns, taken_ns)} of what is "
-        f"attainable{_longest_name(facts, old)}; others of the same type in this trace are built "
-        "for this one.",
+        f"{reaches} {percent(least_ns, taken_ns)} of the attainable "
+        f"rate{_longest_name(facts, old)}. Others of the same type in this trace are built for "
+        "this one.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
         kernels=old,

@@ -57,14 +57,14 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     if runs.is_known:
         saved_ns = int(runs.saved_ns.sum())
         yield Claim(
-            text=f"{text}. One kernel for each run has to read its first inputs and to write its "
-            f"last output: at most, that saves {of_work(facts, saved_ns)}.",
+            text=f"{text}. One kernel per run would save at most {of_work(facts, saved_ns)}: it "
+            "still reads the first inputs and writes the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
             rows=the_most(first_kernels, runs.saved_ns),
             kernels=_inside_of_runs(kernels, runs),
-            why_likely="Other inputs of a run, and results that are used again later, must be "
-            "read and written too.",
+            why_likely="A fused kernel must also read other inputs of a run, and write results "
+            "that are used later.",
         )
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
@@ -104,8 +104,8 @@ def _what_is_missing(kernels: Kernels, runs: Runs) -> str:
     """What it takes to know what one kernel for each run would save, in a sentence."""
     if runs.are_chains:
         lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
-        return f"One kernel could do each run; without {lacking}, what that would save is unknown."
+        return f"One kernel could do each run; the gain is unknown without {lacking}."
     return (
-        "Without shapes it is not known which of them work on the same data, nor what one kernel "
-        "for each run would save."
+        "Which of them work on the same data, and the gain from fusing them, is unknown without "
+        "shapes."
     )

@@ -57,16 +57,16 @@ UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 MARKS: Final = "{}() around parts of the step, to see what the CPU did."
 """The remedy when nothing within an annotation was recorded for most of the time."""
 REPLAYED: Final = (
-    "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
-    "(SGLang's overlap scheduler, vLLM's --async-scheduling), and capture what still runs between "
-    "replays, such as sampling and copies."
+    "Prepare the next replay while the GPU works (SGLang's overlap scheduler, vLLM's "
+    "--async-scheduling). Capture what still runs between replays, such as sampling and copies. "
+    "Graphs replay most of the GPU's work already."
 )
 """The remedy where graphs launch most of the GPU's work."""
 AS_GRAPHS: Final = (
     '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
     "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
 )
-LATER_FIRST: Final = "Record later steps first, to see whether it stays. If it does:"
+LATER_FIRST: Final = "Record later steps first, to see whether it stays; then"
 FEWER_LAUNCHES: Final = (
     "larger batches{training: and fused optimizers} need fewer launches."
 )
@@ -130,12 +130,12 @@ def _obstacle_first(facts: Facts) -> str | None:
     where = _where(obstacle)
     if not obstacle.name:
         return (
-            f"The data loader fetches a batch {where}, which no graph can contain: {AS_GRAPHS} "
-            f"from one batch to the next; {FEWER_LAUNCHES}"
+            f"Move the data loader, which fetches a batch {where}, out of the captured part. "
+            f"Then {AS_GRAPHS} from one batch to the next; {FEWER_LAUNCHES}"
         )
     return (
-        f"A graph cannot wait for the GPU, as {obstacle.name} does {where}: take that wait out "
-        f"first, then {AS_GRAPHS}; {FEWER_LAUNCHES}"
+        f"Remove the wait in {obstacle.name} {where}, which a graph cannot contain. "
+        f"Then {AS_GRAPHS}; {FEWER_LAUNCHES}"
     )
 
 
@@ -414,8 +414,8 @@ LEAST_TIME: Final = 0.1
 """Of the span: the short kernels, and the gaps between two of them."""
 
 REPLAYED_ALREADY: Final = (
-    "Graphs launch them already, so what is left is to fuse them: pointwise work with itself"
-    "{compile: (torch.compile)} or with the products beside it."
+    "Fuse them: pointwise work with itself{compile: (torch.compile)} or with the products beside "
+    "it. Graphs launch them already."
 )
 """The remedy where graphs launch most of the GPU's work."""
 
@@ -446,7 +446,7 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
     share = percent(len(short), len(kernels))
     yield Claim(
         text=f"{share} of the {plural(len(kernels), 'kernel')} are "
-        f"shorter than {duration(SHORT_KERNEL_NS)}: with the gaps between them, they take "
+        f"shorter than {duration(SHORT_KERNEL_NS)}. They and the gaps between them take "
         f"{of_span(facts, together_ns)}.",
         rows=the_most(short, trace.dur[short]),
         remedy=REPLAYED_ALREADY if facts.is_replayed else None,
@@ -488,10 +488,9 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     gaps = int(np.count_nonzero(is_switch))
     mean_ns = round(at_stake_ns / gaps)
     yield Claim(
-        text=f"The GPU switches from kernel to kernel for {of_span(facts, at_stake_ns)}: "
-        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)}, "
-        f"{duration(mean_ns)} each on average, before work that was already "
-        "queued.",
+        text=f"Switching from kernel to kernel takes {of_span(facts, at_stake_ns)}: "
+        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before queued work, "
+        f"{duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
         rows=the_most(idle.event[is_switch], waited_ns[is_switch]),
     )
@@ -538,9 +537,9 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
         return
     kernels_a_call = count(round(number / calls))
     yield Claim(
-        text=f"Each call of an optimizer launches {kernels_a_call} kernels of "
-        f"{duration(round(taken_ns / number))} on average, one parameter after another: with "
-        f"the gaps before them, they take {of_span(facts, together_ns)}, "
+        text=f"Each optimizer call launches {kernels_a_call} kernels of "
+        f"{duration(round(taken_ns / number))} on average, parameter by parameter. With the "
+        f"gaps before them, they take {of_span(facts, together_ns)}, "
         f"{percent(idle_ns, together_ns)} of it idle.",
         kernels=of_one_parameter,
     )

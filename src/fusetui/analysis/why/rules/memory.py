@@ -106,8 +106,8 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
                 f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
-                f"once: {percent(unused, peak.reserved)} of it is fragments or left from an "
-                "earlier phase."
+                f"once. {percent(unused, peak.reserved)} of the reserved memory is fragments or "
+                "left from an earlier phase."
             )
 
 
@@ -143,14 +143,14 @@ LEAST_PART: Final = 0.1
 CASTS: Final = "Keep one dtype through a block"
 MAX_NAME_CHARACTERS: Final = 80
 COPIES: Final = (
-    "Keep tensors in the order in which they are read (.contiguous(), .clone(), reshape of a "
-    "transposed tensor and index assignments copy them)"
+    "Keep tensors in the order in which they are read: .contiguous(), .clone(), reshape of a "
+    "transposed tensor and index assignments copy them"
 )
 JOINS: Final = "Write into slices of one buffer instead of torch.cat"
 
 
 @Rule(
-    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    remedy=f"{CASTS}. {COPIES}. {JOINS}.",
     thresholds={"least_part": LEAST_PART},
     of_kernels=True,
 )
@@ -178,7 +178,7 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
     shared_ns = kernels.ns(in_runs)
     shared = ""
     if shared_ns and not are_all_in_runs:
-        shared = f"; {duration(shared_ns)} of it is in runs that fusable-run counts too"
+        shared = f"; {duration(shared_ns)} of that also counts in fusable-run"
     takes = "take" if int(copies.sum()) > 1 else "takes"
     return Claim(
         text=f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake_ns)}"
@@ -238,7 +238,7 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
     for remedy, helped in kinds_of_remedy.items():
         if kernels.ns(copies & np.isin(kinds, helped)) >= least_ns:
             remedies.append(remedy)
-    return f"{'; '.join(remedies)}."
+    return f"{'. '.join(remedies)}."
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
@@ -295,7 +295,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     waits_behind = _waits_behind(facts, calls[is_to_host])
     waits = int(np.count_nonzero(waits_behind >= 0))
     yield Claim(
-        text=f"{count(len(rows))} x copy between the GPU and pageable memory: "
+        text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
         f"{of_work(facts, at_stake_ns)} in which no kernel runs.{_staying(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
@@ -344,13 +344,10 @@ def _staying(waits: int) -> str:
     if not waits:
         return ""
     if waits == 1:
-        return (
-            " A call that waits for the GPU is behind one of them, to the CPU: it stays, and "
-            "waits for the work before the copy."
-        )
+        return " One of them, to the CPU, is followed by a wait for the GPU, which would remain."
     return (
-        f" Calls that wait for the GPU are behind {count(waits)} of them, to the CPU: these stay, "
-        "and wait for the work before the copies."
+        f" {count(waits)} of them, to the CPU, are followed by waits for the GPU, which would "
+        "remain."
     )
 
 
@@ -360,9 +357,9 @@ them."""
 
 
 @Rule(
-    remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
-    "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
-    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",
+    remedy="Use model.to(memory_format=torch.channels_last), and the same for its inputs"
+    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}. The fast convolutions of 16-bit types and "
+    "TF32 want NHWC.",
     of_kernels=True,
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:

@@ -49,9 +49,9 @@ def holes(facts: Facts) -> Iterator[Claim]:
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
         yield Claim(
-            text=f"Nothing is recorded for {of_span(facts, at_stake_ns)} between nodes of graphs, "
-            f"in {plural(int(is_long.sum()), 'gap')} of more than {duration(LONG_GAP_NS)}: other "
-            "nodes probably ran meanwhile, and were not recorded.",
+            text=f"Graph nodes are probably missing from the trace: nothing is recorded for "
+            f"{of_span(facts, at_stake_ns)} between nodes, in {plural(int(is_long.sum()), 'gap')} "
+            f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
             rows=the_most(facts.idle.event[is_long], waited_ns[is_long]),
             why_likely="A graph may also wait for a function on the host or for another device.",
@@ -82,7 +82,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
         f"({printable(most_frequent)}, {lasts}) have no GPU event, although calls "
-        "before and after them have one: their work was not recorded, and may have run in "
+        "before and after them do. Their work was not recorded; it may have run in "
         f"{of_span(facts, at_stake_ns)} of the idle time.",
         at_stake_ns=at_stake_ns,
         rows=the_most(calls, lasted_ns),
@@ -210,15 +210,14 @@ class UnrecordedWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EARLY: Final = UnrecordedWait(
-    text=" before the first work of a stream, which was already launched, while a thread waits for "
-    "the GPU: it probably finishes work from before the recording, so the share of busy time means "
-    "nothing here.",
+    text=" before the first work of a stream. It probably finishes work from before the recording, "
+    "so the share of busy time means nothing here.",
     remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
     why_likely="Work that ran before the recording is not in the trace.",
 )
 OUTSIDE: Final = UnrecordedWait(
-    text=" although the next work was already launched. What it waited for is not recorded: another "
-    "device, a function on the host, or unrecorded work.",
+    text=" with the next work already launched. It waited for something unrecorded: another "
+    "device, a function on the CPU, or other work.",
     remedy=None,
     why_likely=None,
 )

@@ -55,18 +55,18 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     number = int(unaligned.sum())
     text = (
         f"{subject(number, 'matrix product', 'take')} {of_work(facts, taken_ns)} in "
-        f"kernels for tensors that are not aligned to 16 bytes{_shape(kernels, unaligned)}"
+        f"kernels for tensors not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
     known_ns = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if known_ns:
-        those = "it" if number == 1 else "they"
+        of_known = ""
         if known_ns != taken_ns:
-            those = f"{duration(known_ns)} of it, whose work is known,"
+            of_known = f", for the {duration(known_ns)} whose work is known"
         spared_ns = kernels.bounded.at_stake_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
         yield Claim(
-            text=f"{text}; at the attainable rate {those} would take an estimated "
-            f"{duration(at_stake_ns)} less.",
+            text=f"{text}. An estimated {duration(at_stake_ns)} less would be needed at the "
+            f"attainable rate{of_known}.",
             at_stake_ns=at_stake_ns,
             wanted=ReducedDurations(kernels.rows[unaligned], spared_ns),
             kernels=unaligned,
@@ -99,7 +99,7 @@ def _shape(kernels: Kernels, which: Flags) -> str:
     b = f"{count(amount.k)} x {count(amount.n)}"
     is_batch = amount.batch is not None and amount.batch > 1
     times = f"{count(amount.batch or 0)} times " if is_batch else ""
-    return f", most of all {times}{a} by {b}"
+    return f", mostly {times}{a} by {b}"
 
 
 HALF: Final = (
@@ -295,7 +295,7 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
         yield Claim(
             text=f"{products} {of_work(facts, taken_ns)} on the plain cores; the tensor cores of "
             f"this device (compute capability {capability}) multiply {' and '.join(multiplied)}. "
-            "How much faster they are is unknown: the table of peaks does not have this device.",
+            "How much faster they are is unknown, because the peak rates of this device are.",
             kernels=plain,
             remedy=HALF if multiplied == ("float16",) else None,
         )
@@ -366,15 +366,15 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     spared_ns = np.minimum(ns * empty_share, ns - least_ns)
     at_stake_ns = int(spared_ns.sum())
     yield Claim(
-        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
-        f"more without a block while nothing else runs, for {of_work(facts, taken_ns)}: "
-        f"{_widest(kernels, few)}. Blocks on all of the multiprocessors would save "
-        f"{duration(at_stake_ns)} at most.",
+        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter or more of the "
+        f"multiprocessors without a block for {of_work(facts, taken_ns)}: "
+        f"{_widest(kernels, few)}. Blocks on all multiprocessors would save at most "
+        f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(kernels.rows[few], spared_ns.astype(np.int64)),
         kernels=few,
         remedy=_few_blocks_remedy(kernels, few),
-        why_likely="What one block does may not be divisible.",
+        why_likely="The work of one block may not be divisible.",
         is_little=taken_ns < LEAST_SHARE * kernels.ns(kernels.is_kernel),
     )
 

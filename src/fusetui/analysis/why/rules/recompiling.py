@@ -89,15 +89,14 @@ def graph_breaks(facts: Facts) -> Iterator[Claim]:
     if len(resumed):
         continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
         explained = (
-            ": graph breaks divide the program, and nothing is fused across them. After a break "
-            f"{continues} continues."
+            f": graph breaks split the program, and nothing is fused across them. {continues} "
+            "continues after a break."
         )
         doubt = None
     else:
         explained = (
-            ", and nothing is fused across them. Either graph breaks divide the program, or its "
-            "functions are compiled one by one: without Python stacks the trace does not show "
-            "which."
+            ", and nothing is fused across them. Either graph breaks split the program, or its "
+            "functions are compiled one by one: the trace shows which only with Python stacks."
         )
         doubt = "Separately compiled functions look the same."
     yield Claim(

@@ -106,12 +106,12 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     received = "only ranges of counters" if has_counters else "nothing"
     text = (
         f"{_recorded_launches(trace, launches)} recorded, but no GPU "
-        f"event: the profiler traced the calls, and received {received} from the GPU."
+        f"event: the profiler received {received} from the GPU."
     )
     if has_counters:
         text += (
-            " Counters are measured inside the launch calls, which takes much longer than "
-            "launching: the times of the CPU mean little."
+            " CPU times mean little: counters are measured inside the launch calls, which takes "
+            "much longer than launching."
         )
         remedy = WITHOUT_COUNTERS
     elif trace.report.writer == "nsys":
@@ -136,8 +136,8 @@ def _stacks(facts: Facts) -> Iterator[Note]:
     """A note where Python stacks were recorded and the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
-            text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
-            "CPU include the work of the profiler, and without it the program may be faster.",
+            text="CPU times include the profiler's own work, because Python stacks were recorded. "
+            "The GPU waited for the CPU, so the program may be faster without them.",
             remedy="Record again with with_stack=False for the times, and keep this trace for the "
             "frames.",
         )
@@ -174,8 +174,8 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
         return
     yield Note(
         text=f"The launch calls of {plural(len(unlinked), 'GPU event')} "
-        f"({percent(unlinked_ns, all_ns)} of the GPU time) are not in the trace: they came before "
-        "it began, or were not recorded.",
+        f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: they came before it "
+        "began, or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps begin, "
         "so that no earlier work runs into them.",
         rows=the_most(unlinked, trace.dur[unlinked]),
@@ -253,10 +253,10 @@ def _captures(facts: Facts) -> Iterator[Note]:
     all_ns = int(step_wall(steps.start, steps.end).sum())
     if captured_ns >= CAPTURED * all_ns > 0:
         yield Note(
-            text=f"For {duration(captured_ns)} of {plural(len(steps), 'step')} "
-            f"({percent(captured_ns, all_ns)}) a graph is captured: what is launched meanwhile "
-            "becomes part of it and does not run.",
-            remedy="Look at replays of the graph for what it costs.",
+            text=f"A graph is captured for {duration(captured_ns)} of {plural(len(steps), 'step')} "
+            f"({percent(captured_ns, all_ns)}). Work launched in that time becomes part of the "
+            "graph and does not run.",
+            remedy="Look at replays of the graph to see its cost.",
             rows=tuple(captured.rows[:FEWEST].tolist()),
         )
 
@@ -276,7 +276,7 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
         remedy = f"Give the profiler a schedule with active={FEWEST} or more."
     yield Note(
         text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
-        "whether others take as long is not known.",
+        "others may take longer or shorter.",
         remedy=remedy,
         rows=tuple(steps.rows.tolist()),
     )

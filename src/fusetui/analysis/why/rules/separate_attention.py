@@ -50,9 +50,8 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
     at_stake_ns = kernels.ns(attention.between)
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
-        f"{most_module(kernels, softmaxes, ' in ')}: between the two products, softmax and the "
-        f"kernels around it take {of_work(facts, at_stake_ns)}, to write and read scores that a "
-        "fused kernel keeps on the chip.",
+        f"{most_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
+        f"{of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.without(attention.between),
         rows=the_most(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),

@@ -33,16 +33,14 @@ ITSELF: Final = lazy_pattern(
 """Frames and ops of the loader itself: naming them would not help."""
 
 MORE_WORKERS: Final = (
-    "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
-    "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
-    "it to the GPU."
+    "Prepare more batches ahead with more workers (num_workers), a larger prefetch_factor and "
+    "persistent_workers=True; else make their work cheaper, or move it to the GPU."
 )
 """The remedy where batches come from other processes."""
 
 FEWER_BATCHES: Final = (
-    "More workers do not help: the batches were ready, and what is left is to take them over. "
-    "Batches of fewer and larger tensors make that cheaper, and a thread that takes the next batch "
-    "while the step runs (a prefetcher) hides it."
+    "Make batches of fewer, larger tensors, or take over the next batch in a thread while the step "
+    "runs (a prefetcher). More workers do not help: the batches were ready."
 )
 """The remedy where the calls return as soon as they can."""
 
@@ -71,7 +69,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     while_ = f"for the data loader{_mostly(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
-        while_ = "while batches that are ready are taken from the workers of the data loader."
+        while_ = "to take over batches that the data loader's workers have ready."
     yield Claim(
         text=f"The GPU waits {of_span(facts, waited_ns)} {while_}",
         at_stake_ns=waited_ns,
@@ -138,21 +136,20 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
 
 
 UNCACHED: Final = (
-    "So many frees mean that the caching allocator does not serve the program: look for "
-    "{intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in "
-    "its environment, for }torch.{intel:xpu|:cuda}.empty_cache() in the loop, and for a library "
-    "that allocates by itself."
+    "Look for {intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}"
+    "{intel:|: in the environment, }torch.{intel:xpu|:cuda}.empty_cache() in the loop, or a "
+    "library that allocates by itself. So many frees bypass the caching allocator."
 )
 """The remedy where memory is freed all the time."""
 
 GROWING: Final = (
-    "Nothing is freed, so the caching allocator still grows: run each shape, and each stream, "
-    "which has a pool of its own, before the part that counts{segments:; "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls where sizes vary}."
+    "Run each shape and each stream before the part that counts{segments:; "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls where sizes vary}. The "
+    "caching allocator still grows: nothing is freed."
 )
 """The remedy where memory is allocated and never freed."""
 MAY_STILL_GROW: Final = (
-    "Without steps, the pool of the allocator may only not be filled yet."
+    "The allocator may still be filling its pool: the trace has no steps."
 )
 
 FREES: Final = lazy_pattern(r"Free")

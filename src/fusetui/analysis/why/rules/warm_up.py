@@ -35,9 +35,9 @@ LEAST_SHARE_NAMED: Final = 0.05
 
 @Rule(
     needs=("launch calls",),
-    remedy="Nothing, if this is about the steady state: record later steps, "
+    remedy="Record later steps to measure the steady state: "
     "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
-    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. If the start itself matters: "
+    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. A shorter start needs "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
     "and one run of each shape beforehand.",
     thresholds={
@@ -63,8 +63,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     rows_of_named = [facts.warm_up[part].slices.rows for part in named]
     yield Claim(
         text=f"Warm-up: the GPU waits {of_span(facts, all_ns)} for what happens once: "
-        f"{_parts_text(facts, waited_ns, named)}. What is said of launches, loading and "
-        "compilation leaves it out.",
+        f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
         rows=facts.heaviest(np.concatenate(rows_of_named)),
         why_likely=_why_likely(facts),
@@ -103,7 +102,7 @@ def _why_likely(facts: Facts) -> str | None:
     if not earlier_steps_are_missing(facts.spans):
         return None
     first = printable(facts.spans.names[0])
-    return f"The recording begins with {first}: earlier steps may have done the same."
+    return f"Earlier steps may have done the same: the recording begins with {first}."
 
 
 def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
