@@ -59,6 +59,7 @@ def memory_history(
     awaits_failure = at_failure is not None
 
     def on_out_of_memory(*_: int) -> None:
+        """Writes a snapshot at the first failure, in this process only."""
         nonlocal awaits_failure
         if os.getpid() != owner or at_failure is None or not awaits_failure:
             return

@@ -421,6 +421,7 @@ def describe_point(point: Point) -> str:
 
 
 def _swept_size(axis: str, text: str) -> int:
+    """The size that a text of --sweep names. Raises CaptureError."""
     if not _is_size(text):
         raise CaptureError(
             f"--sweep {axis} needs positive whole numbers, not '{text}'."

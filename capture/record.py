@@ -354,6 +354,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def _read_record(folder: Path, kind: type[T]) -> T:
+    """The record in a run folder. Raises CaptureError if it is none."""
     path = folder / RECORD_NAME
     try:
         return msgspec.convert(read_json(path), kind)

@@ -170,6 +170,8 @@ class DaemonSocket:
     CannotListenError."""
 
     def __init__(self, folder: str) -> None:
+        """Binds the socket in a folder, or, if that is "", at its abstract address.
+        Raises CannotListenError."""
         self.folder = folder
         self.ignored = 0
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
@@ -179,11 +181,7 @@ class DaemonSocket:
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         )
         try:
-            if folder:
-                self._remove_stale()
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self._socket.bind(self._address)
-            self._own = os.stat(self._address) if folder else None
+            self._bind()
         except CannotListenError:
             self._socket.close()
             raise
@@ -195,6 +193,14 @@ class DaemonSocket:
             raise CannotListenError(
                 f"No socket can be made {where}: {error.strerror}."
             ) from None
+
+    def _bind(self) -> None:
+        """Binds the socket to its address. Raises CannotListenError or OSError."""
+        if self.folder:
+            self._remove_stale()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.bind(self._address)
+        self._own = os.stat(self._address) if self.folder else None
 
     def fileno(self) -> int:
         """For select."""

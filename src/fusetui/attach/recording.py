@@ -169,6 +169,8 @@ class Recording:
         attempts: int = MAX_ATTEMPTS,
         own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
+        """Records these processes into `folder`, in at most `attempts` attempts. Raises
+        CannotRecordError for a folder whose name libkineto cannot take."""
         self._sockets = sockets
         self._folder = folder.absolute()
         self._request = request
@@ -232,20 +234,30 @@ class Recording:
         """What a process is told that would record now; nothing while it may be
         importing, or while others of its group are not free. `own_pid`: its PID as it
         sees it."""
-        if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
+        is_importing = age_s(job.process) < IMPORTING_S
+        if is_importing or time.monotonic() < self._rests_until:
             return _Order(job)
-        is_alone = len(self.jobs) == 1
         now = time.time()
-        if not is_alone and not self._start:
-            if self.attempt > 1 and not self._are_free():
-                return _Order(job)
-            phase_s = (self.attempt - 1) * PHASE_S % TICK_S
-            self._start = now + TOGETHER_S + phase_s
-        if not is_alone and now > self._start - 1:
-            return _Order(replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE))
+        is_alone = len(self.jobs) == 1
+        if not is_alone:
+            if not self._start:
+                if self.attempt > 1 and not self._are_free():
+                    return _Order(job)
+                phase_s = (self.attempt - 1) * PHASE_S % TICK_S
+                self._start = now + TOGETHER_S + phase_s
+            if now > self._start - 1:
+                missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
+                return _Order(missed)
         if self._place != _identity(self._folder):
             why = f"{self._folder} was removed or replaced meanwhile"
             return _Order(_failed(job, why))
+        return self._order_to_record(job, own_pid, now)
+
+    def _order_to_record(
+        self, job: AttachedProcess, own_pid: int, now: float
+    ) -> _Order:
+        """The order to record from `self._start` on, or at once; `now`: seconds since
+        the epoch."""
         request = self._request_now()
         told_at = time.monotonic()
         waits_s = max(self._start - now, POLL_S)

@@ -45,17 +45,24 @@ IDS = ("process", "thread", "device", "stream")
 
 
 def rows_where(table: ColumnTable, query: str) -> Rows:
-    """In the order of the table. Raises WrongQueryError, and NoColumnError for a field
-    that it has not."""
+    """The rows that a query holds for, in the order of the table: those that all parts
+    of one of its ways hold for. Raises WrongQueryError, and NoColumnError for a field
+    that the table has not."""
     ways = written_ways(query, lambda *_: True)
-    known = {part: _holds(table, part) for way in ways for part in way}
-    holds = np.full(len(table), not ways)
+    holds_of_part: dict[Written, Flags] = {}
     for way in ways:
-        holds |= np.logical_and.reduce([known[part] for part in way])
+        for part in way:
+            holds_of_part[part] = _holds(table, part)
+    is_without_condition = not ways
+    holds = np.full(len(table), is_without_condition)
+    for way in ways:
+        holds_of_way = [holds_of_part[part] for part in way]
+        holds |= np.logical_and.reduce(holds_of_way)
     return np.flatnonzero(holds)
 
 
 def _holds(table: ColumnTable, part: Written) -> Flags:
+    """Whether one part of a query holds for each row."""
     pattern = pattern_of(part)
     if pattern:
         matches = partial(matching, pattern.text)
@@ -63,16 +70,16 @@ def _holds(table: ColumnTable, part: Written) -> Flags:
     elif not part.field:
         word = Word("", part.text.strip('"') or part.text)
         flags = _any(table, partial(_contains, word=word))
+    elif part.sign in COMPARED:
+        first_column, *_ = _columns(table, part.field)
+        return _compared(first_column, part)
     else:
-        first_column, *more_columns = _columns(table, part.field)
-        if part.sign in COMPARED:
-            return _compared(first_column, part)
-        flags = _is(first_column, part)
-        for column in more_columns:
-            flags = flags | _is(column, part)
+        flags = np.zeros(len(table), dtype=np.bool_)
+        for column in _columns(table, part.field):
+            flags |= _is(column, part)
         is_kind = part.field == "family" and part.value in LEGEND_ONLY_KINDS
         if is_kind or part.field == "kind":
-            flags = flags | _is_of_kind(table, part)
+            flags |= _is_of_kind(table, part)
     is_negated = part.excluded ^ (part.sign == "!=")
     return flags ^ is_negated
 
@@ -101,7 +108,7 @@ def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
 
 
 def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
-    """Those that a field stands for, at least one."""
+    """The columns that a field stands for, at least one."""
     any_of = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
     if not any_of and field == "kind" and HAS_KERNEL_NAMES.issubset(table.names):
         any_of = ["kernel_op"]
@@ -114,32 +121,42 @@ def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
 
 
 def _compared(column: TableColumn, part: Written) -> Flags:
-    """A row without a value is neither above nor below; `-` finds it, as all for which
-    the rest does not hold."""
+    """Whether a comparison holds for each row. A row without a value is neither above
+    nor below; `-` finds it, as all for which the rest does not hold."""
     if column.kind not in ("int", "float"):
         raise WrongQueryError(
             f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it"
         )
+    # `bound.excluded` has `part.excluded` in it, which rows without a value need alone
     bound = bound_of(part, _number(column, part))
-    flags = column.values > bound.value if bound.above else column.values < bound.value
-    return ((flags ^ bound.excluded ^ part.excluded) & column.has_value) ^ part.excluded
+    if bound.above:
+        is_beyond = column.values > bound.value
+    else:
+        is_beyond = column.values < bound.value
+    holds_without_exclusion = is_beyond ^ bound.excluded ^ part.excluded
+    return (holds_without_exclusion & column.has_value) ^ part.excluded
 
 
 def _is(column: TableColumn, part: Written) -> Flags:
+    """Whether the value of each row is, or contains, that of a part; a row without a
+    value is not."""
     if column.kind == "text":
-        sign = "=" if column.name in IDS or part.sign == "!=" else part.sign
-        return _contains(
-            column, word_of(Written(part.text, False, sign=sign), part.value)
-        )
+        is_whole = column.name in IDS or part.sign == "!="
+        sign = "=" if is_whole else part.sign
+        word = word_of(Written(part.text, False, sign=sign), part.value)
+        return _contains(column, word)
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQueryError(f"{part.field} is true or false: {part.field} = true")
-        return np.equal(column.values, part.value == "true") & column.has_value
-    return np.equal(column.values, _number(column, part)) & column.has_value
+        is_wanted = np.equal(column.values, part.value == "true")
+    else:
+        is_wanted = np.equal(column.values, _number(column, part))
+    return is_wanted & column.has_value
 
 
 def _number(column: TableColumn, part: Written) -> float:
-    """A number; of a column in ns also a time with its unit. Raises WrongQueryError."""
+    """The value of a part as a number, an int where it is whole; for a column in ns
+    also a time with its unit. Raises WrongQueryError."""
     is_time = column.name.endswith("_ns")
     ns = parse_time(part.value) if is_time else None
     try:
@@ -150,24 +167,30 @@ def _number(column: TableColumn, part: Written) -> float:
         return int(value) if value == int(value) else value
     if is_time:
         example = "50us"
+    elif column.kind == "float":
+        example = "0.5"
     else:
-        example = "0.5" if column.kind == "float" else "10"
+        example = "10"
     raise WrongQueryError(
         f"{part.field} is followed by a number: {part.field} > {example}"
     )
 
 
 def _contains(column: TableColumn, word: Word) -> Flags:
-    return _of_texts(
-        column, lambda texts: np.array([*map(word.holds, texts)], dtype=np.bool_)
-    )
+    """The rows whose text has the word."""
+
+    def holds(texts: tuple[str, ...]) -> Flags:
+        return np.array([word.holds(text) for text in texts], dtype=np.bool_)
+
+    return _of_texts(column, holds)
 
 
 def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
     """The rows whose text passes; each text is tested once."""
     if not len(column):
         return np.zeros(0, dtype=np.bool_)
-    flags: Flags = test(column.texts or ())[column.values] & column.has_value
+    passes = test(column.texts or ())
+    flags: Flags = passes[column.values] & column.has_value
     return flags
 
 
