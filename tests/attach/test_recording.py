@@ -127,7 +127,9 @@ def test_a_trace_replaces_no_other_and_its_folder_is_private(
     assert out.stat().st_mode & 0o777 == 0o700
 
 
-def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
+def test_several_processes_are_told_the_same_start_time(
+    sock: Path, tmp_path: Path
+) -> None:
     with closing(DaemonSocket(str(sock))) as door, FakeJob(sock) as fake:
         wanted = [this(sock), replace(this(sock), pid=1, rank="1")]
         found = Recording([door], tmp_path, RecordingRequest(), wanted)
@@ -148,7 +150,7 @@ def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "half", "link"])
-def test_what_is_no_whole_trace_is_not_taken(
+def test_a_half_written_or_linked_trace_is_not_taken_from_a_job(
     what: str, sock: Path, tmp_path: Path
 ) -> None:
     """The job says that it is done; a link is not followed."""
@@ -502,7 +504,7 @@ def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -
         (False, "program may profile itself, or the machine"),
     ],
 )
-def test_what_was_cancelled_is_recorded_again(
+def test_a_cancelled_recording_is_asked_for_again(
     is_seen: bool, said: str, sock: Path, tmp_path: Path
 ) -> None:
     """libkineto then leaves the empty file that it began with, and the process is free

@@ -173,7 +173,7 @@ def test_a_part_has_the_time_that_the_one_before_it_left(
     assert limits == {"quick": 10, "slow": 19, "last": 10}
 
 
-def test_each_part_leaves_an_archive(
+def test_each_part_of_a_gpu_session_leaves_an_archive(
     session: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = folder.with_suffix(".tar.gz")

@@ -192,7 +192,7 @@ def test_no_share_of_busy_where_earlier_work_is_missing(
 
 @pytest.mark.parametrize("command", [("summary",), ("why",), ("why", "--markdown")])
 @pytest.mark.parametrize("name", ["sample:mlp-eager", "lesson:mlp-eager"])
-def test_what_ships_is_headed_by_its_name(
+def test_summary_and_why_of_a_shipped_trace_begin_with_its_name(
     fusetui: Run, command: Sequence[str], name: str
 ) -> None:
     assert fusetui(*command, name).out.strip("*").startswith(name)

@@ -44,7 +44,9 @@ def test_memory_text_names_peak_and_leak(fusetui: Run, leaking: Path) -> None:
 
 @pytest.mark.parametrize("by", ["code", "module", "category"])
 @pytest.mark.parametrize("at", ["peak", "end", "400us"])
-def test_each_table_adds_up(fusetui: Run, leaking: Path, by: str, at: str) -> None:
+def test_bytes_and_shares_of_each_memory_table_add_up(
+    fusetui: Run, leaking: Path, by: str, at: str
+) -> None:
     found = fusetui("memory", leaking, "--by", by, "--at", at, "--format", "json").json
     whole = fusetui("memory", leaking, "--at", at, "--json").json["devices"][0]
     assert sum(row["bytes"] for row in found) == whole["at_allocated_bytes"]

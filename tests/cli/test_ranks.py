@@ -179,7 +179,9 @@ def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
 
 
 @needs_fork
-def test_what_is_no_file_is_named(fusetui: Run, folder: Path) -> None:
+def test_dangling_links_and_pipes_are_named_and_left_out_of_ranks(
+    fusetui: Run, folder: Path
+) -> None:
     (folder / "rank4.json").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "rank5.json")
     said = fusetui("ranks", folder).err.splitlines()
@@ -188,7 +190,9 @@ def test_what_is_no_file_is_named(fusetui: Run, folder: Path) -> None:
     ]
 
 
-def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
+def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
+    fusetui: Run, folder: Path
+) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
     assert "these ranks have no collective in common" in result.out

@@ -312,7 +312,7 @@ def test_a_folder_that_others_can_write_to_is_refused(
         pass
 
 
-def test_what_is_no_own_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_or_dangling_link_is_refused_as_trace_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "absent")
     for name in ("file", "dangling"):

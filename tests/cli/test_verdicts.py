@@ -130,7 +130,7 @@ def test_a_file_cut_short_is_an_error(
     assert ET.parse(report).getroot()[0].attrib["errors"] == "1"
 
 
-def test_nothing_is_told_that_was_not_asked(fusetui: Run, trace_file: File) -> None:
+def test_github_without_fail_over_is_refused(fusetui: Run, trace_file: File) -> None:
     path = trace_file()
     found = fusetui("diff", path, path, "--github")
     assert (found.code, found.out) == (2, "")

@@ -69,7 +69,7 @@ def test_whatif_json_has_its_documented_keys(fusetui: Run) -> None:
     assert found["after_ns"] < found["before_ns"]
 
 
-def test_what_limits_the_steps_adds_up(fusetui: Run) -> None:
+def test_times_by_limit_add_up_to_the_steps_after_a_change(fusetui: Run) -> None:
     found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
     later = found["steps"][1:]
     assert sum(row["ns"] for row in found["limit"]) == sum(
@@ -157,7 +157,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
     assert sentence in sweep_text(found, 80)
 
 
-def test_what_is_not_understood_after_the_change() -> None:
+def test_the_share_not_understood_after_a_change_is_told() -> None:
     found = answer(residual_share=0.125)
     assert said(found).startswith(
         "Not understood: 13 % of the time after the change. Nothing"

@@ -123,7 +123,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
         )
 
 
-def test_what_is_no_gap_for_a_reader_is_not_listed(
+def test_a_gap_of_1_ns_is_not_listed(
     trace_of: Callable[..., Any],
 ) -> None:
     """1 ns lies between the first two kernels, 10 us between the others."""

@@ -75,7 +75,7 @@ def test_a_file_that_has_changed_is_left_to_the_thread(path: str) -> None:
         list(beside.told((path, trace), never))
 
 
-def test_nobody_waits_for_what_is_not_wanted_any_more(path: str) -> None:
+def test_a_cancelled_helper_gives_no_answers(path: str) -> None:
     with Beside() as beside:
         assert list(beside.answers((path, open_trace(path)), lambda: True)) == []
 

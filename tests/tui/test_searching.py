@@ -60,7 +60,7 @@ def typed(state: State, text: str) -> State:
         ("dur>1us", -1),
     ],
 )
-def test_a_search_for_what_takes_longer_begins_with_the_longest(
+def test_a_search_by_duration_begins_with_the_longest_hit(
     mlp: Trace, text: str, begins: int
 ) -> None:
     """Of the products the second takes longer, of all slices the steps do; n goes on in
@@ -91,7 +91,7 @@ async def test_enter_goes_to_the_first_hit(path: str) -> None:
         assert selected(app) == GEMM
 
 
-async def test_what_takes_longer_is_gone_to_when_it_is_there(path: str) -> None:
+async def test_a_regex_search_selects_its_match_when_it_is_found(path: str) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.press("slash", *"/^ampere/", "enter")
         await settled(app, pilot)
@@ -373,7 +373,9 @@ def test_once_the_trace_is_whole_its_args_are_searched_too(shaped: Trace) -> Non
     assert now.session.hits is not None
 
 
-def test_other_hits_are_not_searched_for_again(shaped: Trace) -> None:
+def test_hits_of_a_page_are_not_searched_for_again_when_more_is_read(
+    shaped: Trace,
+) -> None:
     state = after(opened(shaped), *do("kernels", "show"))
     reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
     assert not isinstance(registry.arrived(reading, state.sides), tuple)
@@ -390,7 +392,9 @@ def test_an_answer_holds_when_more_is_known_of_the_trace(shaped: Trace) -> None:
     assert there.wanted_hit == ""
 
 
-def test_what_is_typed_is_searched_for_in_what_was_read_since(shaped: Trace) -> None:
+def test_typed_text_is_searched_for_again_when_the_whole_trace_is_read(
+    shaped: Trace,
+) -> None:
     """Rows of a part of the trace are no rows of the whole."""
     state = typed(opened(shaped), "gelu")
     reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))

@@ -185,7 +185,7 @@ def test_steps_that_only_enqueue_are_those_of_the_gpu(
     assert any("after the step has ended" in note for note in found.notes)
 
 
-def test_what_the_cpu_does_in_steps_that_only_enqueue_is_of_these(
+def test_launch_calls_of_steps_that_only_enqueue_are_counted_in_these_steps(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     """Although it is over when the GPU begins them."""

@@ -215,7 +215,7 @@ def test_words_are_found_in_args_too(
     assert [trace.name_of(int(row)) for row in rows] == expected
 
 
-def test_what_does_not_contain_a_word_is_not_decoded(
+def test_args_without_a_searched_word_are_not_decoded(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.analysis.questions.search.arguments", None)

@@ -337,7 +337,7 @@ def gradients_beside_compute(
     return ranks
 
 
-def test_what_others_did_not_wait_for_did_not_hold_up_the_late_rank_either() -> None:
+def test_a_reduction_that_no_rank_waited_for_did_not_hold_up_the_late_rank() -> None:
     """The reduction of gradients ends at 400 us, when ranks 0, 1 and 2 have met at 300
     already. Rank 3 computes nothing meanwhile and meets rank 2 at 900: all 600 us are
     its own, although nothing ran beside its reduction."""
@@ -348,7 +348,7 @@ def test_what_others_did_not_wait_for_did_not_hold_up_the_late_rank_either() -> 
     assert found.reason.late_ns == 600 * US
 
 
-def test_what_the_others_may_have_waited_for_may_have_held_up_the_late_rank() -> None:
+def test_a_late_reduction_may_have_held_up_the_rank_that_is_late_next() -> None:
     """The reduction of ranks 1 and 3 ends at 800 us because rank 1 comes to it 600 us
     late; that of ranks 0 and 2 is over before they meet. Rank 3 meets rank 2 late, and
     rank 1 is charged."""

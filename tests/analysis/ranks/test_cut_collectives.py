@@ -47,7 +47,7 @@ def test_one_that_the_end_cuts_does_not_contradict_the_clocks() -> None:
     assert "Rank 1 arrives last in 4 of 4 collectives" in texts_of(answer)[0]
 
 
-def test_one_that_the_beginning_cuts_proves_no_lateness() -> None:
+def test_a_collective_cut_by_the_recordings_beginning_proves_no_lateness() -> None:
     """On rank 0 it seems to start 900 us after it did on rank 1: as the recording
     begins there."""
     in_time = [(2100, 2200), (3100, 3200)]

@@ -127,7 +127,7 @@ def test_a_name_that_others_left_out_took_them_at_most_the_longest_left_out() ->
     assert "It spends 70 us more than the median rank in load_batch." in text
 
 
-def test_what_is_left_out_of_one_kind_is_no_bound_of_another() -> None:
+def test_ops_left_out_of_a_file_do_not_bound_the_python_functions_named() -> None:
     late = {"places": [*PHASE, *load_batch(100)]}
     others = {"places": PHASE, "left_out": [(1, "op", 50)]}
     found, _ = only(late_by_100(late, others))
@@ -261,7 +261,7 @@ def test_a_rank_that_was_late_where_its_window_begins() -> None:
     assert "the cause lies before the recording." in text
 
 
-def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
+def test_a_step_without_the_late_ranks_delay_would_take_90_of_150_us() -> None:
     """Rank 2's stretch before the collective is 100, the others' 40; all then transfer
     20, and end 30 later: 150 recorded, 90 without."""
     steps = [(0, 150)]
@@ -312,7 +312,7 @@ def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
     assert of_rank[4].endswith(f"{alone} rank 2 is late too.")
 
 
-def test_what_one_of_two_late_ranks_saves_alone_is_told_as_such() -> None:
+def test_time_saved_by_one_of_two_late_ranks_is_told_as_if_it_alone_were_fast() -> None:
     """Rank 2 is 20 us late and rank 4 60: without rank 4 a step takes 110 us."""
     answer = two_late(20, 60)
     text = next(

@@ -424,7 +424,7 @@ def late() -> list[Event]:
     return [*launched(0, 5, 55, 1), *launched(54, 69, 81, 2, name="r", tid=8)]
 
 
-def test_what_limits_the_time_is_not_told_where_it_is_not_known(
+def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     trace_of: TraceOf,
 ) -> None:
     """The other kernel may have waited for the first one."""
@@ -504,7 +504,9 @@ def test_negligible_findings_come_after_notes(trace_of: TraceOf) -> None:
     assert [one.rule for one in found.findings] == ["note", "little"]
 
 
-def test_what_is_replayed_together_is_named_by_what_can_be(trace_of: TraceOf) -> None:
+def test_findings_replayed_together_are_counted_without_those_that_cannot_be(
+    trace_of: TraceOf,
+) -> None:
     """The first finding has no change that can be replayed."""
     trace = trace_of(gpu_bound())
     each = (finding("unknown", 99_000), None), (finding("known"), shorter(10)(trace))

@@ -290,7 +290,7 @@ def test_time_between_passes_names_what_the_cpu_did(tmp_path: Path) -> None:
     assert sum(one.dur_ns for one in between.doing) == host
 
 
-def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
+def test_a_trace_of_one_pass_has_no_time_between_passes(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
     assert found.between is None
     assert found.missing == (

@@ -193,7 +193,7 @@ def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(
     assert loss.least_ns > max(found.memory_ns, found.compute_ns or 0)
 
 
-def test_what_an_op_needs_is_not_known_if_that_of_one_product_is_not(
+def test_an_ops_least_time_is_unknown_if_that_of_one_product_is(
     tmp_path: Path,
 ) -> None:
     unknown = op("aten::mm", 20, 2, GEMM, [], "c10::BFloat16")

@@ -16,7 +16,7 @@ from fusetui.trace import Trace
 US = 1_000
 
 
-def test_what_runs_across_the_edge_of_a_window_counts_with_its_part(
+def test_a_kernel_across_the_edge_of_a_window_counts_with_its_part_inside(
     trace_of: Callable[..., Trace],
 ) -> None:
     """An all-reduce of 100 us, then kernels up to 1,200 us; the window is 950 to 1,150

@@ -41,7 +41,7 @@ def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> 
     assert spreads == [table.spreads[n] for n in table.order("total")]
 
 
-def test_what_needs_the_answer_says_so(mlp: Trace) -> None:
+def test_kernels_by_module_say_that_they_wait_for_the_answer(mlp: Trace) -> None:
     state = by(after(opened(mlp), *do("kernels")), "module")
     assert state.hint.startswith("Computing kernels by module")
 
@@ -70,7 +70,7 @@ def test_every_column_of_kernels_sorts(mlp: Trace, sort: str) -> None:
         assert figures == sorted(figures, reverse=True)
 
 
-def test_what_the_panel_describes_is_what_enter_and_i_show(mlp: Trace) -> None:
+def test_enter_and_i_show_the_kernel_that_the_panel_describes(mlp: Trace) -> None:
     state = after(opened(mlp), *do("kernels"))
     longest = PAGE.subject(state)
     assert mlp.dur[longest] == 182_000

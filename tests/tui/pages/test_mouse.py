@@ -68,7 +68,7 @@ def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> Non
     assert after(state, *do("down")).tops[0] < state.tops[0]
 
 
-def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
+def test_a_click_closes_the_open_prompt(mlp: Trace) -> None:
     state = after(opened(mlp), *do("search"), partial(moused, y=9, done=Click(50)))
     assert state.prompt is None
 

@@ -182,7 +182,7 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     assert after(state, *do("tree-mode")).hint == page.WORKING
 
 
-def test_what_is_open_stays_open_in_another_order(mlp: Trace) -> None:
+def test_open_nodes_of_the_tree_stay_open_in_another_order(mlp: Trace) -> None:
     state = after(opened(mlp), *do("tree", "row-down", "turn", "row-down"))
     now = after(state, *do("tree-sort-right", "tree-sort-right"))
     assert named(TREE, now) == named(TREE, state) == "aten::mm"

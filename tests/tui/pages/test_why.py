@@ -126,7 +126,7 @@ def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> No
 
 
 @pytest.mark.parametrize("size", [*SIZES, Size(60, 18)])
-def test_what_is_not_understood_stands_beside_the_worth(
+def test_the_share_not_understood_stands_beside_the_worth(
     waiting: Trace, size: Size
 ) -> None:
     state = after(opened(waiting, size=size), explained, *do("why"))

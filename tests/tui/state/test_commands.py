@@ -39,7 +39,9 @@ def test_command_lines_answer_with_their_hint(mlp: Trace, line: str, said: str) 
     assert after(opened(mlp), partial(obeyed, line=line)).hint.startswith(said)
 
 
-def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
+def test_open_diff_record_again_and_quit_return_their_effect(
+    mlp: Trace, path: str
+) -> None:
     state = replace(opened(mlp), paths=("first_12.json",))
     for line, effect in {
         f"open {path}": Read((path,)),

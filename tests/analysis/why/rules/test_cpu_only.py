@@ -167,7 +167,9 @@ def test_many_short_ops_are_silent(found: Ask, event: Make) -> None:
     assert found("cpu-hot", events) == []
 
 
-def test_what_other_findings_claim_is_no_longest_op(found: Ask, event: Make) -> None:
+def test_data_loading_is_no_longest_op_of_a_cpu_only_trace(
+    found: Ask, event: Make
+) -> None:
     assert found("cpu-hot", reading(event, 100)) == []
     batch = event(NEXT, 0, 90, cat="user_annotation")
     assert (

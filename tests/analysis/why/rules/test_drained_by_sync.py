@@ -45,7 +45,7 @@ def test_no_more_is_lost_than_was_waited(
     assert "the GPU then sits idle for 93 us. Launching" in finding.text
 
 
-def test_what_one_wait_does_not_need_is_left_for_the_next(
+def test_cpu_lead_that_one_wait_does_not_need_is_left_for_the_next(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """The first wait, of 97 us, loses 20 us; the second one, of 20 us, loses 93 us.

@@ -143,7 +143,7 @@ def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -
         assert finding.try_.startswith(first)
 
 
-def test_what_runs_before_and_after_the_work_of_the_gpu_is_not_hurried(
+def test_ops_before_and_after_the_gpus_work_are_not_hurried_by_host_bound(
     trace_of: Callable[..., Trace], event: Make, launched: Make
 ) -> None:
     """It delays nothing of the span, from 1,005 to 1,105 us; with steps, it is part of

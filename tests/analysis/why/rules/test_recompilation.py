@@ -104,7 +104,7 @@ def test_a_function_that_continues_after_a_break_is_certain(
     assert finding.text.endswith("after a break.")
 
 
-def test_one_region_again_and_again_is_silent(
+def test_one_compiled_region_run_repeatedly_is_no_recompilation(
     found: Ask, event: Make, launched: Make
 ) -> None:
     events = [*launched(1, 0, 5), *regions(event, *["0/0"] * 4), *launched(2, 90, 95)]

@@ -89,7 +89,7 @@ def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) 
     )
 
 
-def test_what_is_not_linked_has_no_length_by_its_work(
+def test_a_first_step_without_a_known_launch_call_is_not_told_as_short(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """The launch call of the first step is not known."""
@@ -222,7 +222,7 @@ def test_calls_that_launch_nothing_need_no_gpu_event(found: Ask, event: Make) ->
     )
 
 
-def test_what_is_launched_while_a_graph_is_captured_runs_later(
+def test_a_launch_while_a_graph_is_captured_is_not_missing_its_kernel(
     found: Ask, event: Make
 ) -> None:
     begin = event("cudaStreamBeginCapture", 0, 5, cat="cuda_runtime")
