@@ -92,6 +92,7 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return label_of(role, name) if role >= 0 else narrow(name)
 
     def kind(self, node: int) -> SliceKind:
+        """The kind of the op; OTHER for a thread."""
         role = self.role(node)
         return kind_of(role, self.name_of(node)) if role >= 0 else SliceKind.OTHER
 
