@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from tests.cases import Cases
 from tests.hostile import WORST, obeyed
 from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.driving import opened as app_opened
@@ -248,14 +249,17 @@ PARTS = (
 )
 
 
-@pytest.mark.parametrize("text", [*map(" ".join, product(*PARTS))])
-def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
-    *_, last = found(opened(mlp), text)
-    sentence = hits_summary(last)
-    assert len(sentence.splitlines()) == 1
-    assert last.wrong or last.is_done
-    none = not len(last.together)
-    assert ("nothing found" in sentence) == (none and not last.wrong)
+def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
+    state = opened(mlp)
+    with Cases() as cases:
+        for text in map(" ".join, product(*PARTS)):
+            with cases.case(text):
+                *_, last = found(state, text)
+                sentence = hits_summary(last)
+                assert len(sentence.splitlines()) == 1
+                assert last.wrong or last.is_done
+                finds_nothing = not last.wrong and not len(last.together)
+                assert ("nothing found" in sentence) == finds_nothing
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 
+from fusetui.analysis.replay.apply import kernels_of
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import (
     NoMatchError,
@@ -18,6 +19,10 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.whatif import whatif
+from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.sample_traces import lessons
+from fusetui.trace.load import open_trace
 
 Us = Callable[..., tuple[float, float | None]]
 
@@ -352,3 +357,11 @@ def test_workers_do_not_hurry(us: Us) -> None:
             host("aten::mm", at + lasted, 50),
         ]
     assert us(events, "op:aten::mm x0.5") == (190_160, 190_135)
+
+
+def test_fuse_of_an_event_that_is_no_kernel_finds_nothing() -> None:
+    """Event 0 is no kernel of the three fusable runs of the trace."""
+    trace = open_trace(str(lessons.path("mlp-eager")))
+    assert len(runs_of(kernels_of(trace)).ns) == 3
+    with pytest.raises(NoMatchError, match="with event 0"):
+        whatif(trace, ["fuse:0"])

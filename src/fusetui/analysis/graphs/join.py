@@ -163,18 +163,20 @@ def _choices(
 def _remarks(
     trace: Trace, open_replays: Sequence[Nodes], captured: Captures
 ) -> list[str]:
-    """Sentences about what is missing: kernels of graph launches, replays, or captures
-    that begin and end in the trace."""
+    """Sentences about what a join lacks; [] if nothing is missing: kernels of graph
+    launches in the trace, or else its replays; and in the capture stream captures that
+    it holds from their begin to their end (`Captures.complete`)."""
     remarks = []
-    bare = bare_launches(trace)
-    if bare:
+    launches_without_kernels = bare_launches(trace)
+    if launches_without_kernels:
+        launches = plural(launches_without_kernels, "graph launch")
         remarks.append(
-            f"{plural(bare, 'graph launch')} recorded no kernels: the profiler did not trace graphs"
-            " by node."
+            f"{launches} recorded no kernels: the profiler did not trace graphs by node."
         )
     elif not open_replays:
         remarks.append("The trace has no graph replay to join.")
-    if not captured.complete:
+    has_whole_captures = len(captured.complete) > 0
+    if not has_whole_captures:
         why = "."
         if captured.without_end:
             cut = plural(captured.without_end, "capture")

@@ -125,23 +125,28 @@ class NamedTime(NamedTuple):
 
 
 def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
-    """The names with the longest own time, the longest first. `with_caller`: a function
-    is named with what called it, and counts apart for each caller."""
+    """The MAX_NAMES names with the longest own time in all, the longest first, of equal
+    ones the one whose slice comes first in `own`. `with_caller`: a function is named
+    with what called it, as `read in load`, and counts apart for each caller."""
     if not len(own.rows):
         return []
     name = trace.name[own.rows].astype(np.int64)
-    caller = _callers(trace, own.rows) if with_caller else np.full_like(name, NO_CALLER)
-    name_and_caller = name * (len(trace.names) + 1) + caller - NO_CALLER
-    _, first, place = np.unique(name_and_caller, return_index=True, return_inverse=True)
-    total_ns = summed(place, own.ns, len(first))
+    caller = np.full_like(name, NO_CALLER)
+    if with_caller:
+        caller = _callers(trace, own.rows)
+    # one number stands for both; callers count from 0 in it, NO_CALLER is the first
+    callers = len(trace.names) + 1
+    name_and_caller = name * callers + (caller - NO_CALLER)
+    _, first, group = np.unique(name_and_caller, return_index=True, return_inverse=True)
+    total_ns = summed(group, own.ns, len(first))
     longest_first = np.lexsort((first, -total_ns))
     times: list[NamedTime] = []
     for number in longest_first[:MAX_NAMES].tolist():
+        slices = own.only(group == number)
         text = _name_text(trace, int(name[first[number]]))
         caller_number = int(caller[first[number]])
         if caller_number != NO_CALLER:
             text += f" in {_name_text(trace, caller_number)}"
-        slices = own.only(place == number)
         share = Share(name=text, count=len(slices.rows), ns=int(total_ns[number]))
         times.append(NamedTime(share=share, own=slices))
     return times
