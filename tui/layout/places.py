@@ -175,12 +175,15 @@ def spanning(side: Side, view: View, index: int) -> int:
 
 def _has_spanning_slice(side: Side, view: View, line: DepthRow) -> bool:
     """Whether one slice of a line spans the window, but for a margin at either end."""
+    begin = view.begin + side.origin
+    end = view.end + side.origin
     margin = view.span // SPANNING_PART
     # of the type of the columns: none is converted
-    latest_start = np.int64(view.begin + side.origin + margin)
-    earliest_end = view.end + side.origin - margin
+    latest_start = np.int64(begin + margin)
     last_started = int(line.start.searchsorted(latest_start, side="right")) - 1
-    return last_started >= 0 and bool(line.end[last_started] >= earliest_end)
+    if last_started < 0:
+        return False
+    return bool(line.end[last_started] >= end - margin)
 
 
 def _families(lane: Lane) -> Iterator[Place]:

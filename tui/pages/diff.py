@@ -156,6 +156,7 @@ class DiffPage(ListPage):
     )
 
     def missing(self, state: State) -> str:
+        """That a diff needs two whole traces; "" where there are two."""
         if state.has_diff:
             return ""
         return "Diff needs two fully loaded traces: fusetui open A B"

@@ -85,7 +85,7 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
         """The rule, and what fits below it."""
-        heading = f"{glyphs.rule * 3} {said(found)} "
+        heading = f"{glyphs.rule * 3} {hits_summary(found)} "
         rule = heading.ljust(width, glyphs.rule)
         shown: list[Said | list[Styled]] = [Said(rule, "title")]
         if found is None:
@@ -137,7 +137,7 @@ def _name_row(
     ]
 
 
-def said(found: SearchHits | None) -> str:
+def hits_summary(found: SearchHits | None) -> str:
     """How many hits there are, in one line."""
     if found is None:
         return "search"
@@ -343,7 +343,7 @@ class OverlayList(ListPage):
             hints.insert(0, RAW)
         width = overlay_size(state).width - EDGE_CELLS
         keys_text = hints_text(hints, state)
-        return _texts(overlay, width, state.ascii_only, state.unpacked, keys_text)
+        return _text_rows(overlay, width, state.ascii_only, state.unpacked, keys_text)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Enter: of hits, show the hit; of a choice, open the trace or record the
@@ -445,7 +445,7 @@ class _Text(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _texts(
+def _text_rows(
     overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""

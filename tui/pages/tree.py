@@ -312,6 +312,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return {} if node < len(tree.times) else {"self": ""}
 
     def heading(self, state: State, tree: ModuleTree, measure: str) -> tuple[str, str]:
+        """That the rows are modules, and what their shares are of."""
         of_self = f"of self time on the {'GPU' if tree.gpu_ns else 'CPU'}"
         return "modules and annotations", OF_MODULES.get(measure, of_self)
 

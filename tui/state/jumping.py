@@ -18,7 +18,7 @@ from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.commands import NO_STEPS, shown_step
-from fusetui.tui.state.moving import NOTHING, SECTION, brought, shown
+from fusetui.tui.state.moving import NOTHING_SELECTED, SECTION, brought, shown
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import State, told
 
@@ -27,7 +27,7 @@ def same_name(state: State, by: int) -> State:
     """The next slice of the name of the selected one, or for -1 the one before."""
     row = state.view.selected
     if row < 0:
-        return told(state, *NOTHING)
+        return told(state, *NOTHING_SELECTED)
     return search.shown(state, alike(state, row).step(by))
 
 
@@ -84,7 +84,7 @@ def other_pass(state: State) -> State:
     backward op, or back."""
     row = state.view.selected
     if row < 0:
-        return told(state, *NOTHING)
+        return told(state, *NOTHING_SELECTED)
     side = state.side
     if side.insight.origins is None:
         return told(

@@ -30,7 +30,7 @@ RANGE_STARTED = (
     "range end it",
     "deselect drop it",
 )
-NOTHING = "nothing is selected", "down/up select a slice"
+NOTHING_SELECTED = "nothing is selected", "down/up select a slice"
 ENDED = (
     "a range",
     "details all figures of the range",
@@ -68,7 +68,7 @@ def led(step: Move[[]], nowhere: str) -> Run:
 
     def run(state: State) -> State:
         if state.view.selected < 0:
-            return told(state, *NOTHING)
+            return told(state, *NOTHING_SELECTED)
         view = step(state.side, state.view)
         return told(state, nowhere) if view is state.view else viewed(state, view)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CRITICAL_PATH = "the critical path"
 MAX_NAMES = 500  # of each role that are completed
 MIN_DOUBT_SHARE = 0.05  # if more of the path is not understood, the hint says so
-WHOLE = "this needs the whole trace, which is being read"
+NEEDS_WHOLE_TRACE = "this needs the whole trace, which is being read"
 NO_CHANGE = (
     "whatif takes a change: whatif x0.5 of what is selected, or whatif kind:gemm x0.8"
 )
@@ -50,7 +50,7 @@ PATH_KEYS = "path-next next", "path-previous previous"  # see `told`
 def _asked(state: State, asked: str, hint: str) -> Outcome:
     """Has a replay worked out, see Replay; a hint says so meanwhile."""
     if state.side.trace.report.prefix:
-        return told(state, WHOLE)
+        return told(state, NEEDS_WHOLE_TRACE)
     waiting = state if asked == MARKS else replace(state, replayed=asked)
     return told(waiting, hint), Replay(waiting, asked)
 
