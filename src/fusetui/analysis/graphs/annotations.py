@@ -35,7 +35,7 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import parsed
+from fusetui.trace.model.events import Arguments, parsed
 from fusetui.trace.model.joined import ANNOTATIONS, CERTAIN, Join, Joined
 from fusetui.trace.read import Callbacks, read
 from fusetui.trace.read.memory import file_in_memory
@@ -196,18 +196,29 @@ def _paths_of_nodes(
     if not numbers_nodes(trace):
         return _PathsOfNodes(paths=("",), of_row=of_row, sources=frozenset())
     nodes, node_arguments = node_args(trace)
-    named = []
-    for texts in node_arguments.distinct:
-        args = dict(zip(NODE_ARGS, map(parsed, texts), strict=True))
-        named.append(_named_by(args, by_node))
-    distinct_paths = {name.path for name in named if name.path}
+    named = _named_paths(node_arguments, by_node)
+    with_path = [name for name in named if name.path]
+    distinct_paths = {name.path for name in with_path}
     paths = ("", *sorted(distinct_paths, key=_levels))
     index_of_path = {path: index for index, path in enumerate(paths)}
     index_of_distinct = [index_of_path[name.path] for name in named]
     index_of_distinct.append(0)  # no path, of a node without args
-    of_row[nodes] = np.array(index_of_distinct, dtype=np.intp)[node_arguments.number]
-    sources = frozenset(name.source for name in named if name.path)
+    of_distinct = np.array(index_of_distinct, dtype=np.intp)
+    of_row[nodes] = of_distinct[node_arguments.number]
+    sources = frozenset(name.source for name in with_path)
     return _PathsOfNodes(paths=paths, of_row=of_row, sources=sources)
+
+
+def _named_paths(
+    node_arguments: Arguments, by_node: Mapping[int, Any]
+) -> list[_NamedPath]:
+    """The path that each of the distinct args of nodes names."""
+    named = []
+    for texts in node_arguments.distinct:
+        values = [parsed(text) for text in texts]
+        args = dict(zip(NODE_ARGS, values, strict=True))
+        named.append(_named_by(args, by_node))
+    return named
 
 
 def path_named(annotation: Any) -> str:

@@ -310,14 +310,14 @@ def _thread_spans(trace: Trace, line: Threads) -> ThreadSpans:
     last_end_ns = np.maximum.reduceat(trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
     tracks = np.flatnonzero(line.tracks & is_on_cpu)
-    _, first_place, thread = np.unique(
-        trace.thread_of_track[tracks], return_index=True, return_inverse=True
-    )
-    begin_ns = np.full(len(first_place), np.iinfo(np.int64).max)
+    numbers = trace.thread_of_track[tracks]
+    _, first_track, thread = np.unique(numbers, return_index=True, return_inverse=True)
+    threads = len(first_track)
+    begin_ns = np.full(threads, np.iinfo(np.int64).max)
     np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
-    end_ns = np.full(len(first_place), np.iinfo(np.int64).min)
+    end_ns = np.full(threads, np.iinfo(np.int64).min)
     np.maximum.at(end_ns, thread, last_end_ns[tracks])
-    return ThreadSpans(track=tracks[first_place], begin_ns=begin_ns, end_ns=end_ns)
+    return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:

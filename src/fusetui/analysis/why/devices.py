@@ -4,7 +4,7 @@ lasted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -376,21 +376,27 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             if stretch.holds.any():
                 length_ns = stretch.end - stretch.begin
                 columns[reason] = np.where(stretch.holds, length_ns, 0)
-        has_host_part = gaps.called > gaps.begin
-        for line, places, on_line in launching(
-            self.trace, self.threads, gaps.launch, has_host_part
-        ):
-            begin = on_line(gaps.begin)
-            end = on_line(gaps.called)
-            activity_ns = line.split(begin, end)
-            # Nothing was recorded outside the trace, which the line does not have.
-            host_part_ns = (gaps.called - gaps.begin)[places]
-            activity_ns[ThreadActivity.NOTHING] += host_part_ns - (end - begin)
+        for places, activity_ns in self._activities_in(gaps):
             for reason, ns in enumerate(activity_ns, HOST):
                 if ns.any():
                     columns[reason] = np.array(columns[reason])
                     columns[reason][places] = ns
         return tuple(columns)
+
+    def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
+        """What the launching threads did in the host parts of gaps: for each line of
+        threads the places of its gaps, and ns of shape [ThreadActivity, these gaps]."""
+        host_part_ns = gaps.called - gaps.begin
+        for threads, places, on_line in launching(
+            self.trace, self.threads, gaps.launch, host_part_ns > 0
+        ):
+            begin = on_line(gaps.begin)
+            end = on_line(gaps.called)
+            activity_ns = threads.split(begin, end)
+            # Nothing was recorded outside the trace, which the line does not have.
+            outside_ns = host_part_ns[places] - (end - begin)
+            activity_ns[ThreadActivity.NOTHING] += outside_ns
+            yield places, activity_ns
 
     def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
         """When each reason that holds for one stretch of a gap does, by its place in
@@ -522,18 +528,19 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         gaps = self.gaps
         device_of_gap = self.number(gaps.event)
         begins = self.on_line(device_of_gap, gaps.begin)
-        last_gap = begins.searchsorted(self.on_line(number, times), side="right") - 1
+        times_on_line = self.on_line(number, times)
+        last_gap = begins.searchsorted(times_on_line, side="right") - 1
         first_gap = device_of_gap.searchsorted(number)
         has_gap = np.flatnonzero(last_gap >= first_gap)  # one has begun
         last_gap = last_gap[has_gap]
         first_gap = first_gap[has_gap]
-        begun_gaps = gaps.only(last_gap).clipped(-FOREVER, times[has_gap])
-        ns_of_begun_gaps = self.reasons_of(begun_gaps)
+        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[has_gap])
+        last_gap_ns = self.reasons_of(last_gaps)
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
         for reason, ns in enumerate(self.reasons):
             before = np.concatenate(([0], np.cumsum(ns)))
             earlier_gaps_ns = before[last_gap] - before[first_gap]
-            idle_ns[reason, has_gap] = earlier_gaps_ns + ns_of_begun_gaps[reason]
+            idle_ns[reason, has_gap] = earlier_gaps_ns + last_gap_ns[reason]
         return idle_ns
 
     def _idle_before(self, number: Rows, begin: Int64s, end: Int64s) -> Int64s:

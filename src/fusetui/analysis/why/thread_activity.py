@@ -177,11 +177,21 @@ class Slices(NamedTuple):
 
     def _meet_no_other(self) -> Flags:
         """Which slices have a length and overlap no other one; shape [n]."""
-        is_alone = self.end > self.start
         latest_end = np.maximum.accumulate(self.end)
-        is_alone[1:] &= latest_end[:-1] <= self.start[1:]
-        is_alone[:-1] &= self.end[:-1] <= self.start[1:]
+        starts_after_all = latest_end[:-1] <= self.start[1:]
+        ends_before_next = self.end[:-1] <= self.start[1:]
+        is_alone = self.end > self.start
+        is_alone[1:] &= starts_after_all
+        is_alone[:-1] &= ends_before_next
         return is_alone
+
+    def _are_in_order(self) -> bool:
+        """Whether the slices are sorted by (start, -duration)."""
+        starts_earlier = self.start[1:] < self.start[:-1]
+        starts_together = self.start[1:] == self.start[:-1]
+        ends_later = self.end[1:] > self.end[:-1]
+        is_before = starts_earlier | (starts_together & ends_later)
+        return not is_before.any()
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """The slices that lie at least partly in one of some stretches [begin, end), in
@@ -204,13 +214,21 @@ def merged_slices(slices: Sequence[Slices]) -> Slices:
     start = np.concatenate([part.start for part in slices])
     end = np.concatenate([part.end for part in slices])
     order = np.argsort(start, kind="stable")
-    is_same_as_next = np.diff(start[order]) == 0
-    is_tied = np.append(is_same_as_next, False) | np.append(False, is_same_as_next)
+    is_tied = _equals_a_neighbor(start[order])
     places_of_tied = np.flatnonzero(is_tied)
     tied = order[places_of_tied]
-    longest_first = np.lexsort((start[tied] - end[tied], start[tied]))
+    negative_length = start[tied] - end[tied]
+    longest_first = np.lexsort((negative_length, start[tied]))
     order[places_of_tied] = tied[longest_first]
     return Slices(rows=rows[order], start=start[order], end=end[order])
+
+
+def _equals_a_neighbor(values: Int64s) -> Flags:
+    """Whether each value equals the one before it or the one behind it; shape [n]."""
+    equals_next = np.diff(values) == 0
+    equals_any: Flags = np.append(equals_next, False)
+    equals_any |= np.append(False, equals_next)
+    return equals_any
 
 
 class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -261,10 +279,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         rows = self.own(np.flatnonzero(self.kinds == kind))
         start, end = self.bounds(rows)
         slices = Slices(rows=rows, start=start, end=end)
-        is_earlier = start[1:] < start[:-1]
-        is_longer = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
-        is_in_order = not (is_earlier | is_longer).any()
-        return slices if is_in_order else merged_slices([slices])
+        if slices._are_in_order():
+            return slices
+        return merged_slices([slices])
 
     def _with_lent_slices(
         self, slices: Slices, lent: LentWork, kind: ThreadActivity

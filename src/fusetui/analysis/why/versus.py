@@ -276,17 +276,17 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     if len(steps) < FEWEST or 0 in spans:
         return None
     span_ns = np.array(spans)
-    class_ns = np.array(
-        [[total_ns[name] for name in CLASSES] for total_ns in totals_of_steps]
-    )
     median_ns, low_ns, high_ns = np.quantile(span_ns, (0.5, *USUAL))
-    low_share, high_share = np.quantile(class_ns / span_ns[:, None], USUAL, axis=0)
-    differs_ns = (high_share - low_share) * median_ns
-    *busy_ns, idle_ns = differs_ns.tolist()  # in the order of CLASSES
+    differences_ns = {}
+    for name in CLASSES:
+        class_ns = np.array([total_ns[name] for total_ns in totals_of_steps])
+        low_share, high_share = np.quantile(class_ns / span_ns, USUAL)
+        differences_ns[name] = float((high_share - low_share) * median_ns)
+    idle_ns = differences_ns.pop("idle")
     return StepNoise(
         length_share=float((high_ns - low_ns) / median_ns),
         idle_ns=idle_ns,
-        busy_ns=max(busy_ns),
+        busy_ns=max(differences_ns.values()),
     )
 
 

@@ -17,7 +17,11 @@ from fusetui.analysis.why.facts import Facts, Idle
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import AsyncCalls
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
-from fusetui.analysis.why.thread_activity import ThreadActivity, waiting_calls_at
+from fusetui.analysis.why.thread_activity import (
+    Slices,
+    ThreadActivity,
+    waiting_calls_at,
+)
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
@@ -247,14 +251,21 @@ def _last_waits(facts: Facts) -> Rows:
     last_wait = np.full(len(idle), -1, dtype=np.intp)
     for threads, gaps, on_line in facts.launched():
         waits = threads.slices(ThreadActivity.SYNC)
-        last = waits.start.searchsorted(on_line(idle.called)) - 1
-        # the appended elements, at place -1, stand for no wait before the launch
-        row_of_last = np.append(waits.rows, -1)[last]
-        start_of_last = np.append(waits.start, -FOREVER)[last]
-        has_begun_since = start_of_last > on_line(since_ns)
-        last_wait[gaps] = np.where(has_begun_since, row_of_last, -1)
+        last_wait[gaps] = _last_begun(
+            waits, since=on_line(since_ns), until=on_line(idle.called)
+        )
     last_wait[~idle.plain] = -1
     return last_wait
+
+
+def _last_begun(slices: Slices, since: Int64s, until: Int64s) -> Rows:
+    """The row of the last slice that begins after `since` and before `until` (places on
+    the line), -1 for none; shape of `since`."""
+    # the appended elements, at place -1, stand for no slice before `until`
+    start = np.append(slices.start, -FOREVER)
+    rows = np.append(slices.rows, -1)
+    last = slices.start.searchsorted(until) - 1
+    return np.where(start[last] > since, rows[last], -1)
 
 
 def _is_first_of_device(idle: Idle) -> Flags:

@@ -171,18 +171,27 @@ def doing(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     us); 15 us with nothing recorded`, and the modules with most of it.
     `ns_of_activity`: the time of each ThreadActivity in these gaps, of which the
     longest are told; `is_counted`: which gaps, shape [gaps]."""
-    has_ops = bool((facts.trace.role == Role.OP).any())
-    words = WORDS if has_ops else {**WORDS, ThreadActivity.ANNOTATION: "in annotations"}
-    present = [activity for activity in words if ns_of_activity[activity]]
-    longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
+    words = _words(facts)
     # without what other rules explain
     rows, ns = held(facts, is_counted, facts.explained, LAYERS)
+    present = [activity for activity in words if ns_of_activity[activity]]
+    longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
     texts = []
     for activity in longest_first[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
+        length = duration(activity_ns)
         names = _names_of_activity(facts, activity, activity_ns, rows, ns)
-        texts.append(f"{duration(activity_ns)} {words[activity]}{names}")
+        texts.append(f"{length} {words[activity]}{names}")
     return "; ".join(texts) + _longest_modules(facts, rows, ns)
+
+
+def _words(facts: Facts) -> dict[ThreadActivity, str]:
+    """What each activity is called; without ops, annotations are not outside of any."""
+    words = dict(WORDS)
+    has_ops = (facts.trace.role == Role.OP).any()
+    if not has_ops:
+        words[ThreadActivity.ANNOTATION] = "in annotations"
+    return words
 
 
 def _names_of_activity(

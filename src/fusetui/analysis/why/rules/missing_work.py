@@ -123,11 +123,7 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     """Of the calls that launch, those without an event that lie between two calls of
     their thread that have one."""
     with_event = _calls_with_event(trace)
-    # neither the call nor one inside of it has an event
-    first_inside = with_event.searchsorted(launches)
-    after_last_inside = with_event.searchsorted(trace.end_row[launches])
-    without_event = launches[first_inside == after_last_inside]
-
+    without_event = _without_event_inside(trace, launches, with_event)
     calls = np.concatenate((with_event, without_event))
     thread = trace.thread_of_track[trace.track[calls]]
     by_thread = np.lexsort((trace.start[calls], thread))
@@ -143,6 +139,14 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     return MissingWork(
         calls=calls[place[is_of_thread]], following=calls[after[is_of_thread]]
     )
+
+
+def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
+    """The calls that are none of `with_event`, and have none of these inside."""
+    first_inside = with_event.searchsorted(calls)
+    after_last_inside = with_event.searchsorted(trace.end_row[calls])
+    without: Rows = calls[first_inside == after_last_inside]
+    return without
 
 
 class _NearestPlaces(msgspec.Struct, frozen=True, eq=False):

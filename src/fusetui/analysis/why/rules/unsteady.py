@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,31 +41,46 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         return
     kernels = facts.kernels
     groups = _same_work(facts)
+    variation = _variation(kernels, groups)
+    at_stake_ns = int(variation.slower_ns.sum())
+    if not at_stake_ns:
+        return
+    is_slower = variation.slower_ns > 0
+    slower_rows = kernels.rows[groups.kernels[is_slower]]
+    vary = "varies" if variation.groups == 1 else "vary"
+    yield Claim(
+        text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
+        f"{vary} from step to step by more than a factor of "
+        f"{VARIES} (p90 / p10): what took longer than the median adds up to "
+        f"{of_work(facts, at_stake_ns)}.",
+        at_stake_ns=at_stake_ns,
+        rows=the_most(slower_rows, variation.slower_ns[is_slower]),
+        why_likely="Data may decide how long a kernel takes.",
+    )
+
+
+class _Variation(NamedTuple):
+    """How groups of the same work vary."""
+
+    groups: int
+    """How many vary by VARIES or more."""
+    slower_ns: Int64s
+    """How much longer each kernel of these took than the median of its group; 0 for
+    others. Shape of SameWork.kernels."""
+
+
+def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
+    """How these groups vary."""
     ns = kernels.effective_ns[groups.kernels]
     first = np.cumsum(groups.counts) - groups.counts
-    p10, p50, p90 = (
-        percentiles_of_runs(ns, first, groups.counts, percent)
-        for percent in (10, 50, 90)
-    )
+    p10 = percentiles_of_runs(ns, first, groups.counts, 10)
+    p50 = percentiles_of_runs(ns, first, groups.counts, 50)
+    p90 = percentiles_of_runs(ns, first, groups.counts, 90)
     varies = (p90 >= VARIES * p10) & (p10 >= SHORTEST_NS)
     median_ns = np.repeat(p50, groups.counts)
     slower_ns = np.maximum(ns - median_ns, 0)
     slower_ns[~np.repeat(varies, groups.counts)] = 0
-    at_stake_ns = int(slower_ns.sum())
-    if not at_stake_ns:
-        return
-    number = int(varies.sum())
-    is_slower = slower_ns > 0
-    slower_rows = kernels.rows[groups.kernels[is_slower]]
-    yield Claim(
-        text=f"{plural(number, 'kernel')} of a step, alone on the device, "
-        f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
-        f"{VARIES} (p90 / p10): what took longer than the median adds up to "
-        f"{of_work(facts, at_stake_ns)}.",
-        at_stake_ns=at_stake_ns,
-        rows=the_most(slower_rows, slower_ns[is_slower]),
-        why_likely="Data may decide how long a kernel takes.",
-    )
+    return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 
 class SameWork(msgspec.Struct, frozen=True, eq=False):

@@ -120,12 +120,16 @@ def _part(facts: Facts, number: int, *, is_alone: bool) -> str:
     with_waits = distinct(rows[waited_ns > 0])
     of_name = with_waits[trace.name[with_waits] == name]
     mostly = "mostly " if len(of_name) < len(with_waits) else ""
-    is_outermost = ~np.isin(trace.parent[of_name], of_name)  # an op may call itself
-    calls = of_name[is_outermost]
+    calls = _outermost(trace, of_name)
     text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
-    if once.of_ops:
-        text += _outer_op(trace, calls, once.rows)
-    return f"{once.what} ({mostly}{text})"
+    outer_op = _outer_op(trace, calls, once.rows) if once.of_ops else ""
+    return f"{once.what} ({mostly}{text}{outer_op})"
+
+
+def _outermost(trace: Trace, rows: Rows) -> Rows:
+    """The rows whose parent is none of these rows: an op may call itself."""
+    is_inner = np.isin(trace.parent[rows], rows)
+    return rows[~is_inner]
 
 
 def _causes(trace: Trace, once: OneTimeSlices) -> Slices:
