@@ -319,5 +319,5 @@ def test_a_table_of_a_gpu_is_filled_in(
     assert ended.value.code == 0
     text = page.read_text()
     assert f"linear on cuda ({gpu.NAME})" in text
-    assert "= eager gemm: guess 1, found 1" in text
+    assert "= eager gemm: expected 1, found 1" in text
     assert "eager: compute " in text

@@ -302,7 +302,7 @@ async def test_nothing_is_left_of_a_diff_that_is_made_anew(
         app.do(lambda state: cast(tuple[State, Compare], compared_anew(state))[0])
         await pilot.press("enter")
         assert app.state.page == DIFF
-        assert "working: what changed" in screen(app)
+        assert "Comparing A and B" in screen(app)
         await pilot.press("y")
         assert "nothing was copied" in screen(app)
 

@@ -62,7 +62,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
     state = replace(opened(mlp), paths=("a.json",))
     programs = (Offer("train.py 7", (), "door open", pid=7),)
     choosing = overlaid(state, Chooser(("door open",), programs))
-    assert "Enter records it" in laid_over(choosing)
+    assert "Enter record" in laid_over(choosing)
     assert "train.py 7  door open" in laid_over(choosing)
     for outcome, beside in (
         (overlays.OVERLAYS.chosen(choosing, 0), ()),

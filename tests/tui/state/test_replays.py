@@ -173,7 +173,7 @@ async def test_the_replay_beside_the_recording_and_back() -> None:
         await pilot.press("b")
         await settled(app, pilot)
         assert (
-            "replayed, not recorded: step (launched) 767.5 us -> 492.5 us (35.8 % less)"
+            "replayed, not recorded: step (launched) 767.5 us -> 492.5 us (estimate: 35.8 % less)"
             in screen(app)
         )
         second, state = app.state.second, app.state
