@@ -15,6 +15,10 @@
 #                 with SEED=7 the same ones again; inputs that fail are saved, and CONTRIBUTING.md says what to do with them
 # make sanitize   compare the compiled scanner with Python under AddressSanitizer and UndefinedBehaviorSanitizer
 #                 (gcc); RUNS=100000 for more inputs than 2,000
+# make workflows  check the files of .github with check-jsonschema and zizmor
+# make coverage   the tests once more, with the share of lines that they run in build/coverage.md
+# make lowest     install the oldest versions of the dependencies that pyproject.toml allows
+# make compare-release  reading and answers beside the last release, in build/compared.md
 # make locked     the tools of development as requirements-dev.lock pins them, without torch
 # make lock       write requirements-dev.lock anew, with uv
 # make reference  regenerate what docs/ takes from the code: reference.md, files.md and more
@@ -45,8 +49,10 @@ report:
 	@echo
 	@$(BIN)/fusetui diff $(RUN)
 
+# pytest rewrites the assertions of a file once and keeps the result, as Python does with its
+# code: also where the environment says not to write it, or each worker takes ten seconds longer.
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .
@@ -87,6 +93,33 @@ sanitize: $(VENV)/.dev
 		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		FUSETUI_SCANNER=$$(ls $(SANITIZED)/fusetui/trace/read/scan.*.so) \
 		$(BIN)/python -P fuzz --kind scanner --jobs 1 --runs $(RUNS)
+
+# Tools of these targets alone, which no test needs.
+$(VENV)/.ci: $(VENV)/.dev
+	@$(PIP) install --editable '.[ci]'
+	@touch $@
+
+WORKFLOWS = $(wildcard .github/workflows/*.yml)
+.PHONY: workflows
+workflows: $(VENV)/.ci
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/zizmor --offline --quiet .github
+
+.PHONY: coverage
+coverage: $(VENV)/.ci
+	@mkdir -p build && rm -f build/coverage.md
+	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal \
+		--cov fusetui --cov-report markdown-append:build/coverage.md
+
+.PHONY: lowest
+lowest: $(VENV)/.ci
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable .
+
+RELEASE = $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
+.PHONY: compare-release
+compare-release: $(VENV)/.dev
+	@$(BIN)/python -P benchmarks/compare_release.py --release '$(RELEASE)' --out build/compared.md
 
 notebook: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_notebook.py

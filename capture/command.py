@@ -211,7 +211,7 @@ def _run(
         job = make_job(workload, options, device)
     if job.shapes_shrunk:
         shapes = describe_shapes(job.shapes)
-        progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
+        progress.say(f"no GPU in use, so shapes are smaller: {shapes}")
     record = Runner(job, options, device, progress).run(folder, code_folder)
     if not record.measured:
         reasons = [

@@ -42,6 +42,7 @@ LOOP_OPTIONS = (
     "stack",
     "record_shapes",
     "memory",
+    "compile_log",
     "expect",
     "scrub",
 )
@@ -112,7 +113,7 @@ class Options:
     )
     compare: bool = option_field(
         "--compare",
-        "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
+        "Profile all variants in turns, one step of each at a time, so that a diff is reliable.",
         False,
     )
     stack: bool = option_field("--stack", "Record Python frames.", False)
@@ -124,6 +125,12 @@ class Options:
         "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
         False,
     )
+    compile_log: bool = option_field(
+        "--compile-log",
+        "Write what torch.compile logs beside the trace of a compiled variant, for fusetui "
+        "compile; on by default, except with --scrub.",
+        True,
+    )
     seconds: float | None = option_field(
         "--seconds S",
         f"Seconds to time each variant for: {TIMING_SECONDS:g} by default, {SWEEP_TIMING_SECONDS:g} in a "
@@ -131,7 +138,7 @@ class Options:
     )
     expect: Sequence[str] = option_field(
         "--expect GUESS",
-        'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
+        'Expected numbers of kernels, such as "kernels=5 gemm=3": exit with 1 if they differ.',
         (),
     )
     sweep: Sequence[str] = option_field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from . import recorder, step
+from . import compile_log, recorder, step
 from .errors import CaptureError, Progress, failure_reason
 from .guard import end_forked_children
 from .job import SEED, Job, Trial
@@ -22,7 +23,7 @@ from .provenance import CaptureDevice, new_record, new_scrubber
 from .record import Failed, Measured, RunRecord, compare_guess, guesses_by_variant
 from .step import Answer, Errors, Step
 
-NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
+NO_KERNELS = "the profiler recorded no kernels: set KINETO_LOG_LEVEL=0 to see why."
 
 
 class EmptyTraceError(Exception):
@@ -117,7 +118,7 @@ class Runner:
 
         def measure(trial: Trial) -> Measured:
             forget_compiled()
-            return self._profiled(self._ready(trial), folder)
+            return self._profiled(self._ready(trial, folder), folder)
 
         return tuple(
             self._attempt(trial, folder, measure) for trial in self._job.trials
@@ -128,7 +129,8 @@ class Runner:
         steps are profiled in turns. Raises CaptureError unless two trials run."""
         forget_compiled()
         attempts = [
-            self._attempt(trial, folder, self._ready) for trial in self._job.trials
+            self._attempt(trial, folder, partial(self._ready, folder=folder))
+            for trial in self._job.trials
         ]
         steps: dict[str, Step] = {}
         failures: list[str] = []
@@ -169,18 +171,34 @@ class Runner:
         except (Exception, SystemExit) as error:
             for path in folder.glob(f"{trial.name}.json*"):
                 path.unlink()
+            shutil.rmtree(
+                compile_log.folder_beside(folder, trial.name), ignore_errors=True
+            )
             return Failed(trial.name, self._public(failure_reason(error)))
         finally:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
 
-    def _ready(self, trial: Trial) -> ReadyTrial:
-        """Builds a trial, checks the result of its first step, and times it. Raises
-        whatever the user's code raises, and WrongResultError."""
+    def _log_folder(self, trial_name: str, folder: Path, compiles: bool) -> Path | None:
+        """Where what torch.compile logs of a trial goes; None: nowhere. A log has
+        paths and lines of the user's code, so that a scrubbed run has none."""
+        if not (compiles and self._options.compile_log) or self._options.scrub:
+            return None
+        return compile_log.folder_beside(folder, trial_name)
+
+    def _ready(self, trial: Trial, folder: Path) -> ReadyTrial:
+        """Builds a trial, checks the result of its first step, and times it. What it
+        compiles is logged in the folder. Raises whatever the user's code raises, and
+        WrongResultError."""
+        log_folder = self._log_folder(trial.name, folder, trial.compiles)
         name = trial.name
         forget_counts()
         title = f"{'compiling' if trial.compiles else 'checking'} {name}"
-        with self._progress.phase(title), end_forked_children():
+        with (
+            self._progress.phase(title),
+            end_forked_children(),
+            compile_log.logged(log_folder),
+        ):
             first = self._first_step(trial)
         with self._progress.phase(f"timing {name}"), end_forked_children():
             timing, peak_bytes = self._timed(first.step)
@@ -234,7 +252,13 @@ class Runner:
         snapshot_path = folder / f"{measured.name}.pickle"
         with self._progress.phase(f"profiling {measured.name}"), end_forked_children():
             forget_counts()
-            with memory_history(self._snapshots, snapshot_path):
+            log_folder = self._log_folder(
+                measured.name, folder, measured.compile_ns is not None
+            )
+            with (
+                memory_history(self._snapshots, snapshot_path),
+                compile_log.logged(log_folder),
+            ):
                 recorder.record_one(
                     ready.step, self._options, self._device.kind, trace_path
                 )

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from . import compile_log
 from .errors import CaptureError, print_message
 from .folder import as_json, new_folder, write_file
 from .memory import memory_history, takes_snapshots
@@ -90,7 +91,7 @@ def profile(
             raise TypeError(
                 f"there is no option {option!r} here, only {', '.join(LOOP_OPTIONS)}"
             )
-    loop_options = Options(**options)
+    loop_options = Options(**{"compile_log": False, **options})
     validate(loop_options)
     if skip < 0:
         raise CaptureError(f"skip must be at least 0, not {skip}.")
@@ -108,6 +109,7 @@ def profile(
                 at_failure=out.absolute().with_name(f"{out.name}-oom"),
             ),
             _started_profiler(loop_options, device.kind, skip, plain) as profiler,
+            compile_log.logged(_log_folder(loop_options, folder, name)),
         ):
             first_recorded = skip + 2  # after one that warms up the profiler
             session = Session(
@@ -122,6 +124,13 @@ def profile(
         record = _record(session, loop_options, device, plain, name, code_folder)
         write_file(folder / RECORD_NAME, as_json(record))
     _print_result(session, record, out, loop_options.profiled_steps)
+
+
+def _log_folder(options: Options, folder: Path, name: str) -> Path | None:
+    """Where what torch.compile logs goes; None: nowhere, as by default."""
+    if not options.compile_log or options.scrub:
+        return None
+    return compile_log.folder_beside(folder, name)
 
 
 @contextmanager

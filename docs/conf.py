@@ -62,8 +62,11 @@ warns about a page that is in no section."""
 PROJECT = (
     "CHANGELOG",
     "CONTRIBUTING",
+    "CODE_OF_CONDUCT",
     "SECURITY",
     "docs/ARCHITECTURE",
+    "docs/one-kernel",
+    "docs/releasing",
     "docs/files",
     "sample_traces/README",
     "sample_traces/lessons/README",

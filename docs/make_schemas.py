@@ -24,6 +24,7 @@ from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
+from fusetui.report.compiled import CompileDocument, FusedDiffDocument, LinesDocument
 from fusetui.report.diff import DiffDocument, DiffsDocument
 from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.report.hang import HangDocument
@@ -49,7 +50,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "kernels": (KernelsDocument,),
     "ops": (OpsDocument,),
     "modules": (documents.ModulesDocument,),
-    "lines": (Functions,),
+    "lines": (Functions, LinesDocument),
     "launches": (documents.LaunchesDocument,),
     "check": (documents.CheckDocument,),
     "decode": (documents.NamesDocument,),
@@ -60,7 +61,8 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "memory": (MemoryDocument, TracedMemoryDocument, MemoryChange, MemoryRanksDocument),
     "ranks": (RanksDocument, JobWhatIf),
     "hang": (HangDocument,),
-    "diff": (DiffDocument, DiffsDocument),
+    "compile": (CompileDocument,),
+    "diff": (DiffDocument, FusedDiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
 }

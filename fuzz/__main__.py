@@ -25,6 +25,7 @@ KINDS = (
     "pftrace",
     "snapshot",
     "flight",
+    "compile_log",
     "writing",
     "interrupt",
     "scanner",

@@ -49,7 +49,9 @@ def command(*arguments: object, **environment: str) -> subprocess.CompletedProce
 # What it says
 
 
-def test_the_compiled_scanner(write: Callable[[str], Path], lines: Lines) -> None:
+def test_debug_log_names_the_compiled_scanner(
+    write: Callable[[str], Path], lines: Lines
+) -> None:
     if scanned.scan is None:
         pytest.skip("there is no compiled scanner")
     open_trace(str(write(f"[{EVENT}]")))
@@ -57,7 +59,7 @@ def test_the_compiled_scanner(write: Callable[[str], Path], lines: Lines) -> Non
     assert not [line for line in lines() if "by Python, not by" in line]
 
 
-def test_no_compiled_scanner(
+def test_debug_log_says_that_there_is_no_compiled_scanner(
     write: Callable[[str], Path], lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanned, "scan", None)
@@ -65,7 +67,7 @@ def test_no_compiled_scanner(
     assert "Python: there is no scanner" in only(lines(), "the events are decoded by")
 
 
-def test_what_the_scanner_leaves_to_python(
+def test_debug_log_names_bytes_that_the_scanner_leaves_to_python(
     write: Callable[[str], Path], lines: Lines
 ) -> None:
     open_trace(str(write(f"[{ODD_EVENT}]")))
@@ -73,13 +75,15 @@ def test_what_the_scanner_leaves_to_python(
     assert line.startswith(f"bytes 1 to {1 + len(ODD_EVENT)} ")
 
 
-def test_the_reader_of_json(write: Callable[[str], Path], lines: Lines) -> None:
+def test_debug_log_says_that_a_file_is_read_as_json(
+    write: Callable[[str], Path], lines: Lines
+) -> None:
     path = write(f"[{EVENT}]")
     open_trace(str(path))
     assert only(lines(), "is read as") == f"{path} begins with b'[': it is read as JSON"
 
 
-def test_the_reader_of_other_bytes(
+def test_debug_log_names_the_reader_of_other_bytes(
     write: Callable[[bytes], Path], lines: Lines
 ) -> None:
     path = write(b"SQLite format 3\0" + b"CUPTI_ACTIVITY_KIND_KERNEL")
@@ -135,7 +139,7 @@ def test_the_thread_that_decodes(write: Callable[[str], Path], lines: Lines) -> 
     only(lines(), "this thread decodes a document of about")
 
 
-def test_the_threads_that_decode(
+def test_debug_log_counts_the_threads_that_decode(
     write: Callable[[str], Path], lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
@@ -155,7 +159,7 @@ def test_the_threads_that_read_args(
     only(lines(), "3 parts of the document are read by this thread")
 
 
-def test_the_processes(lines: Lines) -> None:
+def test_debug_log_says_when_a_process_starts_and_what_it_calls(lines: Lines) -> None:
     with OwnProcess() as process:
         assert process.call(abs, -1) == 1
     only(lines(), "process", "was started")
@@ -269,7 +273,7 @@ def test_the_app_leaves_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order == ["left", "ran"]
 
 
-def test_nothing_is_imported_where_nobody_listens() -> None:
+def test_logging_is_not_imported_unless_the_debug_log_is_on() -> None:
     program = (
         "import sys; from fusetui.debug_log import debug, start_from_environment;"
         "start_from_environment(); debug('a %s', 1);"

@@ -19,7 +19,7 @@ SECONDS = 60  # after which a test that waits for another process fails
 POSIX = pytest.mark.skipif(os.name != "posix", reason="waits for a pipe")
 
 
-def test_a_process_calls_one_function_after_the_other() -> None:
+def test_own_process_calls_functions_one_after_the_other() -> None:
     with OwnProcess() as process:
         assert process.call(operator.add, 1, 2) == 3
         assert process.call(os.getpid) == process.call(os.getpid) != os.getpid()
@@ -47,7 +47,7 @@ def test_what_a_function_prints_is_no_answer() -> None:
         assert process.call(operator.add, 1, 2) == 3
 
 
-def test_a_process_that_dies() -> None:
+def test_own_process_that_dies_is_an_error() -> None:
     with OwnProcess() as process:
         with pytest.raises(ProcessDiedError):
             process.call(os._exit, 3)
@@ -75,7 +75,7 @@ def test_nobody_waits_for_what_is_not_wanted() -> None:
         list(process.stream(map, time.sleep, [1000 * SECONDS], cancelled=lambda: True))
 
 
-def test_calls_of_several_processes() -> None:
+def test_calls_are_divided_among_several_processes() -> None:
     arguments = [(n, 10) for n in range(20)]
     assert dict(calls(operator.mul, arguments, processes=2)) == {
         n: 10 * n for n in range(20)

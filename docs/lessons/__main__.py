@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 from docs.lessons import figures  # noqa: E402
+from docs.lessons.compile_log import compile_log  # noqa: E402
 from docs.lessons.kineto import document  # noqa: E402
 from docs.lessons.profiler import STEPS, run  # noqa: E402
 
@@ -49,6 +50,8 @@ LESSONS = {
         shapes=_MLP,
     ),
 }
+COMPILE_LOG = "mlp-compiled.compile_log.txt"
+"""What torch.compile would have logged, beside the trace."""
 INTRODUCTION = f"""\
 # Lessons
 
@@ -59,6 +62,9 @@ and of the MLPs most kernel times, are from {figures.SOURCE}.
 `fusetui samples` lists them, `fusetui open lesson:mlp-eager` opens one, `fusetui open
 lesson:mlp-eager lesson:mlp-compiled` puts two side by side. Each holds {STEPS} steps that repeat
 the same times, so a comparison of two lessons shows what changed, and no verdict.
+
+`{COMPILE_LOG}` is the log of torch.compile that belongs to lesson:mlp-compiled, written by the same
+program: `fusetui compile lesson:mlp-compiled` leads from each kernel to its lines.
 
 `make lessons` in the source tree writes the files anew, byte for byte, and this page.
 
@@ -86,6 +92,7 @@ number of elements.
 def main() -> None:
     for name in LESSONS:
         (HERE / f"{name}.json.gz").write_bytes(packed(name))
+    (HERE / COMPILE_LOG).write_text(compile_log(), encoding="utf-8")
     (HERE / "README.md").write_text(readme(), encoding="utf-8")
 
 

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from fusetui import Error
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.commands.loading import called, captures_named, notices
+from fusetui.commands.loading import (
+    called,
+    captures_named,
+    notices,
+    with_compile_log,
+)
 from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
 from fusetui.tables.files import MissingPackageError, UnknownFormatError
@@ -33,7 +38,13 @@ from fusetui.trace.new_file import CannotWriteError
 
 if TYPE_CHECKING:
     from fusetui.analysis.diff.model import Diff
+    from fusetui.analysis.hang.model import HangAnswer
+    from fusetui.analysis.memory.answer import MemoryAnswer
+    from fusetui.analysis.questions.summary import Summary
     from fusetui.analysis.ranks.model import JobAnswer
+    from fusetui.analysis.replay.path import Path as CriticalPath
+    from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.analysis.serving.answer import Serving
     from fusetui.analysis.why.model import Why
     from fusetui.gpu.kernel_names import KernelName
 
@@ -50,6 +61,8 @@ __all__ = [
     "UnknownFormatError",
     "WrongQueryError",
     "decode",
+    "hang",
+    "memory",
     "open",
     "ranks",
 ]
@@ -73,12 +86,15 @@ class _Reading(NamedTuple):
     notices: tuple[str, ...]
 
 
-def _read(source: Source, cached: bool, captured_by: Sequence[str]) -> _Reading:
+def _read(
+    source: Source, cached: bool, captured_by: Sequence[str], compile_log: str
+) -> _Reading:
     """Reads a source, or takes it from the cache. Raises Error."""
     if isinstance(source, bytes):
         trace = _trace_of_bytes(source)
     else:
         trace = _trace_of_path(os.fspath(source), cached)
+    trace = with_compile_log(trace, compile_log)
     sentences = [*notices(trace.report)]
     captures = captures_named(captured_by)
     if captures or wants_capture(trace):
@@ -112,14 +128,20 @@ def _trace_of_bytes(source: bytes) -> Trace:
 
 
 def open(  # noqa: A001
-    source: Source, *, cached: bool = True, captured_by: Sequence[str] = ()
+    source: Source,
+    *,
+    cached: bool = True,
+    captured_by: Sequence[str] = (),
+    compile_log: str | os.PathLike[str] = "",
 ) -> OpenTrace:
     """Reads a trace, or takes it from the cache of earlier readings.
 
     Replays of CUDA graphs are joined with their captures: those that are named, else
-    those found beside the trace. Raises Error with one plain sentence.
+    those found beside the trace. So is what torch.compile logged: `compile_log` is a log
+    of TORCH_TRACE, a folder of them, or torch_compile_debug. Raises Error with one plain
+    sentence.
     """
-    return OpenTrace(source, cached, tuple(captured_by))
+    return OpenTrace(source, cached, tuple(captured_by), os.fspath(compile_log))
 
 
 def ranks(
@@ -145,6 +167,37 @@ def ranks(
     return answer
 
 
+def memory(path: str | os.PathLike[str], at: str | int = "peak") -> MemoryAnswer:
+    """What a memory snapshot of torch holds at a moment: at its "peak", at its "end", at
+    the failed allocation "oom", or after an event by its number; `fusetui memory`.
+    Raises Error."""
+    from fusetui.analysis.memory.answer import NoMomentError
+    from fusetui.analysis.memory.answer import memory as answered
+    from fusetui.trace.snapshot.reading import read_snapshot
+
+    try:
+        return answered(read_snapshot(os.fspath(path)), at)
+    except NoMomentError as error:
+        raise Error(str(error)) from None
+
+
+def hang(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> HangAnswer:
+    """Why a job hangs, by the dumps of torch's flight recorder: files, or folders of
+    them; `fusetui hang`. Raises Error if none can be read."""
+    from fusetui.analysis.hang.answer import why_it_hangs
+    from fusetui.commands.hang import dump_files
+    from fusetui.trace.flight.reading import read_dumps
+
+    names = [paths] if isinstance(paths, str | os.PathLike) else paths
+    dumps = read_dumps(dump_files([os.fspath(name) for name in names]))
+    if not dumps.ranks:
+        reason = f" {dumps.unread[0].reason}" if dumps.unread else ""
+        raise Error(f"There is no readable dump.{reason}")
+    return why_it_hangs(dumps)
+
+
 def decode(name: str) -> KernelName | None:
     """What the name of a GPU kernel says; None for one that nothing is known of."""
     from fusetui.gpu.kernel_names import decode
@@ -161,10 +214,14 @@ class OpenTrace:
     """
 
     def __init__(
-        self, source: Source, cached: bool, captured_by: tuple[str, ...]
+        self,
+        source: Source,
+        cached: bool,
+        captured_by: tuple[str, ...],
+        compile_log: str = "",
     ) -> None:
-        self._arguments = (source, cached, captured_by)
-        reading = _read(source, cached, captured_by)
+        self._arguments = (source, cached, captured_by, compile_log)
+        reading = _read(source, cached, captured_by, compile_log)
         self._trace: Trace | None = reading.trace
         self.notices = reading.notices
         """Sentences about what of the file could not be read or joined."""
@@ -205,6 +262,13 @@ class OpenTrace:
         return _table(self.trace, "lines")
 
     @property
+    def compile(self) -> Table:
+        """Kernels of compiled regions with their lines of Python, by the log of
+        torch.compile; `fusetui compile`. Raises Error if a log that was named cannot be
+        read."""
+        return _table(self.trace, "compile")
+
+    @property
     def gaps(self) -> Table:
         """All gaps in which a GPU was idle, the longest first; `fusetui gaps --all`."""
         return _table(self.trace, "gaps")
@@ -243,6 +307,57 @@ class OpenTrace:
 
         answer = with_worth(self.trace, why(self.trace))
         return replace(answer, _wanted=())  # which hold columns as long as the trace
+
+    def summary(self) -> Summary:
+        """Key figures of the whole trace; `fusetui summary`."""
+        from fusetui.analysis.questions.summary import summary
+
+        return summary(self.trace)
+
+    def whatif(self, *changes: str, step: int | None = None) -> WhatIf:
+        """What some changes together would be worth, such as "kernel:gemm x0.5", by a
+        replay of the trace; of one step if its number is given; `fusetui whatif`. Raises
+        Error for what is no change, and where nothing matches it."""
+        from fusetui.analysis.replay.whatif import whatif
+
+        return whatif(self.trace, changes, step)
+
+    def critical_path(self) -> CriticalPath:
+        """What a step waits for from its begin to its end, and what has slack; `fusetui
+        path`."""
+        from fusetui.analysis.replay.path import path
+
+        return path(self.trace)
+
+    def serving(self, model_config: str | os.PathLike[str] | None = None) -> Serving:
+        """The steps of an inference server. With the `config.json` of the model, also
+        the least time that they can take; `fusetui serving`. Raises Error if that cannot
+        be used."""
+        from fusetui.analysis.serving.answer import serving
+        from fusetui.analysis.serving.config import read_config
+
+        config = None if model_config is None else read_config(os.fspath(model_config))
+        return serving(self.trace, config)
+
+    def cut(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        begin_ns: int = 0,
+        end_ns: int | None = None,
+        scrub: bool = False,
+    ) -> None:
+        """Writes what lies between two times as a trace of its own, in ns since the
+        begin of this one; `end_ns` None is its end. With `scrub`, without private data;
+        `fusetui cut`. Raises Error if nothing lies there, or `out` exists."""
+        from fusetui.commands.cut import Window, write_part
+        from fusetui.trace.scrub.document import check_target
+
+        trace = self.trace
+        end = trace.end_ns if end_ns is None else trace.begin_ns + end_ns
+        target = os.fspath(out)
+        check_target(target)
+        write_part(trace, Window(trace.begin_ns + begin_ns, end), target, scrub=scrub)
 
     def diff(self, other: OpenTrace | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""

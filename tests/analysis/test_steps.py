@@ -25,7 +25,9 @@ from fusetui.trace.layout.steps import steps_of
         ("mtia_inference", 0, ""),
     ],
 )
-def test_the_same_steps(name: str, count: int, by: str) -> None:
+def test_every_answer_about_a_real_trace_uses_the_same_steps(
+    name: str, count: int, by: str
+) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip("no corpus: set FUSETUI_TRACES")

@@ -32,7 +32,7 @@ def opened() -> ft.OpenTrace:
     return ft.open(LESSON)
 
 
-def test_public_names() -> None:
+def test_dir_of_the_package_is_all_of_its_public_names() -> None:
     """They are those of `__all__`, whether or not they were imported before."""
     assert dir(ft) == sorted(ft.__all__)
     assert {*ft.__all__} == {*api.__all__, "__version__"}
@@ -63,12 +63,12 @@ def test_former_names_are_the_same_classes() -> None:
     assert ft.UnknownFormat is ft.UnknownFormatError
 
 
-def test_what_open_returns(opened: ft.OpenTrace) -> None:
+def test_open_returns_a_trace_with_its_tables(opened: ft.OpenTrace) -> None:
     assert isinstance(opened, ft.OpenTrace)
     assert type(opened).__name__ == "OpenTrace"
 
 
-def test_nothing_is_imported_before_it_is_used() -> None:
+def test_import_of_the_package_imports_nothing_else() -> None:
     program = "import sys, fusetui; print(*(m for m in sys.modules if m.startswith('fusetui')))"
     run = subprocess.run(
         [sys.executable, "-P", "-c", program], capture_output=True, text=True
@@ -148,7 +148,7 @@ def test_another_process_opens_it_again(opened: ft.OpenTrace) -> None:
     assert repr(again) == repr(opened)
 
 
-def test_closed() -> None:
+def test_closed_trace_keeps_tables_that_were_made_and_refuses_others() -> None:
     with ft.open(LESSON) as opened:
         kernels = opened.kernels
     assert len(kernels) == 4
@@ -159,7 +159,7 @@ def test_closed() -> None:
             ask()
 
 
-def test_what_is_drawn(opened: ft.OpenTrace) -> None:
+def test_tables_draw_as_text_and_html(opened: ft.OpenTrace) -> None:
     assert repr(opened).startswith("<fusetui trace lesson:mlp-eager: ")
     shown = opened._repr_html_()
     assert opened.notices[0][:40] in shown
@@ -167,7 +167,7 @@ def test_what_is_drawn(opened: ft.OpenTrace) -> None:
     assert "compute" in shown
 
 
-def test_hostile_names(
+def test_hostile_names_are_escaped_in_html_and_text(
     trace_of: Make, event: Make, launched: Make, tmp_path: Path
 ) -> None:
     bad = f"<script>alert(1)</script>{WORST}"
@@ -187,7 +187,9 @@ def test_hostile_names(
 
 
 @pytest.mark.parametrize("cut", [1000, 10_000])
-def test_what_could_not_be_read_is_said(tmp_path: Path, write: Make, cut: int) -> None:
+def test_open_reports_events_that_could_not_be_read(
+    tmp_path: Path, write: Make, cut: int
+) -> None:
     import gzip
 
     text = gzip.decompress(sample_traces.path("mlp-eager").read_bytes())
@@ -207,7 +209,9 @@ def test_what_could_not_be_read_is_said(tmp_path: Path, write: Make, cut: int) -
         ("", ft.Error),
     ],
 )
-def test_errors(source: str | bytes, kind: type[Exception]) -> None:
+def test_errors_of_open_are_of_their_public_class_and_one_sentence(
+    source: str | bytes, kind: type[Exception]
+) -> None:
     with pytest.raises(kind) as error:
         ft.open(source)
     assert isinstance(error.value, ft.Error)
@@ -216,7 +220,9 @@ def test_errors(source: str | bytes, kind: type[Exception]) -> None:
     assert isinstance(source, str) or str(error.value).startswith("bytes ")
 
 
-def test_ranks(tmp_path: Path) -> None:
+def test_ranks_reads_one_trace_and_refuses_a_pattern_without_any(
+    tmp_path: Path,
+) -> None:
     found = ft.ranks([sample_traces.path("mlp-eager")])
     assert found.given == 1
     with pytest.raises(ft.Error, match="matches no trace"):
@@ -232,7 +238,7 @@ def test_ranks_of_what_is_no_trace_raise(tmp_path: Path) -> None:
     assert (some.given, len(some.left_out)) == (1, 1)
 
 
-def test_decode() -> None:
+def test_decode_gives_a_record_or_none() -> None:
     found = ft.decode("ampere_sgemm_128x64_tn")
     assert found is not None
     assert (found.family, found.tile_m) == ("cublas-legacy", 128)

@@ -98,7 +98,7 @@ def test_helpers_run_no_operations(
     assert one.only_helps is helps
 
 
-def test_the_ranks_of_this_machine() -> None:
+def test_ranks_of_this_machine_follow_from_rank_variables() -> None:
     given = {"RANK": "5", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     assert processes._ranks_here(given) == (4, 5, 6, 7)
     assert processes._ranks_here(given | {"LOCAL_RANK": ""}) == ()

@@ -27,7 +27,7 @@ SEEN = bytes.fromhex(  # of torch 2.13, an x86 machine
 )  # fmt: skip
 
 
-def test_what_torch_sends() -> None:
+def test_datagram_of_torch_is_decoded() -> None:
     found = decoded(SEEN)
     assert found == ConfigRequest(3, 0, (26904, 26894, 26893, 21736, 21735))
     assert isinstance(found, ConfigRequest)
@@ -36,7 +36,9 @@ def test_what_torch_sends() -> None:
 
 
 @given(st.lists(INTS, min_size=1, max_size=20), INTS, st.binary(min_size=1, max_size=9))
-def test_a_question_of_any_size(pids: list[int], kind: int, more: bytes) -> None:
+def test_question_of_libkineto_is_decoded_only_at_its_exact_size(
+    pids: list[int], kind: int, more: bytes
+) -> None:
     """With more behind it, or less, it is none."""
     sent = question(*pids, kind=kind)
     assert decoded(sent) == ConfigRequest(kind, 0, tuple(pids))
@@ -45,7 +47,7 @@ def test_a_question_of_any_size(pids: list[int], kind: int, more: bytes) -> None
 
 
 @given(INTS, INTS, st.integers(-(2**63), 2**63 - 1))
-def test_a_registration(gpu: int, pid: int, job: int) -> None:
+def test_registration_of_libkineto_is_decoded(gpu: int, pid: int, job: int) -> None:
     body = struct.pack("=iiq", gpu, pid, job)
     assert decoded(struct.pack("=Q32s", 16, b"ctxt") + body) == Registered(
         gpu, pid, job

@@ -34,7 +34,7 @@ while time.time() < end:
 """
 
 
-def test_three_steps_with_shapes_and_stacks(
+def test_recorded_program_has_three_steps_with_shapes_and_stacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # it says itself when it has begun

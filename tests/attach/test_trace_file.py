@@ -19,7 +19,7 @@ from fusetui.attach.trace_file import (
 )
 
 
-def test_states(tmp_path: Path) -> None:
+def test_trace_file_is_absent_partial_or_whole(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     partial = tmp_path / "a.json.tmp"
     assert inspected(file).state is FileState.ABSENT

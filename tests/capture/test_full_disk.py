@@ -28,7 +28,9 @@ SAYS = re.compile(
     [{}, {"scrub": True}, {"compare": True, "steps": 6}, {"sweep": ("batch=2,3",)}],
     ids=lambda way: next(iter(way), "plain"),
 )
-def test_no_room(code: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+def test_capture_without_disk_space_is_one_sentence_and_leaves_nothing(
+    code: Path, tmp_path: Path, way: dict[str, Any]
+) -> None:
     options = Options(
         **{"device": "cpu", "steps": 2, "seconds": 1e-9, "shapes": [], **way}
     )

@@ -73,7 +73,7 @@ def test_a_trace_name_is_replaced_alone() -> None:
         ("/srv/own", "dir1"),
     ],
 )
-def test_texts_of_a_record(text: str, public: str) -> None:
+def test_scrubbed_texts_of_a_record_have_no_folders(text: str, public: str) -> None:
     assert scrub.new_scrubber().scrub(text) == public
 
 

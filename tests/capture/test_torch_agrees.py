@@ -50,7 +50,7 @@ def on_cpu(run: Run) -> dict[str, Any]:
     return {e.key: e for e in run.table if "CPU" in str(e.device_type)}
 
 
-def test_cpu_times_of_every_op(run: Run) -> None:
+def test_cpu_times_of_every_op_are_those_of_torch(run: Run) -> None:
     table = on_cpu(run)
     totals = op_totals(run.trace)
     assert len(totals) > 20
@@ -60,7 +60,7 @@ def test_cpu_times_of_every_op(run: Run) -> None:
         assert op.total_ns == nanoseconds(row.cpu_time_total), op.name
 
 
-def test_counts_of_ops(run: Run) -> None:
+def test_counts_of_ops_are_those_of_torch(run: Run) -> None:
     """Torch counts an op whose only child has its own name once; the trace holds
     both."""
     table, trace = on_cpu(run), run.trace
@@ -70,7 +70,7 @@ def test_counts_of_ops(run: Run) -> None:
         assert outer[op.name] <= table[op.name].count <= op.count, op.name
 
 
-def test_kernels(run: Run) -> None:
+def test_kernel_times_are_those_of_torch(run: Run) -> None:
     table = {e.key: e for e in run.table if "CUDA" in str(e.device_type)}
     totals = kernel_totals(run.trace)
     assert bool(totals) == bool(table)

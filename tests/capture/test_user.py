@@ -26,7 +26,9 @@ def variants(target: str, folder: Path, **options: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_file_with_a_dict_of_functions(code: Path, tmp_path: Path) -> None:
+def test_functions_of_a_file_are_captured_and_compared(
+    code: Path, tmp_path: Path
+) -> None:
     first, second = variants(f"{code}:build", tmp_path / "a")
     assert (first["name"], first["max_error"]) == ("function", None)
     assert (second["name"], second["max_error"]) == ("pair", 3.0)
@@ -47,7 +49,7 @@ def test_whole_numbers_are_shapes(code: Path, tmp_path: Path) -> None:
     assert record["dtype"] == ""
 
 
-def test_they_can_be_swept(code: Path, tmp_path: Path) -> None:
+def test_functions_of_a_file_can_be_swept(code: Path, tmp_path: Path) -> None:
     options = Options(device="cpu", sweep=["batch=1,2"], seconds=1e-9)
     outcome = capture(f"{code}:build", options, tmp_path / "a")
     assert (outcome.folder / "batch=2" / "pair.json.gz").exists()
@@ -169,7 +171,7 @@ def test_which_function_failed_is_in_the_outcome(code: Path, tmp_path: Path) -> 
         ("no_such_module:build", "no_such_module cannot be imported: .*no_such_module"),
     ],
 )
-def test_what_cannot_be_imported_is_told(
+def test_code_that_cannot_be_imported_is_one_sentence(
     target: str, says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CaptureError, match=says):

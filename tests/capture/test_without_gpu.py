@@ -56,7 +56,7 @@ def test_a_run_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
     assert calls["synchronize"] > 3
 
 
-def test_the_provenance_describes_the_gpu(
+def test_record_describes_the_simulated_gpu(
     calls: Mapping[str, int], tmp_path: Path
 ) -> None:
     state = record(tmp_path / "a", ["eager"])["provenance"]["gpu"]
@@ -96,7 +96,7 @@ def test_one_variant_out_of_memory_spares_the_others(
     assert calls["empty_cache"] == 2
 
 
-def test_a_gpu_without_tensor_cores_for_triton(
+def test_variant_that_needs_newer_tensor_cores_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.stand_in(monkeypatch, LESSON, (7, 5))
@@ -106,7 +106,9 @@ def test_a_gpu_without_tensor_cores_for_triton(
     )
 
 
-def test_a_sweep_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+def test_sweep_on_a_simulated_gpu_has_a_row_per_point(
+    calls: Mapping[str, int], tmp_path: Path
+) -> None:
     options = Options(
         ["eager"], "cuda", shapes=SHAPES[1:], sweep=["batch=1,2"], seconds=0.01
     )
@@ -133,7 +135,9 @@ def test_variants_that_take_turns_on_a_gpu(
     assert calls["synchronize"] > 2 * ROUNDS
 
 
-def test_a_loop_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+def test_loop_on_a_simulated_gpu_is_recorded(
+    calls: Mapping[str, int], tmp_path: Path
+) -> None:
     with profile(tmp_path / "a", device="cuda", steps=3) as session:
         for _ in range(8):
             session.step()
@@ -172,7 +176,9 @@ def history(
     return found
 
 
-def test_a_snapshot_of_each_variant(history: list[Any], tmp_path: Path) -> None:
+def test_memory_snapshot_of_each_variant_is_written(
+    history: list[Any], tmp_path: Path
+) -> None:
     record(tmp_path / "a", ["eager"], memory=True)
     on, _, dump, off = history
     assert (on, dump, off) == ("all", "dump", None)
@@ -245,7 +251,7 @@ def test_an_observer_that_fails_hides_no_error(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_loop_with_memory(
+def test_loop_with_memory_writes_a_snapshot(
     history: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with profile(tmp_path / "a", device="cuda", steps=1, memory=True) as session:

@@ -35,11 +35,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_word_for_both() -> None:
+def test_annotation_prefix_is_the_same_in_command_line_and_analysis() -> None:
     assert serving_annotations.BY_ANNOTATIONS == BY_ANNOTATIONS
 
 
-def test_modules_and_kernels(fusetui: Run, replay: Path, file: Path) -> None:
+def test_annotations_option_gives_modules_to_replayed_kernels(
+    fusetui: Run, replay: Path, file: Path
+) -> None:
     found = fusetui("modules", replay, "--annotations", file, "--json").json
     assert [one["path"] for one in found["modules"]][:2] == ["L", "L > L.mlp"]
     assert found["none"][0]["kernels"] == 3
@@ -72,7 +74,9 @@ def test_why_names_the_modules(fusetui: Run, replay: Path, file: Path) -> None:
     assert "L.mlp" in {one["module"] for one in found["modules"]}
 
 
-def test_joins_of_serving(fusetui: Run, replay: Path, file: Path) -> None:
+def test_serving_lists_the_join_by_annotations(
+    fusetui: Run, replay: Path, file: Path
+) -> None:
     (join,) = fusetui("serving", replay, "--annotations", file, "--json").json["joins"]
     assert (join["joined_by"], join["kernels"], join["unnamed"]) == (
         "annotations",
@@ -81,7 +85,7 @@ def test_joins_of_serving(fusetui: Run, replay: Path, file: Path) -> None:
     )
 
 
-def test_what_is_no_file_of_annotations(fusetui: Run, replay: Path) -> None:
+def test_file_that_holds_no_annotations_is_refused(fusetui: Run, replay: Path) -> None:
     found = fusetui("modules", replay, "--annotations", replay.parent)
     assert found.code != 0
     assert "cannot be read" in found.sentence
@@ -90,6 +94,8 @@ def test_what_is_no_file_of_annotations(fusetui: Run, replay: Path) -> None:
     assert "holds no annotations of graphs" in found.sentence
 
 
-def test_a_trace_without_graphs(fusetui: Run, file: Path) -> None:
+def test_annotations_option_changes_nothing_without_graphs(
+    fusetui: Run, file: Path
+) -> None:
     found = fusetui("modules", "sample:mlp-eager", "--annotations", file)
-    assert found.sentence.endswith("replays no graph: --annotations changes nothing.")
+    assert found.sentence.endswith("replays no graph: --annotations has no effect.")

@@ -38,7 +38,7 @@ COMMANDS = ["summary", "kernels", "ops", "launches", "modules", "lines"]
         ),
     ],
 )
-def test_no_trace(
+def test_files_that_are_no_traces_are_refused_by_every_command(
     fusetui: Run, tmp_path: Path, command: str, content: bytes | None, says: str
 ) -> None:
     path = tmp_path / "trace.json"
@@ -50,7 +50,9 @@ def test_no_trace(
     assert str(path) in found.sentence
 
 
-def test_folders(fusetui: Run, tmp_path: Path, trace_file: File) -> None:
+def test_folder_with_one_trace_opens_and_others_are_refused(
+    fusetui: Run, tmp_path: Path, trace_file: File
+) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "without traces" in fusetui("summary", empty).sentence
@@ -62,7 +64,7 @@ def test_folders(fusetui: Run, tmp_path: Path, trace_file: File) -> None:
     assert "a.json, b.json" in found.sentence
 
 
-def test_unknown_sample(fusetui: Run) -> None:
+def test_unknown_sample_is_refused_with_the_known_names(fusetui: Run) -> None:
     found = fusetui("summary", "sample:nothing")
     assert found.code == 2
     assert "mlp-eager" in found.sentence
@@ -71,7 +73,9 @@ def test_unknown_sample(fusetui: Run) -> None:
 @pytest.mark.parametrize(
     "command", [["summary"], ["kernels"], ["ops"], ["check", "--expect=gemm=9"]]
 )
-def test_truncated_gzip(fusetui: Run, trace_file: File, command: list[str]) -> None:
+def test_truncated_gzip_is_answered_with_exit_code_2(
+    fusetui: Run, trace_file: File, command: list[str]
+) -> None:
     path = trace_file()
     whole = gzip.compress(path.read_bytes(), compresslevel=0, mtime=0)
     path.write_bytes(whole[:-1000])
@@ -83,7 +87,9 @@ def test_truncated_gzip(fusetui: Run, trace_file: File, command: list[str]) -> N
     assert fusetui("summary", path, "--json").json["complete"] is False
 
 
-def test_truncated_trace(fusetui: Run, trace_file: File) -> None:
+def test_truncated_json_is_answered_and_marked_incomplete(
+    fusetui: Run, trace_file: File
+) -> None:
     path = trace_file()
     path.write_bytes(path.read_bytes()[:-100])
     found = fusetui("summary", path, "--json")
@@ -93,7 +99,7 @@ def test_truncated_trace(fusetui: Run, trace_file: File) -> None:
     assert "38 events could be read" in found.sentence
 
 
-def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
+def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     good = '{"ph": "X", "name": "a", "ts": 1, "dur": 1}'
     path.write_text(
@@ -120,7 +126,10 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
             "--top takes a number of at least 0, not '-1'",
         ),
         (["kernels", "x", "--top", "many"], "--top takes a whole number, not 'many'"),
-        (["kernels", "x", "--by", "color"], "family, stream or step, not 'color'"),
+        (
+            ["kernels", "x", "--by", "color"],
+            ("library, stream, step or family, not 'color';"),
+        ),
         (["why", "x", "--step", "one"], "--step takes a whole number, not 'one'"),
         (["why", "x", "--from", "-5ms"], "--from needs a value, as in --from=VALUE"),
         (["why", "x", "--json=yes"], "--json takes no value"),
@@ -133,7 +142,7 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
             "--steps takes a whole number, not 'few'",
         ),
         (["completion", "tcsh"], "SHELL takes bash, zsh or fish, not 'tcsh'"),
-        (["summary", ""], "The name of a trace is empty"),
+        (["summary", ""], "The trace name is empty"),
         (
             ["kernels", "x", "--peak", "bf17=1e15"],
             "bf17=1e15: the kind must be one of fp64, ",
@@ -155,7 +164,9 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["decode", "-"], "standard input"),
     ],
 )
-def test_wrong_use(fusetui: Run, arguments: list[str], says: str) -> None:
+def test_wrong_arguments_are_one_sentence_with_exit_code_2(
+    fusetui: Run, arguments: list[str], says: str
+) -> None:
     found = fusetui(*arguments)
     assert (found.code, found.out) == (2, "")
     assert says in found.sentence
@@ -167,7 +178,7 @@ def test_a_folder_that_is_no_run_is_not_compared_with_itself(
     found = fusetui("diff", tmp_path)
     assert (found.code, found.out) == (2, "")
     assert found.sentence.startswith(
-        f"{tmp_path} is no run folder: give a second trace"
+        f"{tmp_path} is not a run folder: give a second trace"
     )
 
 
@@ -180,7 +191,7 @@ def test_files_of_which_none_is_a_rank(fusetui: Run, tmp_path: Path) -> None:
     assert found.sentence.endswith("; nor is any of 2 other files a rank.")
 
 
-def test_a_window_beside_the_trace(fusetui: Run) -> None:
+def test_window_beyond_the_trace_is_refused(fusetui: Run) -> None:
     found = fusetui("why", "lesson:mlp-eager", "--from", "1000s")
     assert (found.code, found.out) == (2, "")
     assert (
@@ -206,11 +217,11 @@ def test_a_capture_for_a_trace_without_graphs_is_said_to_change_nothing(
     )
     assert found.code == 0
     assert found.sentence == (
-        "lesson:mlp-eager replays no graph: --captured-by changes nothing."
+        "lesson:mlp-eager replays no graph: --captured-by has no effect."
     )
 
 
-def test_unknown_workload(fusetui: Run) -> None:
+def test_unknown_workload_is_refused_with_the_known_names(fusetui: Run) -> None:
     pytest.importorskip("torch", reason="capture asks for torch first")
     found = fusetui("capture", "nothing")
     assert found.code == 2
@@ -233,7 +244,7 @@ def test_pipe_that_closes(trace_file: File) -> None:
     assert (run.returncode, run.stderr) == (141, b"")
 
 
-def test_interrupt() -> None:
+def test_ctrl_c_ends_a_command_without_a_traceback() -> None:
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "fusetui", "decode", "a", "-"],
         stdin=subprocess.PIPE,

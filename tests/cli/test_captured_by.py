@@ -20,7 +20,9 @@ def replay(tmp_path: Path) -> Path:
     return save(tmp_path / "replay.json", SERVER.step(4, 0, 1))
 
 
-def test_kernels_by_op_and_shape(fusetui: Run, replay: Path) -> None:
+def test_captured_by_gives_replayed_kernels_their_op_and_shape(
+    fusetui: Run, replay: Path
+) -> None:
     captures = replay.parent / "captures"
     found = fusetui(
         "kernels", replay, "--by", "op", "--captured-by", captures, "--json"
@@ -33,7 +35,9 @@ def test_kernels_by_op_and_shape(fusetui: Run, replay: Path) -> None:
     assert shaped["kernels"][0]["shapes"] == [[4, 64], [64, 64]]
 
 
-def test_modules(fusetui: Run, replay: Path) -> None:
+def test_captured_by_gives_replayed_kernels_their_module(
+    fusetui: Run, replay: Path
+) -> None:
     text = fusetui("modules", replay, "--captured-by", replay.parent / "captures").out
     assert "0 ns" not in text  # the CPU ran no module of a replay
     assert "Attention_*" in text
@@ -66,7 +70,9 @@ def test_why_names_the_modules_of_the_capture(fusetui: Run, replay: Path) -> Non
     assert {"Linear_*", "Attention_*"} <= {one["module"] for one in found["modules"]}
 
 
-def test_lines(fusetui: Run, replay: Path) -> None:
+def test_captured_by_gives_replayed_kernels_their_function(
+    fusetui: Run, replay: Path
+) -> None:
     found = fusetui(
         "lines", replay, "--captured-by", replay.parent / "captures", "--json"
     ).json
@@ -79,7 +85,7 @@ def test_lines(fusetui: Run, replay: Path) -> None:
     assert (function["gpu_ns"], function["cpu_ns"]) == (1000 + 3 * 16_500, 0)
 
 
-def test_diff_aligns_by_the_op(fusetui: Run, tmp_path: Path) -> None:
+def test_diff_of_replays_aligns_by_captured_ops(fusetui: Run, tmp_path: Path) -> None:
     """The captures are found beside the replays."""
     for folder, server in (
         ("a", SERVER),

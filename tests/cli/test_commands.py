@@ -22,7 +22,7 @@ SUMMARY_KEYS = """
 """
 
 
-def test_version(fusetui: Run) -> None:
+def test_version_prints_the_package_version(fusetui: Run) -> None:
     assert fusetui("--version") == (0, f"fusetui {package.__version__}\n", "")
 
 
@@ -48,13 +48,13 @@ def test_version(fusetui: Run) -> None:
         "samples",
     ],
 )
-def test_help(fusetui: Run, command: str) -> None:
+def test_help_of_every_command_has_its_usage(fusetui: Run, command: str) -> None:
     found = fusetui(*command.split(), "--help")
     assert found.code == 0
     assert f"usage: fusetui {command}".strip() in found.out
 
 
-def test_summary_json(fusetui: Run, trace_file: File) -> None:
+def test_summary_json_has_the_documented_keys(fusetui: Run, trace_file: File) -> None:
     path = trace_file()
     found = fusetui("summary", path, "--json")
     assert (found.code, found.err) == (0, "")
@@ -98,7 +98,9 @@ def test_a_gpu_event_without_duration_has_no_share(
     assert "GPU busy    0 ns, idle 0 ns" in fusetui("summary", path).out
 
 
-def test_kernels_json(fusetui: Run, trace_file: File) -> None:
+def test_kernels_json_lists_kernels_with_decoded_names(
+    fusetui: Run, trace_file: File
+) -> None:
     gemm, pointwise = fusetui("kernels", trace_file(), "--json").json["kernels"]
     assert gemm.keys() >= {
         "name",
@@ -117,7 +119,7 @@ def test_kernels_json(fusetui: Run, trace_file: File) -> None:
     assert pointwise["name"] == "triton_poi_fused__unsafe_view_gelu_mul_0"
 
 
-def test_ops_json(fusetui: Run, trace_file: File) -> None:
+def test_ops_json_lists_ops_with_their_gpu_time(fusetui: Run, trace_file: File) -> None:
     (op,) = fusetui("ops", trace_file(), "--json").json["ops"]
     assert (
         op.items()
@@ -157,7 +159,9 @@ def test_fits_the_width(
     assert max(map(len, found.out.splitlines())) <= max(columns, 72)
 
 
-def test_summary_text(fusetui: Run, trace_file: File) -> None:
+def test_summary_text_names_device_steps_and_lanes(
+    fusetui: Run, trace_file: File
+) -> None:
     text = fusetui("summary", trace_file()).out
     for said in (
         "NVIDIA A100-SXM4-80GB",
@@ -194,7 +198,7 @@ def test_what_ships_is_headed_by_its_name(
     assert fusetui(*command, name).out.strip("*").startswith(name)
 
 
-def test_top(fusetui: Run, trace_file: File) -> None:
+def test_top_limits_the_rows_and_0_shows_all(fusetui: Run, trace_file: File) -> None:
     path = trace_file()
     assert "1 more name with" in fusetui("kernels", path, "--top", 1).out
     assert "more" not in fusetui("kernels", path, "--top", 0).out
@@ -218,7 +222,7 @@ def test_names_are_data(fusetui: Run, tmp_path: Path) -> None:
         assert fusetui(command, path, "--json").code == 0
 
 
-def test_check(fusetui: Run, trace_file: File) -> None:
+def test_check_of_a_right_guess_exits_with_0(fusetui: Run, trace_file: File) -> None:
     path = trace_file()
     right = fusetui("check", path, "--expect", "kernels=4 gemm=3 pointwise=1 memcpy=0")
     assert (right.code, right.err) == (0, "")
@@ -229,7 +233,9 @@ def test_check(fusetui: Run, trace_file: File) -> None:
     assert "= kernels" in wrong.out
 
 
-def test_check_json(fusetui: Run, trace_file: File) -> None:
+def test_check_json_of_a_wrong_guess_exits_with_1(
+    fusetui: Run, trace_file: File
+) -> None:
     found = fusetui("check", trace_file(), "--expect", "gemm=2", "--json")
     assert found.code == 1
     assert found.json["per"] == "step"
@@ -239,7 +245,9 @@ def test_check_json(fusetui: Run, trace_file: File) -> None:
     ]
 
 
-def test_check_without_steps(fusetui: Run, tmp_path: Path) -> None:
+def test_check_without_steps_counts_the_whole_trace(
+    fusetui: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "trace.json"
     path.write_text(
         '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "dur": 1}]}'
@@ -266,7 +274,7 @@ def test_check_on_a_cpu_counts_ops_that_compute(
     assert "CPU ops that compute" in found.out
 
 
-def test_decode(fusetui: Run) -> None:
+def test_decode_prints_fields_of_a_kernel_name(fusetui: Run) -> None:
     name = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
     (record,) = fusetui("decode", name, "--json").json["names"]
     assert {
@@ -283,7 +291,7 @@ def test_decode(fusetui: Run) -> None:
     assert "1 " in text
 
 
-def test_decode_standard_input(fusetui: Run) -> None:
+def test_decode_reads_names_from_standard_input(fusetui: Run) -> None:
     found = fusetui(
         "decode", "-", "--json", stdin="ampere_sgemm_32x32_tn\n\nnever_heard_of\n"
     )
@@ -300,7 +308,7 @@ def test_decode_long_and_hostile_names(fusetui: Run) -> None:
     assert "\x1b" not in found.out
 
 
-def test_samples(fusetui: Run) -> None:
+def test_samples_lists_all_sample_traces(fusetui: Run) -> None:
     listed = fusetui("samples", "--json").json["samples"]
     assert {"mlp-eager", "mlp-compiled", "linear-eager", "linear-compiled"} <= {
         sample["name"] for sample in listed
@@ -310,7 +318,7 @@ def test_samples(fusetui: Run) -> None:
         assert fusetui("summary", f"sample:{sample['name']}").code == 0
 
 
-def test_diff(fusetui: Run, trace_file: File) -> None:
+def test_diff_json_of_a_slower_b_has_its_rows(fusetui: Run, trace_file: File) -> None:
     a, b = trace_file("a.json"), trace_file("b.json", scale=1.5)
     found = fusetui("diff", a, b, "--json")
     assert found.code == 0
@@ -328,7 +336,9 @@ def test_diff_of_the_samples_names_the_fusion(fusetui: Run) -> None:
     assert any("gelu" in str(row["a"]) and "mul" in str(row["a"]) for row in fused)
 
 
-def test_diff_threshold(fusetui: Run, trace_file: File) -> None:
+def test_diff_fail_over_exits_with_1_beyond_the_threshold(
+    fusetui: Run, trace_file: File
+) -> None:
     a, b = trace_file("a.json", steps=5), trace_file("b.json", scale=1.9, steps=5)
     slower = fusetui("diff", a, b, "--fail-over", 5)
     assert slower.code == 1
@@ -337,17 +347,19 @@ def test_diff_threshold(fusetui: Run, trace_file: File) -> None:
     assert fusetui("diff", a, a, "--fail-over", 0).code == 0
 
 
-def test_diff_abstains_on_too_few_steps(fusetui: Run, trace_file: File) -> None:
+def test_diff_fail_over_with_too_few_steps_exits_with_3(
+    fusetui: Run, trace_file: File
+) -> None:
     a, b = trace_file("a.json", steps=1), trace_file("b.json", scale=1.9, steps=5)
     found = fusetui("diff", a, b, "--fail-over", 5)
     assert found.code == 3
-    assert (
-        "cannot tell whether B is slower: it takes at least 5 steps" in found.sentence
-    )
+    assert "whether B is slower: needs at least 5 steps" in found.sentence
     assert fusetui("diff", a, b).code == 0
 
 
-def test_diff_abstains_across_devices(fusetui: Run, trace_file: File) -> None:
+def test_diff_fail_over_across_devices_exits_with_3(
+    fusetui: Run, trace_file: File
+) -> None:
     a, b = (
         trace_file("a.json", steps=5),
         trace_file("b.json", 1.9, 5, "NVIDIA H100 80GB HBM3"),
@@ -375,7 +387,7 @@ def test_diff_of_no_work_cannot_be_told(
             4,
             1.9,
             "cannot tell",
-            "it takes at least 5 steps on each side (A has 5, B 4)",
+            "needs at least 5 steps per trace (A 5, B 4)",
         ),
     ],
 )

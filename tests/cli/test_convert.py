@@ -81,6 +81,6 @@ def test_scrub_takes_json_only(fusetui: Run, pftrace: Path) -> None:
     )
 
 
-def test_a_folder_of_them(fusetui: Run, pftrace: Path) -> None:
+def test_folder_of_pftraces_is_answered(fusetui: Run, pftrace: Path) -> None:
     found = fusetui("summary", pftrace.parent, "--json")
     assert (found.code, found.json["slices"]) == (0, 3)

@@ -18,7 +18,9 @@ def part(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_step(fusetui: Run, tmp_path: Path) -> None:
+def test_cut_step_writes_that_step_with_its_figures(
+    fusetui: Run, tmp_path: Path
+) -> None:
     out = tmp_path / "step.json"
     found = fusetui("cut", LESSON, out, "--step", 2)
     assert (found.code, found.err) == (0, "")
@@ -32,7 +34,7 @@ def test_a_step(fusetui: Run, tmp_path: Path) -> None:
     assert "This is the part from" in fusetui("summary", out).out
 
 
-def test_a_time(fusetui: Run, tmp_path: Path) -> None:
+def test_cut_from_to_writes_that_time(fusetui: Run, tmp_path: Path) -> None:
     out = tmp_path / "time.json"
     assert fusetui("cut", LESSON, out, "--from", "1ms", "--to", "1.5ms").code == 0
     assert (part(out)["from_ns"], part(out)["to_ns"]) == (1_000_000, 1_500_000)
@@ -44,13 +46,13 @@ def test_a_steady_step_is_not_the_first(fusetui: Run, tmp_path: Path) -> None:
     assert part(out)["from_ns"] > 0
 
 
-def test_around_a_slice(fusetui: Run, tmp_path: Path) -> None:
+def test_cut_around_writes_the_time_of_a_slice(fusetui: Run, tmp_path: Path) -> None:
     out = tmp_path / "around.json"
     assert fusetui("cut", LESSON, out, "--around", 3).code == 0
     assert part(out)["to_ns"] > part(out)["from_ns"]
 
 
-def test_scrubbed(
+def test_cut_scrub_writes_nothing_private(
     fusetui: Run, tmp_path: Path, trace_file: Callable[..., Path]
 ) -> None:
     path = trace_file("private.json")
@@ -74,7 +76,7 @@ def test_scrubbed(
         (("--from", "10s"), "There is nothing between these times"),
     ],
 )
-def test_what_is_not_there(
+def test_cut_of_a_missing_step_or_time_is_refused(
     fusetui: Run, tmp_path: Path, arguments: tuple[Any, ...], says: str
 ) -> None:
     out = tmp_path / "out.json"

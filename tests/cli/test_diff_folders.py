@@ -47,7 +47,9 @@ def test_a_baseline_that_is_not_there(fusetui: Run, run_folder: Path) -> None:
     assert "only eager, compiled, fused" in found.sentence
 
 
-def test_steps_by_a_pattern(fusetui: Run, run_folder: Path) -> None:
+def test_diff_step_by_takes_matching_annotations_as_steps(
+    fusetui: Run, run_folder: Path
+) -> None:
     found = fusetui("diff", run_folder, "--step-by", "Step#[12]", "--json").json[
         "diffs"
     ][0]
@@ -68,7 +70,7 @@ def test_two_folders_are_paired_by_name(
     assert sides(found.json) == [("rank0", "rank0"), ("rank1", "rank1")]
 
 
-def test_folders_without_a_common_name(
+def test_diff_of_folders_without_a_common_name_is_refused(
     fusetui: Run, trace_file: File, tmp_path: Path
 ) -> None:
     for folder in ("old", "new"):

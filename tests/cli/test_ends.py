@@ -76,7 +76,9 @@ def bug(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bug")
-def test_a_bug(fusetui: Run, logs: Path) -> None:
+def test_internal_error_exits_with_70_and_writes_a_report(
+    fusetui: Run, logs: Path
+) -> None:
     found = fusetui("summary", "x")
     assert (found.code, found.out) == (70, "")
     assert "ValueError: a bug" in found.sentence
@@ -131,7 +133,7 @@ def test_an_installation_that_is_not_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
-def test_a_signal(name: str) -> None:
+def test_signal_exits_with_128_plus_its_number(name: str) -> None:
     number = signal.Signals[name]
     with waiting() as run:
         run.send_signal(number)
@@ -295,7 +297,9 @@ def test_the_reference_and_the_manual_page_have_every_exit_code() -> None:
         (signals.SignalInterrupt(signal.SIGTERM), 143),
     ],
 )
-def test_the_code_of_an_error(error: BaseException, code: int) -> None:
+def test_class_of_an_error_decides_the_exit_code(
+    error: BaseException, code: int
+) -> None:
     assert errors.exit_code_of(error) == code
 
     def command() -> int:

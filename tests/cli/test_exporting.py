@@ -79,7 +79,7 @@ def test_an_export_of_another_user_is_not_opened(
     assert exported(report) == report
 
 
-def test_only_if_the_user_wants_it(
+def test_nsys_report_is_not_exported_without_a_yes(
     report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path)
@@ -87,7 +87,7 @@ def test_only_if_the_user_wants_it(
     assert exported(report) == report
 
 
-def test_only_in_a_terminal(
+def test_nsys_report_is_not_exported_without_a_terminal(
     report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path)
@@ -95,13 +95,15 @@ def test_only_in_a_terminal(
     assert exported(report) == report
 
 
-def test_only_with_nsys(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nsys_report_is_not_exported_without_nsys(
+    report: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     answered(monkeypatch, "y\n")
     assert exported(report) == report
 
 
-def test_only_with_a_cache(
+def test_nsys_report_is_not_exported_without_a_cache(
     report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path)

@@ -13,7 +13,7 @@ from fusetui.sample_traces import lessons
 TRACE = lessons.path("mlp-eager").read_bytes()
 
 
-def test_settings_of_a_server_beside_a_trace(tmp_path: Path) -> None:
+def test_settings_of_a_server_are_not_taken_for_a_trace(tmp_path: Path) -> None:
     (tmp_path / "a-TP-0.trace.json.gz").write_bytes(TRACE)
     (tmp_path / "server_args.json").write_text('{"model_path": "m", "tp_size": 1}')
     assert one_trace(str(tmp_path)) == str(tmp_path / "a-TP-0.trace.json.gz")
@@ -29,6 +29,6 @@ def test_what_may_be_a_trace_is_kept(tmp_path: Path, content: str) -> None:
         one_trace(str(tmp_path))
 
 
-def test_a_folder_of_settings_only(tmp_path: Path) -> None:
+def test_folder_of_settings_alone_lists_them(tmp_path: Path) -> None:
     (tmp_path / "server_args.json").write_text('{"model_path": "m"}')
     assert traces(str(tmp_path)) == [str(tmp_path / "server_args.json")]

@@ -53,7 +53,7 @@ NO_OUTPUT = (
 @pytest.mark.parametrize(
     "name", [one.name for one in COMMANDS if one.name not in NO_OUTPUT]
 )
-def test_output(
+def test_output_to_a_full_disk_is_one_sentence_and_no_success(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     made = {"SNAPSHOT": trained(tmp_path)} if name == "memory" else {}
@@ -74,7 +74,7 @@ def test_output(
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("command", [("scrub",), ("convert",), ("cut", "--from=0ns")])
-def test_writing_a_trace(
+def test_trace_written_to_a_full_disk_is_one_sentence_and_leaves_nothing(
     fusetui: Run,
     tmp_path: Path,
     trace_file: File,
@@ -106,7 +106,7 @@ def test_writing_what_was_asked(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_cache(
+def test_full_disk_of_the_cache_is_not_reported(
     fusetui: Run, tmp_path: Path, trace_file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It helps only to open a trace again sooner: nothing is said."""

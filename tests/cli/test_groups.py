@@ -65,7 +65,9 @@ def products(tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
-def test_kernels_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
+def test_kernels_by_shape_lists_shapes_flop_and_share_of_peak(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
     found = fusetui("kernels", products(), "--by", "shape", "--json").json
     large, small = found["kernels"]
     assert found["by"] == "shape"
@@ -95,7 +97,9 @@ def test_kernels_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
     assert (small["count"], small["waves"]) == (1, None)
 
 
-def test_devices_and_their_peaks(fusetui: Run, products: Callable[..., Path]) -> None:
+def test_kernels_json_lists_devices_with_their_peaks(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
     (device,) = fusetui("kernels", products(), "--json").json["devices"]
     assert (device["device"], device["name"]) == (0, "NVIDIA A100-SXM4-80GB")
     assert (device["peaks"]["bf16"], device["peaks"]["bandwidth"]) == (312e12, 2039e9)
@@ -135,7 +139,9 @@ def test_without_shapes_it_says_how_to_record_them(
     assert "record_shapes=True" in fusetui("kernels", products(shapes=False)).out
 
 
-def test_ops_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
+def test_ops_by_shape_lists_gpu_time_of_each_shape(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
     large, small = fusetui("ops", products(), "--by", "shape", "--json").json["ops"]
     assert (large["count"], large["kernels"], large["gpu_ns"]) == (2, 2, 500_000)
     assert small["shapes"] == [[8192, 768], [768, 64]]
@@ -219,13 +225,15 @@ def test_a_trace_without_kernels_says_why(fusetui: Run, tmp_path: Path) -> None:
     ("by", "says"),
     [("op", "aten::mm"), ("stream", "GPU 0 stream 7"), ("step", "no step")],
 )
-def test_a_table_of_each(
+def test_kernels_by_any_grouping_prints_a_table(
     fusetui: Run, products: Callable[..., Path], by: str, says: str
 ) -> None:
     assert says in fusetui("kernels", products(), "--by", by).out
 
 
-def test_launches(fusetui: Run, products: Callable[..., Path]) -> None:
+def test_launches_json_lists_calls_and_the_queue(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
     found = fusetui("launches", products(), "--json").json
     (thread,), (queue,) = found["threads"], found["queues"]
     assert thread["calls"] == [

@@ -100,17 +100,21 @@ def test_capture_options(fusetui: Run, captured: list[Call]) -> None:
     assert captured == [Call("mlp", options, Path("r"))]
 
 
-def test_capture_sweep(fusetui: Run, captured: list[Call]) -> None:
+def test_capture_passes_a_sweep_on(fusetui: Run, captured: list[Call]) -> None:
     assert fusetui("capture", "mlp", "--sweep", "batch=1,2").code == 0
     assert captured == [Call("mlp", Options(sweep=("batch=1,2",)), None)]
 
 
-def test_capture_guess(fusetui: Run, captured: list[Call]) -> None:
+def test_capture_with_a_wrong_guess_exits_with_1(
+    fusetui: Run, captured: list[Call]
+) -> None:
     assert fusetui("capture", "odd", "--expect", "gemm=2", "--seconds", 0.5).code == 1
     assert captured == [Call("odd", Options(expect=("gemm=2",), seconds=0.5), None)]
 
 
-def test_capture_error(fusetui: Run, captured: list[Call]) -> None:
+def test_capture_error_is_one_sentence_with_exit_code_2(
+    fusetui: Run, captured: list[Call]
+) -> None:
     found = fusetui("capture", "bad")
     assert found.code == 2
     assert found.sentence == "There is no workload 'bad'."
@@ -156,7 +160,9 @@ def test_capture_and_open(
     assert "runs/x" in found.sentence
 
 
-def test_open_one(fusetui: Run, opened: list[Any], trace_file: File) -> None:
+def test_open_passes_one_trace_and_the_look_on(
+    fusetui: Run, opened: list[Any], trace_file: File
+) -> None:
     path = str(trace_file())
     assert fusetui("open", path, "--ascii", "--no-mouse").code == 0
     assert opened == [([path], 2, True, False)]
@@ -182,13 +188,15 @@ def test_a_command_goes_before_a_file_of_its_name(
     assert not opened
 
 
-def test_open_two(fusetui: Run, opened: list[Any], trace_file: File) -> None:
+def test_open_passes_two_traces_on(
+    fusetui: Run, opened: list[Any], trace_file: File
+) -> None:
     a, b = str(trace_file("a.json")), str(trace_file("b.json"))
     assert fusetui("open", a, b).code == 0
     assert opened == [([a, b], 2, False, True)]
 
 
-def test_open_sample(fusetui: Run, opened: list[Any]) -> None:
+def test_open_passes_the_file_of_a_sample_on(fusetui: Run, opened: list[Any]) -> None:
     assert fusetui("open", "sample:mlp-eager").code == 0
     ((paths, *_),) = opened
     assert paths[0].endswith("mlp-eager.json.gz")
@@ -219,7 +227,9 @@ def test_open_folder_to_choose_from(
 
 
 @pytest.mark.parametrize("name", ["nowhere.json", "sample:nothing", "-"])
-def test_open_nothing(fusetui: Run, opened: list[Any], name: str) -> None:
+def test_open_of_what_does_not_exist_is_refused(
+    fusetui: Run, opened: list[Any], name: str
+) -> None:
     found = fusetui("open", name)
     assert found.code == 2
     assert found.sentence

@@ -43,7 +43,7 @@ def test_a_job_in_which_nobody_waits_ends_with_0(fusetui: Run, tmp_path: Path) -
     assert told.out.startswith("No rank is missing")
 
 
-def test_what_dumps_do_not_decide_ends_with_3(fusetui: Run, tmp_path: Path) -> None:
+def test_undecided_dumps_end_with_exit_code_3(fusetui: Run, tmp_path: Path) -> None:
     job = Job(2)
     job.issue(0, over=False)
     assert fusetui("hang", *job.write(tmp_path, without=(1,))).code == 3
@@ -52,9 +52,7 @@ def test_what_dumps_do_not_decide_ends_with_3(fusetui: Run, tmp_path: Path) -> N
 def test_a_folder_without_dumps_is_refused(fusetui: Run, tmp_path: Path) -> None:
     told = fusetui("hang", tmp_path)
     assert told.code == 2
-    assert (
-        told.sentence == f"{tmp_path} is a folder without dumps of the flight recorder."
-    )
+    assert told.sentence == f"{tmp_path} is a folder without flight-recorder dumps."
 
 
 def test_dumps_in_folders_of_hosts_are_one_job(fusetui: Run, tmp_path: Path) -> None:

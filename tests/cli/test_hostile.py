@@ -78,7 +78,7 @@ def is_safe(*texts: str) -> None:
     ],
     ids=" ".join,
 )
-def test_a_trace(
+def test_hostile_names_are_escaped_by_every_command(
     fusetui: Run,
     monkeypatch: pytest.MonkeyPatch,
     trace_path: Path,
@@ -92,7 +92,7 @@ def test_a_trace(
 
 
 @pytest.mark.parametrize("form", ["--markdown", "--json", "--fail-over=1"])
-def test_a_diff(
+def test_hostile_names_are_escaped_by_diff(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path, form: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
@@ -124,7 +124,7 @@ def test_a_diff(
     ],
     ids=lambda command: " ".join(command).encode("unicode_escape").decode()[:40],
 )
-def test_arguments(
+def test_hostile_arguments_are_escaped_in_messages(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path, command: list[str]
 ) -> None:
     monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
@@ -150,7 +150,9 @@ def test_arguments(
     ],
     ids=lambda command: " ".join(command).encode("unicode_escape").decode()[:40],
 )
-def test_options_of_capture(fusetui: Run, run_folder: Path, command: list[str]) -> None:
+def test_hostile_options_of_capture_are_escaped_in_messages(
+    fusetui: Run, run_folder: Path, command: list[str]
+) -> None:
     pytest.importorskip("torch", reason="capture asks for torch first")
     found = fusetui(
         "capture", *[str(run_folder) if w == "FOLDER" else w for w in command]

@@ -109,7 +109,7 @@ def test_keys_use_the_words_of_the_glossary(command: str, documents: Documents) 
 
 
 @pytest.mark.parametrize("command", COMMANDS_WITH_JSON)
-def test_keys_of_the_schemas(command: str) -> None:
+def test_keys_of_the_schemas_use_the_words_of_the_glossary(command: str) -> None:
     found = set(schema_keys(json.loads(schemas.text(command))))
     assert with_words(found, {row[0] for row in UNUSED}) == set()
     assert with_words(found, set(AT_HOME)) <= set(DOCUMENTED)

@@ -91,12 +91,16 @@ def test_the_cache_works(
 @pytest.mark.parametrize(
     "command", ["summary", "kernels", "ops", "modules", "why", "launches"]
 )
-def test_commands(fusetui: Run, laptop: str, command: str) -> None:
+def test_commands_answer_without_linux_functions(
+    fusetui: Run, laptop: str, command: str
+) -> None:
     found = fusetui(command, "lesson:mlp-eager", "--json")
     assert (found.code, found.err) == (0, "")
 
 
-def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_is_read_without_linux_functions(
+    fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SHIPPED[0].open("rb") as file:
         monkeypatch.setattr(
             "fusetui.trace.read.source.stat.S_ISREG", lambda mode: False
@@ -107,7 +111,7 @@ def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(open_trace(str(SHIPPED[0]), cached=False))
 
 
-async def test_the_app(laptop: str) -> None:
+async def test_app_runs_without_linux_functions(laptop: str) -> None:
     paths = tuple(str(lessons.path(name)) for name in ("mlp-eager", "mlp-compiled"))
     app = FusetuiApp(AppOptions(paths))
     async with app.run_test(size=(100, 30)) as pilot:

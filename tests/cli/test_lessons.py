@@ -40,7 +40,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_these_commands_show_figures_of_a_trace() -> None:
+def test_commands_that_show_figures_are_all_asked() -> None:
     assert {"summary", "kernels", "ops", "check", "diff"} <= set(ASKED)
 
 
@@ -86,21 +86,21 @@ def test_a_scrubbed_lesson_still_says_so(fusetui: Run, tmp_path: Path) -> None:
     assert SAID in plain(fusetui("kernels", tmp_path / "out.json").out)
 
 
-def test_the_kernels_of_the_eager_mlp(fusetui: Run) -> None:
+def test_lesson_mlp_eager_has_the_published_kernels(fusetui: Run) -> None:
     found = fusetui("kernels", "lesson:mlp-eager", "--json").json["kernels"]
     assert [(kernel["count"], kernel["median_ns"]) for kernel in found] == [
         *((6, 190_000), (3, 170_000), (3, 89_400), (3, 59_600)),
     ]
 
 
-def test_samples_lists_the_lessons_apart(fusetui: Run) -> None:
+def test_samples_lists_lessons_as_reconstructed(fusetui: Run) -> None:
     listed = fusetui("samples", "--json").json["lessons"]
     assert [lesson["name"] for lesson in listed] == lessons.names()
     assert all("reconstructed, not recorded" in lesson["shows"] for lesson in listed)
     assert "lesson:mlp-liger" in fusetui("samples").out
 
 
-def test_an_unknown_lesson(fusetui: Run) -> None:
+def test_unknown_lesson_is_refused_with_the_known_names(fusetui: Run) -> None:
     found = fusetui("summary", "lesson:nothing")
     assert found.code == 2
     assert "There is no lesson 'nothing', only linear-eager" in found.sentence

@@ -194,7 +194,7 @@ def server() -> list[str]:
     return [sys.executable, "-P", "-m", "fusetui", "mcp"]
 
 
-async def test_over_standard_streams(folder: Path) -> None:
+async def test_mcp_answers_a_client_over_standard_streams(folder: Path) -> None:
     from mcp import Client, StdioServerParameters
 
     env = {
@@ -259,7 +259,7 @@ def test_a_signal_ends_it_while_it_waits(number: int) -> None:
         assert run.wait(20) == 128 + number
 
 
-def test_nobody_reads() -> None:
+def test_mcp_ends_when_nobody_reads() -> None:
     with subprocess.Popen(
         server(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as run:
@@ -314,7 +314,9 @@ async def test_figures_are_those_of_the_api(client: Any) -> None:
     assert any("Reconstructed" in note for note in why["notes"])
 
 
-async def test_sql(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_sql_reads_tables_alone_within_a_time_limit(
+    client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the tables alone, and no longer than for a while."""
     pytest.importorskip("duckdb", reason="SQL needs it")
     query = "select op, sum(dur_ns) as total_ns from slices where kind = 'kernel' group by 1"
@@ -496,7 +498,7 @@ async def test_a_cursor_is_good_for_its_question_only(
         assert "has changed" in await told(client, "table", **asked, cursor=cursor)
 
 
-async def test_what_does_not_fit_says_how_much_it_takes(
+async def test_mcp_answer_beyond_max_tokens_says_how_many_it_takes(
     client: Any, folder: Path
 ) -> None:
     long = BARE.replace('"a"', json.dumps("x" * 5000))
@@ -533,7 +535,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_it_does_not_read(client: Any, folder: Path, name: str) -> None:
+async def test_mcp_refuses_files_outside_and_files_that_are_no_traces(
+    client: Any, folder: Path, name: str
+) -> None:
     (folder / "link.json").symlink_to(folder.parent / "secret.json")
     (folder / "out").symlink_to(folder.parent)
     (folder / "wrong.json").write_text("not JSON")
@@ -714,7 +718,7 @@ async def test_a_client_that_cancels_is_no_longer_read_for(
         assert await asyncio.to_thread(ended.wait, 20)
 
 
-async def test_sql_over_several_traces(client: Any) -> None:
+async def test_mcp_sql_reads_several_traces(client: Any) -> None:
     pytest.importorskip("duckdb")
     query = "select file, sum(count) as count from kernels group by file order by file"
     async with client:
@@ -729,12 +733,12 @@ async def test_sql_over_several_traces(client: Any) -> None:
     ]
 
 
-def test_what_it_needs(
+def test_mcp_without_its_folder_or_package_is_one_sentence(
     fusetui: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = fusetui("mcp", "--allow", "nowhere")
     assert found[:2] == (2, "")
-    assert found.sentence == "--allow nowhere: this is no folder."
+    assert found.sentence == "--allow nowhere is not a folder."
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert (
         fusetui("mcp").sentence == "fusetui mcp needs mcp: pip install 'fusetui[mcp]'."
@@ -752,7 +756,7 @@ async def test_total_is_what_exists(client: Any) -> None:
         assert len(gemms["rows"]) == 1 < gemms["total"] < every["total"]
 
 
-def test_all_tools_together_are_short() -> None:
+def test_mcp_descriptions_of_all_tools_stay_short() -> None:
     from fusetui.commands.agents.server import tool_definitions
 
     tools = [
@@ -806,7 +810,7 @@ async def test_answers_are_those_of_the_commands(
         )
 
 
-async def test_the_args_of_a_slice(client: Any, folder: Path) -> None:
+async def test_mcp_slice_gives_its_args_escaped(client: Any, folder: Path) -> None:
     args = {"shape": [1, 2], "large": 2**70, "text": "\x1b"}
     (folder / "args.json").write_text(
         BARE.replace('"pid"', f'"args": {json.dumps(args)}, "pid"')
@@ -860,7 +864,7 @@ async def test_what_modules_leave_out_is_among_the_notes(
         event("outside", 40, 6, cat="kernel", pid=0, tid=7),
     ]
     (folder / "outside.json").write_text(json.dumps({"traceEvents": events}))
-    said = "6 us of GPU time (100 %, 1 kernel) without a recorded launch"
+    said = "6 us of GPU time (100 %, 1 kernel): launch not recorded"
     query = {"trace": "outside.json", "query": "select sum(gpu_ns) from modules"}
     async with client:
         assert said in (await page(client, "modules", trace="outside.json"))["notes"]

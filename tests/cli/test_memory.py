@@ -34,11 +34,11 @@ def leaking(tmp_path: Path) -> Path:
     return machine.write(tmp_path / "leaking.pickle")
 
 
-def test_text(fusetui: Run, leaking: Path) -> None:
+def test_memory_text_names_peak_and_leak(fusetui: Run, leaking: Path) -> None:
     lines = fusetui("memory", leaking).out.splitlines()
     assert lines[0] == str(leaking)
     assert lines[1].startswith("Peak: ")
-    claim = "1. What one stack in a/train.py:33 train keeps grew in 4 of the last 4 steps, by"
+    claim = "1. Memory kept by one stack in a/train.py:33 train grew in 4 of the last 4"
     assert [line for line in lines if line.startswith("1.")] == [claim]
 
 
@@ -51,7 +51,7 @@ def test_each_table_adds_up(fusetui: Run, leaking: Path, by: str, at: str) -> No
     assert sum(row["share"] for row in found) == pytest.approx(1)
 
 
-def test_a_moment(fusetui: Run, leaking: Path) -> None:
+def test_memory_at_a_time_reports_that_moment(fusetui: Run, leaking: Path) -> None:
     by_time = fusetui("memory", leaking, "--at", "400us", "--json").json["devices"][0]
     assert by_time["at_time_us"] - by_time["start_time_us"] == 400
     again = fusetui("memory", leaking, "--at", by_time["at_time_us"], "--json").json[
@@ -60,14 +60,18 @@ def test_a_moment(fusetui: Run, leaking: Path) -> None:
     assert again == by_time
 
 
-def test_out_of_memory(fusetui: Run, tmp_path: Path) -> None:
+def test_memory_at_oom_reports_the_failed_allocation(
+    fusetui: Run, tmp_path: Path
+) -> None:
     path = failed(tmp_path)
     found = fusetui("memory", path, "--at", "oom", "--json").json["devices"][0]
     assert found["ooms"][0]["index"] == found["at_index"] == found["events"] - 1
-    assert "pieces alone are not why" in " ".join(fusetui("memory", path).out.split())
+    assert "Fragmentation is not the cause" in " ".join(
+        fusetui("memory", path).out.split()
+    )
 
 
-def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
+def test_memory_at_oom_lists_free_pieces(fusetui: Run, tmp_path: Path) -> None:
     """What is said is what was computed; each segment has its address, and those left
     out a number."""
     machine = Machine(total=200 * MB)
@@ -79,8 +83,7 @@ def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
     text = " ".join(out.split())
     assert "94.37 MB in its pool and on its stream are inactive" in text
     assert (
-        "could have given back 83.89 MB: with what was free, that would have been"
-        in text
+        "could have released 83.89 MB in pages of 2 MB, which would have been" in text
     )
     assert f"at {machine.segments[0]['address']:#x}, kept by" in text
     assert "  and 7 more" in out.splitlines()
@@ -94,7 +97,7 @@ def in_mb(size: int) -> str:
     return f"{float(f'{size / 1e6:.4g}'):g} MB"
 
 
-def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
+def test_memory_text_explains_a_leak(fusetui: Run, leaking: Path) -> None:
     """By a replay of the one stack: what it keeps after each of the last five steps."""
     document = pickle.loads(leaking.read_bytes())
     ends = [
@@ -113,14 +116,14 @@ def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
     ]
     grew = sum(a < b for a, b in pairwise(kept))
     assert (
-        f"What one stack in a/train.py:33 train keeps grew in {grew} of the last {len(kept) - 1} "
-        f"steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. After the last "
-        f"one it kept {in_mb(kept[-1])} of what was allocated since the recording began."
+        f"Memory kept by one stack in a/train.py:33 train grew in {grew} of the last "
+        f"{len(kept) - 1} steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. "
+        f"After the last step it kept {in_mb(kept[-1])} allocated since the recording began."
     ) in sentences(fusetui, leaking)
 
 
 @pytest.mark.parametrize(("asked", "enough"), [(60, ""), (88, "not ")])
-def test_what_is_said_of_expandable_segments(
+def test_memory_text_advises_expandable_segments(
     fusetui: Run, tmp_path: Path, asked: int, enough: str
 ) -> None:
     """By the blocks: whole pages of 2 MB that no block that lives touches."""
@@ -147,13 +150,13 @@ def test_what_is_said_of_expandable_segments(
     back = len(pages - used) * 2 * MB
     assert (back + 2 * MB >= asked * MB) == (not enough)
     assert (
-        f"Whole pages of 2 MB of its pool and stream could have given back {in_mb(back)}: with "
-        f"what was free, that would {enough}have been enough for it in such pages. A layout that "
-        "was expandable from the start would be another one."
+        f"Expandable segments could have released {in_mb(back)} in pages of 2 MB, which would "
+        f"{enough}have been enough with the free memory. Their layout would have differed from "
+        "the start."
     ) in sentences(fusetui, path)
 
 
-def test_nothing_is_said_of_them_where_they_are_on(
+def test_memory_text_does_not_advise_expandable_segments_that_are_on(
     fusetui: Run, tmp_path: Path
 ) -> None:
     machine = Machine(total=100 * MB, expandable=True)
@@ -163,10 +166,10 @@ def test_nothing_is_said_of_them_where_they_are_on(
     assert machine.alloc(40 * MB) is None
     said = sentences(fusetui, machine.write(tmp_path / "a.pickle"))
     assert "Segments are expandable already." in said
-    assert "Whole pages" not in said
+    assert "in pages of 2 MB" not in said
 
 
-def test_an_unknown_amount_free(fusetui: Run, tmp_path: Path) -> None:
+def test_memory_with_unknown_free_bytes_says_so(fusetui: Run, tmp_path: Path) -> None:
     path = failed(tmp_path)
     whole = pickle.loads(path.read_bytes())
     whole["device_traces"][0][-1]["device_free"] = None
@@ -174,7 +177,9 @@ def test_an_unknown_amount_free(fusetui: Run, tmp_path: Path) -> None:
     assert "an unknown amount free" in " ".join(fusetui("memory", path).out.split())
 
 
-def test_two_snapshots(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
+def test_memory_of_two_snapshots_reports_the_difference(
+    fusetui: Run, tmp_path: Path, leaking: Path
+) -> None:
     a = trained(tmp_path, 6)
     for by in ("code", "module", "category"):
         found = fusetui("memory", a, leaking, "--by", by, "--at", "end", "--json").json[
@@ -193,7 +198,9 @@ def test_two_snapshots(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
     )
 
 
-def test_two_snapshots_as_a_table(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
+def test_memory_table_of_two_snapshots_has_a_file_column(
+    fusetui: Run, tmp_path: Path, leaking: Path
+) -> None:
     a = trained(tmp_path)
     rows = [
         *csv.DictReader(
@@ -203,7 +210,9 @@ def test_two_snapshots_as_a_table(fusetui: Run, tmp_path: Path, leaking: Path) -
     assert {row["file"] for row in rows} == {str(a), str(leaking)}
 
 
-def test_a_folder(fusetui: Run, tmp_path: Path) -> None:
+def test_memory_of_a_folder_lists_the_odd_rank_first(
+    fusetui: Run, tmp_path: Path
+) -> None:
     """The odd rank stands first; what is no snapshot is said at the end."""
     for rank in range(4):
         machine = Machine()
@@ -238,7 +247,7 @@ def test_a_folder(fusetui: Run, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_it_refuses(
+def test_memory_refuses_options_that_a_snapshot_cannot_answer(
     fusetui: Run, tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:
     found = fusetui("memory", trained(tmp_path), *words)
@@ -258,12 +267,12 @@ def test_folders_that_it_refuses(fusetui: Run, tmp_path: Path, leaking: Path) ->
     assert "give two snapshots" in fusetui("memory", tmp_path, leaking).sentence
 
 
-def test_a_trace(fusetui: Run, tmp_path: Path) -> None:
+def test_memory_of_a_trace_reports_its_peak(fusetui: Run, tmp_path: Path) -> None:
     path = traced(tmp_path)
     out = fusetui("memory", path).out
     said = "1.536 kB allocated at 3 us (event 0), and at most 4.096 kB reserved."
     assert out.splitlines()[3].startswith(f"Peak: {said}")
-    assert "A snapshot would also tell the stack" in " ".join(out.split())
+    assert "A snapshot would also have stacks," in " ".join(out.split())
     found = fusetui("memory", path, "--json", "--at", "2us").json["devices"][0]
     assert (found["at_index"], found["by_op"][0]["bytes"]) == (-1, 1024)
     rows = fusetui("memory", path, "--format", "json").json
@@ -280,7 +289,7 @@ def test_a_cpu_has_no_snapshot_to_recommend(
     out = fusetui(
         "memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))
     ).out
-    assert "CPU: what was allocated while torch recorded" in out
+    assert "CPU: allocations while torch recorded" in out
     assert "A snapshot would" not in out
     assert " reserved" not in out
 
@@ -292,22 +301,21 @@ def test_a_lesson_says_that_it_is_one(fusetui: Run) -> None:
         assert "Reconstructed, not recorded" in found.out + found.err
 
 
-def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) -> None:
+def test_memory_refuses_options_that_a_trace_cannot_answer(
+    fusetui: Run, write: Callable[..., Path]
+) -> None:
     path, old = (
         write(json.dumps(TRACED)),
         [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}],
     )
     assert "only snapshots are compared" in fusetui("memory", path, path).sentence
-    assert (
-        "tells the op that allocated"
-        in fusetui("memory", path, "--by", "module").sentence
-    )
+    assert "groups memory by op" in fusetui("memory", path, "--by", "module").sentence
     assert (
         "do not tell where memory ran out"
         in fusetui("memory", path, "--at", "oom").sentence
     )
     assert (
-        "profile_memory=True adds them"
+        "profile_memory=True records them"
         in fusetui("memory", write(json.dumps(TRACED[:1]))).err
     )
     found = fusetui("memory", write(json.dumps(old)))

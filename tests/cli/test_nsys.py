@@ -61,7 +61,7 @@ def test_a_diff_with_itself_finds_no_change(fusetui: Run, path: Path) -> None:
     assert "by place: no change" in found.out
 
 
-def test_a_diff_with_a_trace_of_torch(fusetui: Run, path: Path) -> None:
+def test_diff_of_nsys_export_and_torch_trace_answers(fusetui: Run, path: Path) -> None:
     found = fusetui("diff", path, "lesson:mlp-eager")
     assert found.code == 0
     assert "GPU busy" in found.out

@@ -18,7 +18,7 @@ from fusetui.command_line.file_commands import PICTURED
 from fusetui.commands.sources import one_trace
 from fusetui.trace import open_trace
 from fusetui.tui import pictures, registry
-from fusetui.tui.pictures import BASE, CELL, LINE, MARGIN, SHAPES
+from fusetui.tui.pictures import BASE_LINE, CELL_WIDTH, LINE_HEIGHT, MARGIN, SHAPES
 from fusetui.tui.state.state import Size
 
 Run = Callable[..., Any]
@@ -30,8 +30,8 @@ def texts_of(svg: str) -> dict[tuple[int, int], str]:
     """Each text by the line and the cell in which it begins."""
     return {
         (
-            round((float(text.attrib["y"]) - BASE - MARGIN) / LINE),
-            round((float(span.attrib["x"]) - MARGIN) / CELL),
+            round((float(text.attrib["y"]) - BASE_LINE - MARGIN) / LINE_HEIGHT),
+            round((float(span.attrib["x"]) - MARGIN) / CELL_WIDTH),
         ): span.text or ""
         for text in ElementTree.fromstring(svg).iter(f"{SVG}text")
         for span in text
@@ -115,12 +115,12 @@ def test_a_part_fills_the_window(fusetui: Run, tmp_path: Path) -> None:
     [
         (["out.txt"], ".svg, .png or .html"),
         (["out.svg", "--page=diff"], "two traces"),
-        (["out.svg", "--page=why", "--step=3"], "--page timeline alone"),
+        (["out.svg", "--page=why", "--step=3"], "--page timeline"),
         (["out.svg", "--range=3"], "takes two times"),
         (["out.svg", "--size=20x5"], "takes columns and lines"),
     ],
 )
-def test_one_sentence(
+def test_wrong_picture_arguments_are_one_sentence(
     wrong: list[str],
     said: str,
     fusetui: Run,

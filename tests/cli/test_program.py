@@ -40,7 +40,7 @@ def program_file(tmp_path: Path, launched: Make) -> Path:
     return path
 
 
-def test_modules_json(fusetui: Run, program_file: Path) -> None:
+def test_modules_json_has_its_documented_keys(fusetui: Run, program_file: Path) -> None:
     found = fusetui("modules", program_file, "--json").json
     assert found.keys() == {"modules", "none", "gpu_ns", "phases"}
     net, linear = found["modules"]
@@ -53,7 +53,9 @@ def test_modules_json(fusetui: Run, program_file: Path) -> None:
     assert found["phases"] == [{"phase": "forward", "gpu_ns": 70_000, "kernels": 2}]
 
 
-def test_modules_text(fusetui: Run, program_file: Path) -> None:
+def test_modules_text_lists_modules_and_phases(
+    fusetui: Run, program_file: Path
+) -> None:
     text = fusetui("modules", program_file).out
     assert "70 us  100 %  70 us        2  40 us      2    Linear_*" in text
     assert "GPU time by phase: forward 70 us (100 %)" in text
@@ -75,7 +77,7 @@ def test_stacks_without_modules_are_not_asked_for_again(
     assert said in fusetui("modules", path).out
 
 
-def test_lines_json(fusetui: Run, program_file: Path) -> None:
+def test_lines_json_has_its_documented_keys(fusetui: Run, program_file: Path) -> None:
     found = fusetui("lines", program_file, "--json").json
     assert found.keys() == {"functions", "none", "gpu_ns"}
     forward, main = found["functions"]
@@ -88,7 +90,9 @@ def test_lines_json(fusetui: Run, program_file: Path) -> None:
     assert (main["gpu_self_ns"], main["gpu_ns"], main["idle_ns"]) == (0, 70_000, 5_000)
 
 
-def test_lines_text(fusetui: Run, program_file: Path) -> None:
+def test_lines_text_lists_functions_with_their_lines(
+    fusetui: Run, program_file: Path
+) -> None:
     text = fusetui("lines", program_file).out
     assert "forward  my_model.py:42" in text
     assert "backward" not in text  # nothing went backward

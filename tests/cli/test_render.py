@@ -15,7 +15,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_draws_share_and_clears_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(output, "PATIENCE_SECONDS", 0)
     stream = Terminal()
     with output.Bar("reading x.json", stream) as bar:
@@ -52,7 +54,7 @@ def test_a_bar_that_nobody_sees_is_no_failure(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_no_bar(stream: io.StringIO) -> None:
+def test_progress_bar_is_not_drawn_in_a_pipe_or_too_soon(stream: io.StringIO) -> None:
     """Neither off a terminal nor within the first second."""
     with output.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)

@@ -135,7 +135,7 @@ def reported(fusetui: Run, folder: Path, *words: str) -> str:
     return out.read_text(encoding="utf-8")
 
 
-def test_its_figures_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
+def test_figures_of_a_report_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
     page = Page(reported(fusetui, tmp_path, EAGER, COMPILED))
     for at, name in enumerate((EAGER, COMPILED)):
         why = fusetui("why", name, "--json").json
@@ -245,7 +245,9 @@ def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     )
 
 
-def test_it_stays_below_a_megabyte(fusetui: Run, tmp_path: Path) -> None:
+def test_report_of_a_large_trace_stays_below_a_megabyte(
+    fusetui: Run, tmp_path: Path
+) -> None:
     trace = TRACES / "nccl_collectives.json.gz"
     if not trace.is_file():
         pytest.skip("needs FUSETUI_TRACES")
@@ -276,7 +278,7 @@ def test_a_reader_of_screens_finds_its_way(fusetui: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("names", [(EAGER,), (EAGER, COMPILED)])
-def test_its_contents_lead_to_every_heading(
+def test_contents_of_a_report_lead_to_every_heading(
     fusetui: Run, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     page = Page(reported(fusetui, tmp_path, *names))
@@ -319,7 +321,7 @@ def test_a_table_says_what_it_leaves_out(
 ) -> None:
     """GPU time of no module stands below that table, and nothing where all of it is in
     one."""
-    said = "in no module or annotation"
+    said = ": outside modules"
     assert said not in reported(fusetui, tmp_path, EAGER)
     events = [
         event("part", 0, 9, cat="user_annotation"),
@@ -349,7 +351,7 @@ IN_THE_BROWSER = """<img src="nowhere"><script>addEventListener("load", () => {
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
-def test_it_works_in_a_browser(fusetui: Run, tmp_path: Path) -> None:
+def test_report_sorts_and_zooms_in_a_browser(fusetui: Run, tmp_path: Path) -> None:
     """Nothing is said on its console; a table is sorted, and the timeline zooms."""
     text = reported(fusetui, tmp_path, EAGER)
 

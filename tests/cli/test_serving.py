@@ -20,7 +20,9 @@ def served(tmp_path: Path) -> Path:
     return save(tmp_path / "replay.json", *steps)
 
 
-def test_a_step_of_unknown_phase(fusetui: Run, tmp_path: Path) -> None:
+def test_serving_step_without_annotation_has_an_unknown_phase(
+    fusetui: Run, tmp_path: Path
+) -> None:
     """No annotation says what the replay does."""
     events = [
         event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"
@@ -29,19 +31,23 @@ def test_a_step_of_unknown_phase(fusetui: Run, tmp_path: Path) -> None:
     assert "An unknown step (hipGraphLaunch)" in text
 
 
-def test_text(fusetui: Run, served: Path) -> None:
+def test_serving_text_lists_phases_limit_and_time_between(
+    fusetui: Run, served: Path
+) -> None:
     text = fusetui("serving", served).out
     assert "decode            19" in text
     assert "A decode step (step[DECODE bs=4])" in text
     assert "3 matrix products read 24.58 kB of weights" in text
-    assert "Between passes of the model: 18 gaps" in text
+    assert "Between model passes: 18 gaps," in text
     assert "247 events of 19 of 19 graph replays have the op" in text.replace(
         "\n  ", " "
     )
     assert text.count("\n") <= 40
 
 
-def test_frames_without_their_folders(fusetui: Run, tmp_path: Path) -> None:
+def test_serving_text_shows_frames_without_folders(
+    fusetui: Run, tmp_path: Path
+) -> None:
     """They would fill the line; --json has all."""
     frame = python("/a/long/way/to/scheduler.py(12): schedule", 3100, 800)
     steps = [SERVER.step(4, 2000 * n, n) for n in range(1, 4)]
@@ -51,7 +57,7 @@ def test_frames_without_their_folders(fusetui: Run, tmp_path: Path) -> None:
     assert frame["name"] in [one["what"] for one in doing]
 
 
-def test_json(fusetui: Run, served: Path) -> None:
+def test_serving_json_lists_steps_joins_and_limits(fusetui: Run, served: Path) -> None:
     found = fusetui("serving", served, "--json").json
     assert [step["captured_tokens"] for step in found["steps"]] == [4] * 19
     assert found["joins"][0]["certainty"] == "certain"
@@ -65,7 +71,7 @@ def test_a_configuration_that_is_none(fusetui: Run, served: Path) -> None:
     assert "has no num_hidden_layers" in found.sentence
 
 
-def test_a_trace_of_no_server(fusetui: Run) -> None:
+def test_serving_of_a_trace_of_no_server_says_why_not(fusetui: Run) -> None:
     found = fusetui("serving", "lesson:mlp-eager")
     assert found.code == 0
-    assert found.out.startswith("Cannot tell: Steps: no annotation has the name")
+    assert found.out.startswith("Inconclusive: no steps of a server: no annotation")

@@ -27,7 +27,7 @@ def read(file: Path, text: str, **others: str) -> Settings:
     return user_settings({"FUSETUI_CONFIG": str(file), **others})
 
 
-def test_each_choice(file: Path) -> None:
+def test_each_setting_is_read_and_has_a_default(file: Path) -> None:
     found = read(file, 'theme = "light"\nascii = true\nmouse = false\n')
     assert found == Settings(theme="light", ascii=True, mouse=False)
     assert read(file, "") == user_settings({"FUSETUI_CONFIG": "off"}) == Settings()
@@ -49,9 +49,7 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("theme = " + "9" * 5000, "contains a number with too many digits."),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
-    file: Path, text: str, sentence: str
-) -> None:
+def test_wrong_settings_are_one_sentence(file: Path, text: str, sentence: str) -> None:
     with pytest.raises(Error) as error:
         read(file, text)
     assert sentence in str(error.value)
@@ -111,7 +109,7 @@ def test_the_variables_that_are_amounts() -> None:
     assert UNITS_OF_VARIABLES.keys() == {MAX_MEGABYTES_VARIABLE, LIMIT}
 
 
-def test_colors_of_the_terminal_that_name_none() -> None:
+def test_colorfgbg_without_a_color_is_ignored_with_a_sentence() -> None:
     (sentence,) = ignored_colors({"COLORFGBG": "nonsense"})
     assert sentence.startswith("COLORFGBG is 'nonsense' and is ignored: it should name")
     for fine in ("15;0", "15;default;0", "default;default", ""):

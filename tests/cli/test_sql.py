@@ -37,7 +37,9 @@ COLUMNS = {"steps": ["number", "dur_ns"], "gaps": ["device", "dur_ns"]}
         (["a.json", "select\n1"], "select\n1"),
     ],
 )
-def test_what_is_a_query(given: list[str], query: str) -> None:
+def test_text_with_a_space_that_names_no_file_is_a_query(
+    given: list[str], query: str
+) -> None:
     assert names_and_query(given) == (given[: -1 if query else None], query)
 
 
@@ -47,7 +49,7 @@ def test_a_file_with_a_space_is_no_query(tmp_path: Path) -> None:
     assert names_and_query(given) == (given, "")
 
 
-def test_a_table_for_people(fusetui: Run) -> None:
+def test_sql_prints_a_table(fusetui: Run) -> None:
     found = fusetui("sql", LESSON, STEPS)
     assert found.code == 0
     assert found.out.splitlines()[:2] == [
@@ -64,19 +66,21 @@ def test_only_the_first_rows_unless_asked(fusetui: Run) -> None:
     assert len(fusetui("sql", LESSON, query, "--format", "csv").out.splitlines()) == 228
 
 
-def test_several_traces(fusetui: Run) -> None:
+def test_sql_of_several_traces_has_a_file_column(fusetui: Run) -> None:
     query = "select file, count(*) as steps from steps group by file order by file"
     found = fusetui("sql", LESSON, "--format", "json", OTHER, query)
     assert found.json == [{"file": OTHER, "steps": 3}, {"file": LESSON, "steps": 3}]
 
 
-def test_a_pipe(fusetui: Run) -> None:
+def test_sql_reads_a_query_from_a_pipe(fusetui: Run) -> None:
     found = fusetui("sql", LESSON, "--format", "csv", stdin=f"{STEPS};\n")
     assert found.out.splitlines()[1] == "2,762000,ProfilerStep#2"
 
 
 @pytest.mark.parametrize("form", [one for one in FORMATS if one != "table"])
-def test_a_file(fusetui: Run, tmp_path: Path, form: str) -> None:
+def test_sql_writes_every_format_and_replaces_no_file(
+    fusetui: Run, tmp_path: Path, form: str
+) -> None:
     path = tmp_path / f"x.{form.replace('markdown', 'md')}"
     assert fusetui("sql", LESSON, STEPS, "--output", path).out == f"{path}: 3 rows.\n"
     assert path.stat().st_size > 0
@@ -120,17 +124,21 @@ def test_names_of_the_trace_are_data(fusetui: Run, write: Callable[..., Path]) -
         ((LESSON, "select x from steps"), 'SQL: Referenced column "x" not found'),
         ((LESSON, "drop view steps"), "SQL: the tables are read-only"),
         ((LESSON,), "SQL: one query is needed, not none."),
-        (("-",), "Standard input is the trace: name the query behind it."),
+        (("-",), "Standard input is the trace: give the query after it."),
         ((LESSON, STEPS, "--format", "parquet"), "Parquet is not printed"),
     ],
 )
-def test_wrong_use(fusetui: Run, words: tuple[str, ...], sentence: str) -> None:
+def test_wrong_sql_arguments_are_one_sentence(
+    fusetui: Run, words: tuple[str, ...], sentence: str
+) -> None:
     found = fusetui("sql", *words)
     assert (found.code, found.out) == (2, "")
     assert sentence in found.err.splitlines()[-1]
 
 
-def test_without_duckdb(fusetui: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_without_duckdb_says_how_to_install_it(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert fusetui("sql", LESSON, STEPS).sentence == (
         "SQL needs duckdb: pip install 'fusetui[sql]'."
@@ -164,11 +172,13 @@ def test_a_query_that_takes_long_is_ended(number: signal.Signals) -> None:
         (".columns ga", "", ["gaps"]),
     ],
 )
-def test_completions(begun: str, rest: str, words: list[str]) -> None:
+def test_sql_prompt_completes_tables_and_columns(
+    begun: str, rest: str, words: list[str]
+) -> None:
     assert completions(begun.split()[-1], begun + rest, len(begun), COLUMNS) == words
 
 
-def test_a_conversation() -> None:
+def test_sql_prompt_answers_commands_and_queries() -> None:
     with Terminal(["sql", LESSON], columns=120, anew=True) as screen:
         screen.wait_for("sql> ")
         screen.press(".tables\n")
@@ -196,7 +206,7 @@ def test_a_conversation() -> None:
         assert screen.wait() == 0
 
 
-def test_quit() -> None:
+def test_sql_prompt_ends_at_quit() -> None:
     with Terminal(["sql", LESSON], anew=True) as screen:
         screen.wait_for("sql> ")
         screen.press(".quit\n")

@@ -61,7 +61,7 @@ def test_runs_of_the_folder_and_of_make_demo(tmp_path: Path) -> None:
     assert all("run: eager" in offer.about for offer in found)
 
 
-def test_what_ships_with_fusetui(tmp_path: Path) -> None:
+def test_start_list_offers_tutor_lessons_and_samples(tmp_path: Path) -> None:
     found = {offer.label: offer for offer in found_in(tmp_path)}
     assert found["tutor"].is_tour
     assert found["lesson:mlp-liger"].paths == (one_trace("lesson:mlp-liger"),)
@@ -82,7 +82,7 @@ def test_without_a_terminal_the_list_is_printed(
 
 
 @pytest.mark.parametrize("command", [[], ["open"]])
-def test_in_a_terminal_a_person_chooses(
+def test_open_without_a_trace_shows_the_start_list(
     fusetui: Run,
     opened: list[Any],
     tmp_path: Path,
@@ -97,7 +97,7 @@ def test_in_a_terminal_a_person_chooses(
 
 
 @pytest.mark.parametrize(("count", "at_once"), [(1, 2), (2, 2), (3, 0)])
-def test_of_more_than_two_traces_a_person_chooses(
+def test_open_of_more_than_two_traces_shows_a_list(
     fusetui: Run, opened: list[Any], count: int, at_once: int
 ) -> None:
     names = ["lesson:mlp-eager", "lesson:mlp-compiled", "lesson:mlp-liger"][:count]

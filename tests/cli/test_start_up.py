@@ -81,7 +81,7 @@ def started(program: str, *arguments: str) -> Started:
         ("gaps TRACE --json", ["torch", "textual", "fusetui.gpu.roofline"]),
     ],
 )
-def test_what_is_not_needed_is_not_imported(
+def test_commands_import_no_more_than_they_need(
     arguments: str, without: Sequence[str]
 ) -> None:
     words = [SAMPLE if word == "TRACE" else word for word in arguments.split()]
@@ -90,7 +90,7 @@ def test_what_is_not_needed_is_not_imported(
     assert not found.modules.intersection(without)
 
 
-def test_the_version() -> None:
+def test_version_imports_and_compiles_next_to_nothing() -> None:
     found = started(COMMAND, "--version")
     assert not found.ours(".trace")
     assert len(found.ours()) <= 7

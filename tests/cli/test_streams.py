@@ -51,7 +51,7 @@ def long_trace(
         (">/dev/full", "Standard output cannot be written: No space left on device."),
     ],
 )
-def test_output(
+def test_closed_or_full_standard_output_exits_with_2(
     trace_file: File, words: list[str], redirection: str, says: str
 ) -> None:
     found = run(
@@ -107,7 +107,9 @@ def test_a_slow_reader_gets_all(long_trace: Path, unbuffered: bool) -> None:
 
 @pytest.mark.parametrize("words", [["summary", "TRACE"], ["summary", "-"], ["nothing"]])
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
-def test_talk(trace_file: File, words: list[str], redirection: str) -> None:
+def test_closed_or_full_standard_error_leaves_results_intact(
+    trace_file: File, words: list[str], redirection: str
+) -> None:
     """Results are unaffected, and no messages are mixed with them."""
     words = [str(trace_file()) if word == "TRACE" else word for word in words]
     found = run(f"{redirection} </dev/null", *words)
@@ -119,14 +121,14 @@ def test_talk(trace_file: File, words: list[str], redirection: str) -> None:
 @pytest.mark.parametrize(
     "words", [["summary", "-"], ["decode", "-"], ["open", "sample:mlp-eager"]]
 )
-def test_input(words: list[str]) -> None:
+def test_closed_standard_input_exits_with_2(words: list[str]) -> None:
     found = run("<&-", *words)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.count("\n") == 1
     assert "Traceback" not in found.stderr
 
 
-def test_all_of_them() -> None:
+def test_all_standard_streams_closed_exit_with_2() -> None:
     assert run("<&- >&- 2>&-", "summary", "sample:mlp-eager").returncode == 2
 
 

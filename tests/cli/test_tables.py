@@ -36,8 +36,9 @@ def rows(found: Any) -> list[dict[str, str]]:
     return [*csv.DictReader(io.StringIO(found.out))]
 
 
-def test_every_table_of_a_command() -> None:
-    assert {*NAMES} == {*TABLES} - {"collectives", "findings"}
+def test_every_command_with_rows_is_a_table() -> None:
+    # what `compile` takes may be a log, so that it has an argument of its own
+    assert {*NAMES} == {*TABLES} - {"collectives", "findings", "compile"}
     assert ("table", *sorted(files.FORMATS, key=FORMATS.index)) == FORMATS
     assert {name.removeprefix("--") for name in ("others", *OPTIONS)} == {*AS_TABLE}
 
@@ -47,7 +48,7 @@ OPTIONS = ("--format", "--output", "--columns", "--sort", "--where")
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["csv", "tsv", "json", "markdown"])
-def test_all_columns(fusetui: Run, name: str, form: str) -> None:
+def test_table_formats_print_all_columns(fusetui: Run, name: str, form: str) -> None:
     found = fusetui(name, LESSON, "--format", form)
     assert found.code == 0
     columns = [one.name for one in columns_of(name)]
@@ -58,7 +59,9 @@ def test_all_columns(fusetui: Run, name: str, form: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ending", files.ENDINGS)
-def test_a_file(fusetui: Run, tmp_path: Path, name: str, ending: str) -> None:
+def test_table_is_written_to_a_file_of_every_ending(
+    fusetui: Run, tmp_path: Path, name: str, ending: str
+) -> None:
     path = tmp_path / f"out{ending}"
     found = fusetui(name, LESSON, "--output", path)
     assert found.code == 0
@@ -91,7 +94,7 @@ def test_the_figures_are_those_of_the_answer(fusetui: Run) -> None:
     ]
 
 
-def test_where_sort_top_and_columns(fusetui: Run) -> None:
+def test_where_sort_top_and_columns_apply_together(fusetui: Run) -> None:
     asked = ("--where", "family = gemm and dur > 50us", "--sort", "count", "--top", 1)
     found = fusetui(
         "kernels", LESSON, *asked, "--columns", "short,count", "--format", "csv"
@@ -99,7 +102,7 @@ def test_where_sort_top_and_columns(fusetui: Run) -> None:
     assert found.out == "short,count\ngemm bf16 128x128x32 tn sm80 s5,6\n"
 
 
-def test_a_table_for_people(fusetui: Run) -> None:
+def test_table_format_shows_few_rows_and_says_how_many_more(fusetui: Run) -> None:
     found = fusetui(
         "kernels", LESSON, "--sort", "count", "--columns", "count,short", "--top", 2
     )
@@ -110,7 +113,7 @@ def test_a_table_for_people(fusetui: Run) -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_nothing_is_cut_where_nobody_looks(
+def test_table_in_a_pipe_cuts_no_name(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS")
@@ -121,7 +124,7 @@ def test_nothing_is_cut_where_nobody_looks(
     assert all(name in out for name in names)
 
 
-def test_several_traces(fusetui: Run) -> None:
+def test_tables_of_several_traces_have_a_file_column(fusetui: Run) -> None:
     both = rows(fusetui("steps", LESSON, "--format", "csv", OTHER))
     assert [row["file"] for row in both] == [LESSON] * 3 + [OTHER] * 3
     alone = rows(fusetui("steps", OTHER, "--format", "csv"))
@@ -150,7 +153,7 @@ def test_the_options_of_a_command_are_kept(fusetui: Run) -> None:
     assert 0 < len(part) < len(whole)
 
 
-def test_what_is_not_there_is_said(fusetui: Run) -> None:
+def test_table_without_rows_says_why(fusetui: Run) -> None:
     found = fusetui(
         "lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv"
     )
@@ -184,7 +187,9 @@ def test_what_is_not_there_is_said(fusetui: Run) -> None:
         (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
     ],
 )
-def test_wrong_use(fusetui: Run, asked: tuple[str, ...], sentence: str) -> None:
+def test_wrong_table_options_are_one_sentence(
+    fusetui: Run, asked: tuple[str, ...], sentence: str
+) -> None:
     found = fusetui("kernels", LESSON, *asked)
     assert found.code == 2
     assert found.sentence.startswith(sentence)
@@ -259,7 +264,7 @@ def test_standard_output_that_may_not_grow(large: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_real_trace(fusetui: Run, name: str) -> None:
+def test_tables_of_a_real_trace_have_rows(fusetui: Run, name: str) -> None:
     path = TRACES / "h100_bert-small.json.gz"
     if not path.exists():
         pytest.skip(f"{path} is not there")

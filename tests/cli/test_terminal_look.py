@@ -47,7 +47,7 @@ ON_WHITE, ON_BLACK = b"48;2;255;255;255", b"48;2;18;18;18"
         ("", ""),
     ],
 )
-def test_colors_by_the_name_of_the_terminal(term: str, colors: str) -> None:
+def test_term_variable_decides_the_number_of_colors(term: str, colors: str) -> None:
     assert color_system({"TERM": term}) == colors
 
 
@@ -81,7 +81,9 @@ def test_what_the_user_says_about_colors_holds() -> None:
         ({"LANG": "de_DE.ISO-8859-1"}, True),
     ],
 )
-def test_ascii_by_the_locale(environment: dict[str, str], expected: bool) -> None:
+def test_locale_decides_whether_ascii_is_needed(
+    environment: dict[str, str], expected: bool
+) -> None:
     assert needs_ascii(environment, "utf-8") is expected
 
 
@@ -106,7 +108,7 @@ def test_ascii_where_the_stream_has_nothing_else() -> None:
         ("9" * 5000, None),
     ],
 )
-def test_the_background_by_a_variable(value: str, light: bool | None) -> None:
+def test_colorfgbg_decides_light_or_dark(value: str, light: bool | None) -> None:
     assert light_by_variable(value) is light
 
 
@@ -125,7 +127,7 @@ def test_an_option_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -
     ("answer", "light"),
     [(LIGHT, True), (DARK, False), ("\x1b]11;rgb:fff/fff/fff\x07", True), ("", False)],
 )
-def test_the_color_of_the_background(answer: str, light: bool) -> None:
+def test_answer_of_the_terminal_decides_light_or_dark(answer: str, light: bool) -> None:
     assert is_light_color(answer.encode()) is light
 
 
@@ -182,7 +184,7 @@ def test_a_signal_that_comes_while_the_terminal_is_asked(trace: Path) -> None:
         assert shown.wait() == 128 + signal.SIGHUP
 
 
-def test_nothing_but_ascii_in_a_c_locale(trace: Path) -> None:
+def test_app_in_a_c_locale_draws_ascii_alone(trace: Path) -> None:
     """On the page, in the help and in the palette."""
     with Terminal(["open", trace], environment={"LC_ALL": "C"}) as shown:
         shown.wait_for(READY)

@@ -61,8 +61,8 @@ def test_a_summary_is_never_too_large_for_github() -> None:
     for cases, more in (([case], ["y" * 9_000] * 900), ([case] * 9_000, [])):
         told = summary("diff", cases, more)
         assert len(told) < 1 << 18
-        assert told.endswith("which this page has no room for.\n")
-    assert "no room" not in summary("diff", [Case("x", Outcome.PASSED, "x")], ["y"])
+        assert told.endswith("More results do not fit on this page.\n")
+    assert "do not fit" not in summary("diff", [Case("x", Outcome.PASSED, "x")], ["y"])
 
 
 def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> No
         f"::error file={tmp_path}/a.json,title=fusetui check::{tmp_path}"
     )
     assert wrong.sentence.endswith(
-        "guess gemm=2, found 3 (counted kernels in each of 3 steps)."
+        "expected gemm=2, found 3 (counted kernels in each of 3 steps)."
     )
     suite = ET.parse(report).getroot()[0]
     assert [len(test) for test in suite] == [0, 1]
@@ -95,7 +95,7 @@ PARTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
-def test_what_is_not_whole_passes_no_gate(
+def test_incomplete_trace_passes_no_gate(
     fusetui: Run, trace_file: File, tmp_path: Path, part: Callable[[bytes], bytes]
 ) -> None:
     whole, partial = trace_file(steps=12), tmp_path / "partial.json"
@@ -137,7 +137,7 @@ def test_nothing_is_told_that_was_not_asked(fusetui: Run, trace_file: File) -> N
     assert "--fail-over" in found.sentence
 
 
-def test_what_cannot_be_written(
+def test_junit_file_that_cannot_be_written_is_one_sentence(
     fusetui: Run, trace_file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("check", trace_file(), "--expect", "kernels=4")

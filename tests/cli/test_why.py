@@ -36,7 +36,7 @@ DEVICE = """
 GAP = "device start_ns dur_ns idle previous next op annotation module frame drained_by"
 
 
-def test_json(fusetui: Run, trace_file: File) -> None:
+def test_why_json_has_its_documented_keys(fusetui: Run, trace_file: File) -> None:
     found = fusetui("why", trace_file(), "--json")
     assert (found.code, found.err) == (0, "")
     assert found.json.keys() >= {*KEYS, "base_ns"}
@@ -58,7 +58,9 @@ def test_json(fusetui: Run, trace_file: File) -> None:
     assert sum(parts) == 4_000_000 + 900_000
 
 
-def test_text(fusetui: Run, trace_file: File) -> None:
+def test_why_text_has_breakdown_gaps_and_findings(
+    fusetui: Run, trace_file: File
+) -> None:
     """300 us of each step of 900 are gaps between kernels, 15 before the first, 184
     after the last."""
     path = trace_file()
@@ -66,7 +68,8 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us a step (wall; the median of 3). The GPU is busy 45 % of the step. 499 us is idle, "
+        "900 us per step (wall; the median of 3). The GPU is busy 45 % of the "
+        "step. Idle 499 us, of"
     )
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
@@ -76,9 +79,9 @@ def test_text(fusetui: Run, trace_file: File) -> None:
 @pytest.mark.parametrize(
     ("lengths", "told"),
     [
-        ((100, 120, 180), "120 us a step (wall; the median of 3)."),
-        ((100, 120, 140, 180), "120 us a step (wall; the lower median of 4)."),
-        ((100, 180), "100 us a step (wall; the shorter of 2)."),
+        ((100, 120, 180), "120 us per step (wall; the median of 3)."),
+        ((100, 120, 140, 180), "120 us per step (wall; the lower median of 4)."),
+        ((100, 180), "100 us per step (wall; the shorter of 2)."),
     ],
 )
 def test_the_median_step_is_a_step(
@@ -103,7 +106,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
     for computes, told in (
         (
             60,
-            "The GPU is busy 95 % of it; for 130 us of that it communicates and computes nothing.",
+            "The GPU is busy 95 % of it; for 130 us of that it only communicates.",
         ),
         (185, "The GPU is busy 95 % of it."),
     ):
@@ -115,7 +118,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
             event(name, ts, dur, cat="kernel", pid=0, tid=7) for name, ts, dur in names
         ]
         last = event("gemm", 200, 0, cat="kernel", pid=0, tid=7)
-        assert f"The GPU's span is 200 us. {told} 10 us is idle" in answer(
+        assert f"The GPU's span is 200 us. {told} Idle 10 us" in answer(
             why(trace_of([*work, last]))
         )
 
@@ -163,7 +166,7 @@ def test_the_first_finding_is_always_told(
     assert ["Better kernels" in text for text in shown] == [True, True, False]
 
 
-def test_one_step(fusetui: Run, trace_file: File) -> None:
+def test_why_step_answers_about_that_step(fusetui: Run, trace_file: File) -> None:
     found = fusetui("why", trace_file(), "--step", 2, "--json").json
     assert [step["name"] for step in found["steps"]] == ["ProfilerStep#2"]
     assert found["devices"] == found["steps"][0]["devices"]
@@ -192,7 +195,9 @@ def test_the_ceiling_of_a_step_is_about_its_kernels(
 
 
 @pytest.mark.parametrize("window", [("2ms", "2.9ms"), ("2000000", "2900000")])
-def test_a_window(fusetui: Run, trace_file: File, window: tuple[str, str]) -> None:
+def test_why_from_to_equals_the_step_of_that_time(
+    fusetui: Run, trace_file: File, window: tuple[str, str]
+) -> None:
     path = trace_file()
     step = fusetui("why", path, "--step", 2, "--json").json
     found = fusetui("why", path, "--from", window[0], "--to", window[1], "--json").json
@@ -200,7 +205,9 @@ def test_a_window(fusetui: Run, trace_file: File, window: tuple[str, str]) -> No
     assert found["about"] == "from 2 ms to 2.9 ms"
 
 
-def test_steps_by_a_pattern(fusetui: Run, trace_file: File) -> None:
+def test_why_step_by_takes_matching_annotations_as_steps(
+    fusetui: Run, trace_file: File
+) -> None:
     found = fusetui("why", trace_file(), "--step-by", "Step#[12]", "--json").json
     assert [step["name"] for step in found["steps"]] == [
         "ProfilerStep#1",
@@ -238,7 +245,7 @@ def test_two_traces_of_which_one_begins_with_older_work(fusetui: Run) -> None:
         (["--json", "--markdown"], "not both"),
     ],
 )
-def test_wrong_use(
+def test_why_of_a_missing_step_or_device_is_refused(
     fusetui: Run, trace_file: File, options: list[str], sentence: str
 ) -> None:
     found = fusetui("why", trace_file(), *options)
@@ -246,13 +253,15 @@ def test_wrong_use(
     assert sentence in found.sentence
 
 
-def test_a_device(fusetui: Run, trace_file: File) -> None:
+def test_why_device_of_the_only_gpu_equals_the_whole(
+    fusetui: Run, trace_file: File
+) -> None:
     path = trace_file()
     found = fusetui("why", path, "--device", 0, "--json")
     assert found.json == fusetui("why", path, "--json").json
 
 
-def test_gaps(fusetui: Run, trace_file: File) -> None:
+def test_gaps_json_lists_gaps_longest_first(fusetui: Run, trace_file: File) -> None:
     path = trace_file()
     found = fusetui("gaps", path, "--json").json
     assert found["gaps"] == fusetui("why", path, "--json").json["gaps"]
@@ -295,7 +304,9 @@ def test_the_longest_gaps_unless_all_are_asked_for(
     assert len(fusetui("gaps", many_gaps, "--all").out.splitlines()) == 151
 
 
-def test_two_traces(fusetui: Run, trace_file: File) -> None:
+def test_why_of_two_traces_lists_differences_by_class(
+    fusetui: Run, trace_file: File
+) -> None:
     """B's kernels and steps take 1.2 times as long."""
     a, b = trace_file("a.json"), trace_file("b.json", 1.2)
     found = fusetui("why", a, b, "--json").json
@@ -317,14 +328,18 @@ def test_two_traces(fusetui: Run, trace_file: File) -> None:
     assert "| compute | 401 us | 481.2 us | +80.2 us |" in shown
 
 
-def test_markdown(fusetui: Run, trace_file: File) -> None:
+def test_why_markdown_has_tables_of_step_and_span(
+    fusetui: Run, trace_file: File
+) -> None:
     found = fusetui("why", trace_file(), "--markdown").out
     assert "| step | share | span | share |" in found
     assert "| compute | 401 us | 45 % | 1.203 ms |" in found
     assert "| annotation | ProfilerStep\\#1 |" in found
 
 
-def test_without_a_gpu(fusetui: Run, tmp_path: Path) -> None:
+def test_why_without_a_gpu_accounts_for_cpu_threads(
+    fusetui: Run, tmp_path: Path
+) -> None:
     op = {
         "ph": "X",
         "cat": "cpu_op",
@@ -341,13 +356,13 @@ def test_without_a_gpu(fusetui: Run, tmp_path: Path) -> None:
     assert found["cpu"][0]["op_ns"] == 5_000
     assert found["cannot_tell"][0]["missing"] == "GPU events"
     text = fusetui("why", path).out
-    assert "No GPU events were recorded: this is what 1 CPU thread did." in text
+    assert "No GPU events were recorded. This is the breakdown of 1 CPU thread." in text
     assert "ProfilerActivity" not in text
     assert "5 us" in fusetui("why", path, "--markdown").out
     assert fusetui("gaps", path).out == "no GPU events in this trace\n"
 
 
-def test_an_empty_trace(fusetui: Run, tmp_path: Path) -> None:
+def test_why_of_an_empty_trace_exits_with_0(fusetui: Run, tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_text('{"traceEvents": []}')
     assert fusetui("why", path).code == 0
@@ -390,12 +405,11 @@ def test_a_file_that_ends_early_may_hold_the_rest(
     path.write_text(text[: text.index("}", text.index("}, {") + 4)])
     found = fusetui("why", path)
     assert (
-        "The file ends before any GPU event: this is what 1 CPU thread did."
-        in found.out
-    )
+        "The file ends before any GPU event. This is the breakdown of 1 CPU thread."
+    ) in found.out
     assert (
-        "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
-    )
+        "Not recorded in the part that was read: GPU events (ProfilerActivity.CUDA),"
+    ) in found.out
 
 
 BUSY = [
@@ -416,7 +430,9 @@ def test_a_busy_gpu_is_told_by_kernel(
     )
 
 
-def test_all_prints_all(fusetui: Run, write: Callable[[str], Path]) -> None:
+def test_why_all_prints_the_whole_breakdown(
+    fusetui: Run, write: Callable[[str], Path]
+) -> None:
     found = fusetui("why", "--all", write(json.dumps({"traceEvents": BUSY})))
     assert "69 us   70 %      2  mine" in found.out
 
@@ -434,20 +450,20 @@ def test_all_findings_are_printed_with_what_to_try(
     assert why_text(found, 80, everything=True).count("Try: This.") == 30
 
 
-def test_what_findings_are_worth(fusetui: Run) -> None:
+def test_why_lists_estimated_gains(fusetui: Run) -> None:
     """Unless that is not wanted."""
     lesson = "lesson:mlp-eager"
     found = fusetui("why", lesson, "--json").json
     assert found["worth_of"] == "step"
     assert found["findings"][0]["worth_ns"] > 0
-    assert " worth at most " in fusetui("why", lesson).out
+    assert "Estimated gain at most " in fusetui("why", lesson).out
     without = fusetui("why", lesson, "--no-worth", "--json").json
     assert (without["worth_of"], without["findings"][0]["worth_ns"]) == (None, None)
     assert without["findings"][0]["worth_note"] == "left_out"
-    assert " worth " not in fusetui("why", lesson, "--no-worth").out
+    assert "stimated gain" not in fusetui("why", lesson, "--no-worth").out
 
 
-def test_what_findings_are_worth_together(fusetui: Run) -> None:
+def test_why_together_reports_the_combined_gain(fusetui: Run) -> None:
     document = fusetui("why", "lesson:mlp-eager", "--together", 3, "--json").json
     found = document["together"]
     with_worth = [one for one in document["findings"][:3] if one["worth_ns"]]

@@ -31,7 +31,7 @@ def test_the_commands_of_the_skill_run(fusetui: Run, command: str) -> None:
     assert answer(fusetui, command).out
 
 
-def test_its_checks_hold(fusetui: Run) -> None:
+def test_checks_of_the_skill_hold(fusetui: Run) -> None:
     kernels, gaps = (
         sum(map(int, answer(fusetui, command).out.splitlines()[1:]))
         for command in CHECKS[:2]

@@ -159,7 +159,7 @@ def examples_of_capture() -> list[str]:
 
 
 @pytest.mark.torch
-def test_a_file_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_of_a_file_of_functions_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions that it builds run; capturing them is tested in tests/capture."""
     torch = pytest.importorskip("torch", reason="the example needs it")
     monkeypatch.setattr(torch, "compile", lambda function: function)
@@ -171,7 +171,7 @@ def test_a_file_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.torch
-def test_a_training_loop_of_your_own(
+def test_example_of_a_training_loop_records_a_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch", reason="the example needs it")

@@ -19,7 +19,7 @@ CODE = "".join(
 )
 
 
-def test_variables() -> None:
+def test_guide_lists_every_variable_that_the_code_reads() -> None:
     read = set(re.findall(r'"(FUSETUI_\w+)"', CODE))
     assert read
     assert read == set(re.findall(r"^\| `(FUSETUI_\w+)`", GUIDE, re.MULTILINE))

@@ -80,7 +80,7 @@ def test_every_key_of_a_snapshot_is_documented(fusetui: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
-def test_keys_of_real_traces(fusetui: Run, path: Any) -> None:  # noqa: F811
+def test_keys_of_real_traces_are_documented(fusetui: Run, path: Any) -> None:  # noqa: F811
     for command in ("summary", "kernels", "ops", "modules", "launches", "why"):
         found = json.loads(fusetui(command, path, "--json").out)
         assert set(keys(found)) - documented(command) == set(), command

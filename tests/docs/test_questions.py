@@ -20,7 +20,7 @@ ANSWERS = {
 }
 
 
-def test_at_most_five_keys_each() -> None:
+def test_each_question_takes_at_most_five_keys() -> None:
     assert len(QUESTIONS) == 5
     assert max(len(question.keys) for question in QUESTIONS) <= 5
 

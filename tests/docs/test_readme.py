@@ -18,13 +18,13 @@ def cells(text: str, row: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines]
 
 
-def test_times_and_memory() -> None:
+def test_readme_times_and_memory_are_those_of_the_diff_page() -> None:
     (shown,) = cells(README, "time and peak memory")
     _, second, _ = cells(DIFF, "time and peak memory")
     assert shown == second[1:]
 
 
-def test_kernels_matched() -> None:
+def test_readme_share_of_matched_kernels_is_that_of_the_diff_page() -> None:
     ((shown, *_),) = cells(README, "kernels matched across different names")
     first, second, _ = (
         row[1].partition(",")[0] for row in cells(DIFF, "kernels under other")

@@ -59,20 +59,20 @@ def test_every_document_has_a_schema() -> None:
 
 
 @pytest.mark.parametrize("command", schemas.names())
-def test_it_is_that_of_the_types(command: str) -> None:
+def test_schema_that_ships_is_made_of_the_types(command: str) -> None:
     made = script("make_schemas").schema_of(command)
     assert json.loads(schemas.text(command)) == made, "run make reference"
 
 
 @pytest.mark.parametrize("command", schemas.names())
-def test_it_is_a_schema_of_the_standard(command: str) -> None:
+def test_schema_that_ships_is_valid_draft_2020_12(command: str) -> None:
     Draft202012Validator.check_schema(json.loads(schemas.text(command)))
 
 
 @pytest.mark.parametrize(
     "command", [c for c in WITH_JSON if c not in ("decode", "samples")]
 )
-def test_documents_of_a_made_trace(
+def test_documents_of_a_generated_trace_meet_their_schema(
     fusetui: Run,  # noqa: F811
     trace_file: Callable[..., Path],  # noqa: F811
     tmp_path: Path,
@@ -88,7 +88,7 @@ def test_documents_of_a_made_trace(
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
-def test_documents_of_real_traces(fusetui: Run, path: Path) -> None:  # noqa: F811
+def test_documents_of_real_traces_meet_their_schema(fusetui: Run, path: Path) -> None:  # noqa: F811
     for command in ("summary", "kernels", "why", "gaps"):
         validator(command).validate(json.loads(fusetui(command, path, "--json").out))
 
@@ -96,7 +96,7 @@ def test_documents_of_real_traces(fusetui: Run, path: Path) -> None:  # noqa: F8
 @pytest.mark.skipif(not REAL, reason="FUSETUI_TRACES names no folder of real traces")
 @pytest.mark.parametrize("command", ["diff", "why"])
 @pytest.mark.parametrize("pair", PAIRS, ids=" ".join)
-def test_documents_of_real_pairs(
+def test_documents_of_real_pairs_meet_their_schema(
     fusetui: Run,  # noqa: F811
     pair: tuple[str, str],
     command: str,
@@ -105,7 +105,10 @@ def test_documents_of_real_pairs(
     validator(command).validate(json.loads(fusetui(command, a, b, "--json").out))
 
 
-def test_the_memory_of_a_trace(fusetui: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_memory_document_of_a_trace_meets_its_schema(
+    fusetui: Run,  # noqa: F811
+    tmp_path: Path,
+) -> None:
     for path in (traced(tmp_path), "lesson:mlp-eager"):
         found = fusetui("memory", path, "--json")
         validator("memory").validate(json.loads(found.out))
@@ -132,7 +135,7 @@ def test_the_command_prints_it(fusetui: Run) -> None:  # noqa: F811
     assert json.loads(fusetui("schema", "why").out)["title"] == "fusetui why --json"
 
 
-def test_a_command_without_a_document(fusetui: Run) -> None:  # noqa: F811
+def test_command_without_a_document_has_no_schema(fusetui: Run) -> None:  # noqa: F811
     found = fusetui("schema", "open")
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("open has no schema: choose one of check, ")
+    assert found.err.startswith("No schema of open: choose one of check, ")

@@ -40,9 +40,9 @@ ABOUT_A_GAP = [
 OF_A_FINDING = [name.rstrip("_") for name in Finding.__struct_fields__]
 
 
-@pytest.mark.parametrize("name", [*IDLE, *FIGURES, *ABOUT_A_GAP, *OF_A_FINDING])
-def test_each_figure_is_explained(name: str) -> None:
-    assert f"`{name}`" in PAGE
+def test_each_figure_of_why_json_is_explained() -> None:
+    names = [*IDLE, *FIGURES, *ABOUT_A_GAP, *OF_A_FINDING]
+    assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
 def test_reasons_of_the_host_are_in_its_order() -> None:
@@ -68,7 +68,7 @@ def test_each_rule_has_a_section(rule: Rule) -> None:
     """With its figures and its remedy as they are."""
     section = PAGE.partition(f"### {rule.id}\n")[2].partition("\n### ")[0]
     assert all(
-        f"* **{part}**: " in section for part in ("Question", "Needs", "At stake")
+        f"* **{part}**: " in section for part in ("Question", "Needs", "Upper bound")
     )
     assert _told_thresholds(section) == [
         f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items()

@@ -97,7 +97,7 @@ DOT = "void dot_kernel<float, 128, 0, cublasDotParams<float> >(cublasDotParams<f
         ),
     ],
 )
-def test_the_role_of_a_name(name: str, role: KernelRole) -> None:
+def test_kernel_name_decides_kind_part_and_helper(name: str, role: KernelRole) -> None:
     assert role_of_kernel(name) == replace(role, decoded=decode(name))
 
 

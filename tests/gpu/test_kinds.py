@@ -45,17 +45,19 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_collectives(name: str) -> None:
+def test_names_of_collectives_are_recognized(name: str) -> None:
     assert is_collective(name)
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_others(name: str) -> None:
+def test_names_that_only_look_like_collectives_are_not_taken_for_them(
+    name: str,
+) -> None:
     assert not is_collective(name)
 
 
 @pytest.mark.parametrize("name", [*COLLECTIVES, *OTHERS])
-def test_all_agree_on_what_communicates(name: str) -> None:
+def test_every_definition_of_communication_agrees(name: str) -> None:
     """What is counted, and the color in the app."""
     assert ("comm" in kinds(name)) == is_collective(name)
     assert (kind_of(Role.KERNEL, name) is SliceKind.COMM) == is_collective(name)
@@ -78,7 +80,7 @@ def test_words_count_where_no_decoder_knows_the_work(
     assert kind_of_kernel(name) == kind
 
 
-def test_copies() -> None:
+def test_only_peer_copies_are_between_devices() -> None:
     assert is_between_devices("Memcpy PtoP (Device -> Device)")
     assert is_between_devices("CopyPeerToPeer")
     assert not is_between_devices("Memcpy DtoD (Device -> Device)")

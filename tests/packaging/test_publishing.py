@@ -20,9 +20,11 @@ from fusetui.command_line.parser import command_parsers
 
 URL = "https://code.example/someone/fusetui"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-RELEASE = yaml.safe_load(
-    (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
-)
+WORKFLOWS: dict[str, Any] = {
+    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in sorted((ROOT / ".github/workflows").glob("*.yml"))
+}
+RELEASE = WORKFLOWS["release"]
 JOBS = RELEASE["jobs"]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
 
@@ -98,6 +100,7 @@ def test_the_lock_pins_what_development_needs() -> None:
 def test_only_one_job_may_publish() -> None:
     assert RELEASE["permissions"] == {}
     assert {name: sorted(job["permissions"]) for name, job in JOBS.items()} == {
+        "checks": ["contents"],
         "build": ["contents"],
         "wheels": ["contents"],
         "attest": ["attestations", "id-token"],
@@ -114,7 +117,8 @@ def test_only_one_job_may_publish() -> None:
 
 def test_actions_are_pinned() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-    steps = [step for job in (*JOBS.values(), action["runs"]) for step in job["steps"]]
+    jobs = [job for workflow in WORKFLOWS.values() for job in workflow["jobs"].values()]
+    steps = [step for job in (*jobs, action["runs"]) for step in job.get("steps", ())]
     used = [step["uses"] for step in steps if "uses" in step]
     assert len(used) > 7
     assert all(re.fullmatch(r"[\w-]+(/[\w-]+)+@[0-9a-f]{40}", one) for one in used)
@@ -149,16 +153,48 @@ def test_a_tag_is_that_of_the_version(
     assert ("::error::" in found.stdout) == bool(code)
 
 
-def test_the_steps_of_a_release_are_targets_of_make() -> None:
-    scripts = [
-        step["run"]
-        for step in JOBS["build"]["steps"]
-        if step.get("run", "").startswith("m")
-    ]
-    targets = [script.split()[1] for script in scripts]
-    assert targets == ["locked", "check", "dist"]
+def targets_of_make(workflow: dict[str, Any]) -> list[str]:
+    """The targets of make that the steps of a workflow run, in their order."""
+    targets: list[str] = []
+    for job in workflow["jobs"].values():
+        for step in job.get("steps", ()):
+            words = step.get("run", "").split()
+            if words[:1] == ["make"]:
+                targets += [word for word in words[1:] if "=" not in word]
+    return targets
+
+
+def test_a_release_is_built_and_checked_by_make() -> None:
+    assert targets_of_make(RELEASE) == ["locked", "check", "dist"]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_target_that_a_workflow_runs_is_in_the_makefile(name: str) -> None:
     rules = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert all(f"\n{target}:" in rules for target in targets)
+    for target in targets_of_make(WORKFLOWS[name]):
+        assert f"\n{target}:" in rules
+
+
+def test_a_release_waits_for_the_checks_of_every_change() -> None:
+    assert JOBS["checks"]["uses"] == "./.github/workflows/checks.yml"
+    assert JOBS["build"]["needs"] == JOBS["wheels"]["needs"] == "checks"
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_may_do_nothing_that_its_jobs_do_not_name(name: str) -> None:
+    assert WORKFLOWS[name]["permissions"] == {}
+
+
+@pytest.mark.parametrize("name", ["checks", "nightly"])
+def test_checks_may_only_read_the_repository(name: str) -> None:
+    for job in WORKFLOWS[name]["jobs"].values():
+        assert job["permissions"] == {"contents": "read"}
+
+
+def test_every_job_is_in_the_table_of_the_docs() -> None:
+    page = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
+    for job in WORKFLOWS["checks"]["jobs"]:
+        assert f"\n| {job} |" in page
 
 
 def test_the_version_is_one() -> None:

@@ -53,12 +53,12 @@ def _run(*command: object) -> str:
     return found.stdout
 
 
-def test_it_is_the_wheel_that_runs(python: Path) -> None:
+def test_package_that_runs_is_the_installed_wheel(python: Path) -> None:
     place = _run(python, "-c", "import fusetui; print(fusetui.__file__)")
     assert Path(place).is_relative_to(python.parent.parent)
 
 
-def test_commands_answer(python: Path) -> None:
+def test_commands_of_the_installed_wheel_answer(python: Path) -> None:
     program = python.parent / "fusetui"
     assert "gelu" in _run(program, "kernels", "lesson:mlp-eager")
     assert "fused" in _run(program, "diff", "lesson:mlp-eager", "lesson:mlp-compiled")

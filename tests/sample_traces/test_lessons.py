@@ -45,7 +45,7 @@ def of_steps(name: str) -> list[list[tuple[str, int]]]:
     ]
 
 
-def test_there_are_five() -> None:
+def test_five_lessons_ship() -> None:
     assert set(LESSONS) == {
         *("linear-eager", "linear-compiled"),
         *("mlp-eager", "mlp-compiled", "mlp-liger"),

@@ -45,7 +45,9 @@ def wanted(name: str, by: str = "name") -> list[tuple[str, str, bool]]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) -> None:
+def test_table_of_one_op_has_all_columns_with_their_types(
+    name: str, trace_of: Make, event: Make
+) -> None:
     assert types(trace_table(name, trace_of([event()]))) == [
         (one.name, one.kind, one.optional) for one in columns_of(name)
     ]
@@ -54,14 +56,16 @@ def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) 
 @pytest.mark.parametrize(
     "path", sorted(TRACES.glob("*.json.gz"))[::5], ids=lambda path: path.name[:-8]
 )
-def test_a_real_trace(path: Path) -> None:
+def test_table_of_a_real_trace_has_all_columns_with_their_types(path: Path) -> None:
     trace = open_trace(str(path))
     for name in TABLES:
         assert types(trace_table(name, trace)) == wanted(name), name
 
 
 @pytest.mark.parametrize("by", BY)
-def test_groups_of_kernels(by: str, trace_of: Make, event: Make) -> None:
+def test_grouped_kernels_have_all_columns_with_their_types(
+    by: str, trace_of: Make, event: Make
+) -> None:
     found = trace_table("kernels", trace_of([event()]), TableRequest(by=by))
     assert types(found) == wanted("kernels", by)
 
@@ -104,12 +108,12 @@ def test_what_a_type_cannot_hold_is_missing() -> None:
     ]
 
 
-def test_rows() -> None:
+def test_iteration_gives_rows_as_dicts_with_none_for_missing_values() -> None:
     assert [*table()][1] == {"name": "a", "dur_ns": 7, "share": None, "ok": None}
     assert len(table()) == 3
 
 
-def test_columns_of_numpy() -> None:
+def test_columns_are_numpy_arrays_masked_where_values_are_missing() -> None:
     found = table()
     assert found["dur_ns"].tolist() == [5, 7, 5]
     assert found["dur_ns"].dtype == np.int64
@@ -124,7 +128,7 @@ def test_a_column_that_is_not_there() -> None:
         table().column("dur_us")
 
 
-def test_a_column_without_its_unit() -> None:
+def test_column_is_found_without_its_unit() -> None:
     assert table().column("dur").name == "dur_ns"
 
 
@@ -132,16 +136,18 @@ def test_a_column_without_its_unit() -> None:
     ("column", "names"),
     [("dur_ns", "abc"), ("name", "abc"), ("share", "bca"), ("ok", "bca")],
 )
-def test_sort(column: str, names: str) -> None:
+def test_sort_puts_largest_numbers_and_first_names_first(
+    column: str, names: str
+) -> None:
     assert "".join(table().sort(column)["name"]) == names
 
 
-def test_sort_the_other_way() -> None:
+def test_sort_takes_the_other_direction() -> None:
     assert "".join(table().sort("dur_ns", descending=False)["name"]) == "bca"
     assert "".join(table().sort("name", descending=True)["name"]) == "cba"
 
 
-def test_select_and_top() -> None:
+def test_select_and_top_keep_columns_and_first_rows() -> None:
     assert [*table().select(["ok", "name"]).top(1)] == [{"ok": True, "name": "b"}]
 
 
@@ -155,7 +161,7 @@ def test_the_top_of_a_negative_number_is_an_error() -> None:
         table().top(-1)
 
 
-def test_rows_by_number_and_slice() -> None:
+def test_rows_are_taken_by_number_and_slice() -> None:
     rows = [*table()]
     assert table()[0] == rows[0]
     assert table()[-1] == rows[-1]
@@ -167,7 +173,7 @@ def test_rows_by_number_and_slice() -> None:
         table()[1.5]  # type: ignore[call-overload]
 
 
-def test_several_files() -> None:
+def test_tables_of_several_files_have_a_file_column() -> None:
     file = ColumnSpec("file", "text", "", first=True)
     both = with_files([("x", table()), ("y", table(ROWS[0]))], file)
     assert both.names == ("file", "name", "dur_ns", "share", "ok")

@@ -65,7 +65,7 @@ def text(table: Table, form: str) -> str:
 
 
 @pytest.mark.parametrize("form", TEXTS)
-def test_nothing_that_a_terminal_interprets(table: Table, form: str) -> None:
+def test_text_formats_hold_no_hidden_characters(table: Table, form: str) -> None:
     found = text(table, form).replace("\n", "").replace("\t", "").replace("@\u200b", "")
     assert not {
         letter for letter in found if unicodedata.category(letter) in HIDDEN_CATEGORIES
@@ -138,7 +138,9 @@ def test_a_file_is_new(table: Table, tmp_path: Path, ending: str) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("size", [0, 200])
-def test_a_full_disk(table: Table, tmp_path: Path, form: str, size: int) -> None:
+def test_full_disk_is_one_sentence_and_leaves_no_file(
+    table: Table, tmp_path: Path, form: str, size: int
+) -> None:
     with room_for(size), pytest.raises(CannotWriteError, match="file too large"):
         save(table, str(tmp_path / "out"), form)
     assert [*tmp_path.iterdir()] == []

@@ -63,7 +63,9 @@ def test_kernels_are_the_events(path: Path) -> None:
     assert {row["name"]: row["total_ns"] for row in rows} == sums
 
 
-def test_what_a_slice_refers_to(trace_of: Make, event: Make, launched: Make) -> None:
+def test_slice_row_has_op_step_launch_and_lane(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     step = event("ProfilerStep#7", 0, 100, cat="user_annotation")
     gemm = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
     op = event("aten::mm", 5, 20)

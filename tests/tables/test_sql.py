@@ -96,7 +96,9 @@ def test_sums_are_whole_and_exact(database: SqlTables) -> None:
         ("1.25::decimal(9, 2)", 1.25),
     ],
 )
-def test_a_value(database: SqlTables, value: str, meaning: Any) -> None:
+def test_sql_values_become_python_values(
+    database: SqlTables, value: str, meaning: Any
+) -> None:
     assert [*database.ask(f"select {value} as v")] == [{"v": meaning}]
 
 
@@ -106,7 +108,7 @@ def test_an_integer_that_is_too_large_is_an_error(database: SqlTables) -> None:
     )
 
 
-def test_columns_of_one_name(database: SqlTables) -> None:
+def test_sql_columns_of_one_name_are_numbered(database: SqlTables) -> None:
     assert database.ask("select 1 as a, 2 as a, 3 as a_1").names == (
         "a",
         "a_1",
@@ -114,13 +116,13 @@ def test_columns_of_one_name(database: SqlTables) -> None:
     )
 
 
-def test_the_order_of_the_query(database: SqlTables) -> None:
+def test_sql_result_keeps_the_order_of_the_query(database: SqlTables) -> None:
     found = database.ask("select row from slices order by dur_ns desc, row")
     rows = database.table("slices").sort("dur_ns").column("row").to_list()
     assert found.column("row").to_list() == rows
 
 
-def test_no_rows(database: SqlTables) -> None:
+def test_sql_result_without_rows_keeps_its_column_types(database: SqlTables) -> None:
     found = database.ask("select name, row, true as b from slices where false")
     assert (len(found), [c.kind for c in found.columns]) == (0, ["text", "int", "bool"])
 
@@ -172,7 +174,9 @@ def database_of(name: str) -> list[str]:
         ("select " + "(" * 9000 + "1" + ")" * 9000, "SQL: Max expression depth"),
     ],
 )
-def test_a_wrong_query(database: SqlTables, query: str, sentence: str) -> None:
+def test_wrong_sql_is_one_sentence(
+    database: SqlTables, query: str, sentence: str
+) -> None:
     assert sentence in refused(database, query)
 
 
@@ -208,7 +212,9 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("query", CHANGES)
-def test_nothing_but_select(database: SqlTables, tmp_path: Path, query: str) -> None:
+def test_sql_other_than_select_is_refused_and_writes_nothing(
+    database: SqlTables, tmp_path: Path, query: str
+) -> None:
     sentence = refused(database, query.replace("FILE", str(tmp_path / "x")))
     assert "the tables are read-only: SELECT is possible, not" in sentence
     assert not [*tmp_path.iterdir()]
@@ -246,7 +252,7 @@ READS = (
 
 @pytest.mark.parametrize("query", READS)
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_no_file_no_environment_no_variable(
+def test_sql_reads_no_file_and_no_environment(
     database: SqlTables,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -263,7 +269,7 @@ def test_no_file_no_environment_no_variable(
     assert [*tmp_path.iterdir()] == [file]
 
 
-def test_what_is_locked_stays_locked(database: SqlTables) -> None:
+def test_sql_cannot_unlock_its_settings(database: SqlTables) -> None:
     names = (
         "enable_external_access",
         "lock_configuration",
@@ -330,7 +336,7 @@ def test_no_statement_runs_in_the_main_thread(
     assert main_thread() not in connection.threads
 
 
-def test_nothing_is_written_at_home(
+def test_sql_writes_nothing_into_the_home_folder(
     trace: Trace, tmp_path: Path, monkeypatch: Any
 ) -> None:
     for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):

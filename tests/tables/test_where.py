@@ -85,7 +85,7 @@ TABLE = table_of(
         ("-(share > 0.6)", "01"),
     ],
 )
-def test_rows(query: str, rows: str) -> None:
+def test_where_keeps_the_rows_for_which_the_query_holds(query: str, rows: str) -> None:
     found = TABLE.where(query)
     assert found["name"].tolist() == [TABLE["name"][int(row)] for row in rows]
 
@@ -101,7 +101,7 @@ def test_rows(query: str, rows: str) -> None:
         ("/(/", "/(/ is no regular expression"),
     ],
 )
-def test_what_is_wrong_is_said(query: str, sentence: str) -> None:
+def test_wrong_where_query_is_one_sentence(query: str, sentence: str) -> None:
     with pytest.raises(WrongQueryError) as error:
         TABLE.where(query)
     assert str(error.value).startswith(sentence)
@@ -153,6 +153,12 @@ def test_a_field_that_is_no_column() -> None:
     [
         "family:gemm",
         "family = comm",
+        "family:pointwise",
+        "kind = comm",
+        "kind:pointwise or kind:gemm",
+        "kind != copy and kind != op",
+        "kind:other",
+        "library:nccl or library = cutlass",
         "dur>50us -kind:python",
         "op = aten::mm and dur > 5us",
         "kind:kernel dur<=5us at>1ms",

@@ -22,7 +22,7 @@ def test_the_examples_hold() -> None:
 @pytest.mark.parametrize(
     ("most", "shown"), [(6, "abcdef"), (4, "abc…"), (1, "…"), (0, ""), (-1, "")]
 )
-def test_clip(most: int, shown: str) -> None:
+def test_clip_shortens_text_with_an_ellipsis(most: int, shown: str) -> None:
     assert clip("abcdef", most) == shown
 
 
@@ -30,7 +30,7 @@ def test_clip(most: int, shown: str) -> None:
     ("most", "shown"),
     [(9, "日本語の"), (8, "日本語の"), (7, "日本..."), (3, "..."), (2, "..")],
 )
-def test_clip_by_cells(most: int, shown: str) -> None:
+def test_clip_counts_cells_of_wide_characters(most: int, shown: str) -> None:
     assert clip("日本語の", most, "...") == shown
 
 

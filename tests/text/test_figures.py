@@ -71,7 +71,7 @@ def half_of_last_digit(text: str, units: Mapping[str, Number]) -> Fraction:
         (-41_234, "-41.23 us"),
     ],
 )
-def test_duration(ns: int, text: str) -> None:
+def test_duration_has_four_digits_and_a_fitting_unit(ns: int, text: str) -> None:
     assert duration(ns) == text
 
 
@@ -123,7 +123,9 @@ def test_a_thousand_of_a_unit_is_one_of_the_next(
         (934_200_000, "B", "934.2 MB"),
     ],
 )
-def test_quantity(value: float, unit: str, text: str) -> None:
+def test_quantity_has_four_digits_and_its_unit(
+    value: float, unit: str, text: str
+) -> None:
     assert quantity(value, unit) == text
 
 
@@ -139,7 +141,7 @@ def test_quantity(value: float, unit: str, text: str) -> None:
         (5.5e18, "5.5 EFLOP"),
     ],
 )
-def test_fewer_digits(number: float, text: str) -> None:
+def test_quantity_with_three_digits_rounds(number: float, text: str) -> None:
     assert quantity(number, "FLOP", 3) == text
 
 
@@ -155,7 +157,9 @@ def test_fewer_digits(number: float, text: str) -> None:
         (-20, False, "0.0"),
     ],
 )
-def test_microseconds(ns: int, signed: bool, text: str) -> None:
+def test_microseconds_are_written_with_one_decimal(
+    ns: int, signed: bool, text: str
+) -> None:
     assert microseconds(ns, signed) == text
 
 
@@ -177,7 +181,9 @@ def test_a_change_has_a_sign_unless_there_is_none(ns: int, text: str) -> None:
         (0, 5, "0 ns"),
     ],
 )
-def test_tick(ns: int, step: int, text: str) -> None:
+def test_tick_has_as_many_digits_as_its_step_needs(
+    ns: int, step: int, text: str
+) -> None:
     assert tick(ns, step) == text
 
 
@@ -211,7 +217,9 @@ def test_both_ends_of_a_window_are_told_apart(begin: int, end: int, text: str) -
         (0, 0, ""),
     ],
 )
-def test_percent(part: float, whole: int, text: str) -> None:
+def test_percent_rounds_and_shows_100_only_of_all(
+    part: float, whole: int, text: str
+) -> None:
     assert percent(part, whole) == text
 
 
@@ -225,11 +233,11 @@ def test_percent(part: float, whole: int, text: str) -> None:
         (0.0, "0 %"),
     ],
 )
-def test_a_share_with_its_sign(part: float, text: str) -> None:
+def test_signed_percent_has_a_sign_and_a_smallest_value(part: float, text: str) -> None:
     assert signed_percent(part, 1) == text
 
 
-def test_percent_with_one_decimal() -> None:
+def test_fine_percent_has_one_decimal() -> None:
     shares = [(118, 1000), (5, 10), (9999, 10_000), (2, 2), (0, 2)]
     found = [percent(*share, fine=True) for share in shares]
     assert found == ["11.8 %", "50.0 %", ">99.9 %", "100 %", "0 %"]
@@ -265,7 +273,7 @@ def test_a_share_is_close_and_100_percent_is_all(
         (2 * 10**9, "2 GB"),
     ],
 )
-def test_size(count: int, text: str) -> None:
+def test_size_has_four_digits_and_a_decimal_unit(count: int, text: str) -> None:
     assert size(count) == text
 
 
@@ -281,7 +289,7 @@ def test_size(count: int, text: str) -> None:
         (0, 7, "more"),
     ],
 )
-def test_change(before: int, after: int, text: str) -> None:
+def test_change_is_percent_more_or_less(before: int, after: int, text: str) -> None:
     assert change(before, after) == text
 
 
@@ -297,7 +305,7 @@ def test_plural_of_nouns_that_end_in_a_hiss() -> None:
     assert plural(1, "graph launch") == "1 graph launch"
 
 
-def test_plural() -> None:
+def test_plural_counts_nouns_with_thousands_separators() -> None:
     assert [plural(n, "kernel") for n in (0, 1, 4330)] == [
         "0 kernels",
         "1 kernel",
@@ -322,7 +330,7 @@ def test_plural() -> None:
         ("Prüfung ⅔ é", "Prüfung ⅔ é"),
     ],
 )
-def test_printable(text: str, shown: str) -> None:
+def test_printable_escapes_what_a_terminal_interprets(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert is_printable(text) == (text == shown)
 

@@ -11,7 +11,7 @@ COLUMNS = (Column("n"), Column("spare", spare=1), Column("name", left=True))
 ROWS = [("1", "x" * 20, "a" * 60), ("22", "y", "b")]
 
 
-def test_wide_table() -> None:
+def test_table_with_room_aligns_all_columns() -> None:
     assert table(COLUMNS, [("1", "2", "a"), ("22", "3", "bb")], 80).splitlines() == [
         " n  spare  name",
         " 1      2  a",
@@ -20,7 +20,7 @@ def test_wide_table() -> None:
 
 
 @pytest.mark.parametrize("most", [40, 50, 58, 60, 80, 100])
-def test_table_fits(most: int) -> None:
+def test_table_fits_the_width_by_dropping_and_clipping(most: int) -> None:
     lines = table(COLUMNS, ROWS, most).splitlines()
     assert max(map(len, lines)) <= most
     assert ("spare" in lines[0]) == (most >= 60)

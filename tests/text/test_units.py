@@ -42,9 +42,9 @@ def test_a_change_has_its_sign() -> None:
     assert unit_of([-2_000_000]).text(-1_500_000) == "-1.500"
 
 
-def test_no_time_at_all() -> None:
+def test_unit_of_no_times_writes_zero() -> None:
     assert unit_of([]).text(0) == "0"
 
 
-def test_the_examples() -> None:
+def test_examples_in_docstrings_of_figures_hold() -> None:
     assert doctest.testmod(figures).failed == 0

@@ -63,7 +63,7 @@ def test_a_nest_of_any_depth_is_given_up(
     st.integers(1, 40),
     st.integers(1, 20),
 )
-def test_deepest(
+def test_deepest_slice_of_each_cell_is_that_of_a_slow_search(
     trace_of: Make, event: Make, spans: list[tuple[int, int]], dur: int, width: int
 ) -> None:
     trace = trace_of(

@@ -28,7 +28,7 @@ def stream(event: Make, gaps: list[tuple[int, int]]) -> list[dict[str, Any]]:
     return found
 
 
-def test_edges() -> None:
+def test_edges_divide_a_window_into_cells() -> None:
     assert edges(10, 30, 4).tolist() == [10, 15, 20, 25, 30]
     assert edges(0, 7, 2).tolist() == [0, 3, 7]
     assert edges(2**60, 2**60 + 10, 5)[-1] == 2**60 + 10
@@ -40,7 +40,7 @@ def test_edges_that_lines_share_cannot_be_written_to() -> None:
         shared[0] = 1
 
 
-def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
+def test_lane_has_a_line_for_each_depth(trace_of: Make, event: Make) -> None:
     trace = trace_of(
         [event("a", 0, 10), event("b", 1, 3), event("c", 5, 3), event("d", 20, 1)]
     )
@@ -62,7 +62,7 @@ def test_the_longest_slice_is_shown(trace_of: Make, event: Make) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kernels, st.integers(-5, 60), st.integers(1, 80), st.integers(1, 30))
-def test_cells(
+def test_cells_show_what_looking_at_every_slice_shows(
     trace_of: Make,
     event: Make,
     gaps: list[tuple[int, int]],
@@ -88,7 +88,7 @@ def test_cells(
             assert trace.dur[found.row[cell]] == longest
 
 
-def test_slice_near(trace_of: Make, event: Make) -> None:
+def test_slice_near_a_time_is_the_nearest(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(10, 5), (5, 5)]))
     (line,) = DepthRows(trace, trace.tracks[:1])
     assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [

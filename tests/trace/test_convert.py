@@ -37,7 +37,9 @@ def real_traces() -> list[Path]:
 @pytest.mark.parametrize(
     "path", real_traces() or [None], ids=lambda path: getattr(path, "name", "")
 )
-def test_real_traces(path: Path | None, tmp_path: Path) -> None:
+def test_converted_real_trace_equals_the_original(
+    path: Path | None, tmp_path: Path
+) -> None:
     if path is None:
         pytest.skip("FUSETUI_TRACES names no folder of real traces")
     out = tmp_path / "out.json"
@@ -65,7 +67,7 @@ def same(one: Trace, other: Trace) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_packed_by_its_name(tmp_path: Path, ending: str) -> None:
+def test_ending_of_the_output_decides_its_packing(tmp_path: Path, ending: str) -> None:
     path, out = tmp_path / "a.pftrace", tmp_path / f"out{ending}"
     kernel = pftraces.stage(0, 5, 1, (20, 3))
     path.write_bytes(b"".join((*pftraces.head(), kernel)))
@@ -83,7 +85,9 @@ def test_packed_by_its_name(tmp_path: Path, ending: str) -> None:
         '{"traceEvents": [{"ph":"B","name":"a","ts":1},{"ph":"E","ts":2},{"ph":"B","ts":3}]}',
     ],
 )
-def test_json_as_real_writers_damage_it(tmp_path: Path, text: str) -> None:
+def test_json_that_writers_damage_is_converted_to_valid_json(
+    tmp_path: Path, text: str
+) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
     path.write_text(text)
     convert_file(str(path), str(out))
@@ -91,7 +95,7 @@ def test_json_as_real_writers_damage_it(tmp_path: Path, text: str) -> None:
     same(open_trace(str(path), cached=False), open_trace(str(out), cached=False))
 
 
-def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+def test_convert_leaves_out_events_that_cannot_be_read(tmp_path: Path) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
     path.write_text(
         '{"traceEvents": [{"ph":"X","name":"a"}, {"ph" "X"}, {"ph":"X","name":"b"}]}'
@@ -113,7 +117,7 @@ def test_a_file_that_changes_meanwhile(
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_nothing_to_write(tmp_path: Path) -> None:
+def test_convert_of_a_trace_without_events_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": []}')
     with pytest.raises(NotATraceError, match="no readable event"):

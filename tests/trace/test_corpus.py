@@ -62,7 +62,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return Case(row, truth[row["file"]], open_trace(str(TRACES / row["file"])))
 
 
-def test_counts(case: Case) -> None:
+def test_real_trace_has_its_known_counts(case: Case) -> None:
     figures = summary(case.trace)
     assert {key: getattr(figures, key) for key in COUNTS} == {
         key: int(case.index[column]) for key, column in COUNTS.items()
@@ -72,7 +72,7 @@ def test_counts(case: Case) -> None:
     assert sum(track.slices for track in figures.tracks) == figures.slices
 
 
-def test_gpu_times(case: Case) -> None:
+def test_real_trace_has_its_known_gpu_times(case: Case) -> None:
     times = gpu_times(case.trace)
     assert {
         "gpu_span_ns": times.span_ns,
@@ -81,7 +81,7 @@ def test_gpu_times(case: Case) -> None:
     } == {key: case.truth[key] for key in ("gpu_span_ns", "gpu_busy_ns", "gpu_sum_ns")}
 
 
-def test_heaviest_kernels(case: Case) -> None:
+def test_real_trace_has_its_known_heaviest_kernels(case: Case) -> None:
     expected = case.truth["top_kernels"]
     found = [
         {"name": total.name, "count": total.count, "total_ns": total.total_ns}
@@ -100,7 +100,7 @@ def test_busy_and_idle_make_the_span(case: Case) -> None:
         assert times.busy_ns + times.idle_ns == times.span_ns
 
 
-def test_nesting(case: Case) -> None:
+def test_children_of_real_traces_lie_within_their_parents(case: Case) -> None:
     trace = case.trace
     inside = np.flatnonzero(trace.parent >= 0)
     parent = trace.parent[inside]
@@ -119,7 +119,7 @@ def test_streams_are_flat(case: Case) -> None:
             assert (starts[1:] >= ends[:-1]).all()
 
 
-def test_elements(case: Case) -> None:
+def test_elements_of_real_traces_are_those_of_their_rows(case: Case) -> None:
     trace = case.trace
     for row in np.linspace(0, len(trace) - 1, 12).astype(int).tolist():
         element = trace.elements.element(int(trace.order[row]))
@@ -127,7 +127,7 @@ def test_elements(case: Case) -> None:
         assert element.get("cat", "") == trace.category_of(row)
 
 
-def test_memory(case: Case) -> None:
+def test_memory_totals_of_real_traces_equal_a_slow_reader(case: Case) -> None:
     """Every total of a GPU that is in the file, with its time."""
     if int(case.index["bytes_json"]) > SMALL:
         pytest.skip("too large to read slowly")

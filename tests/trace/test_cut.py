@@ -98,7 +98,9 @@ def test_neighbors_that_are_too_far_away_are_left_out(trace_of: Make) -> None:
     assert [name for name, *_ in kept(trace, 10, 20)] == ["a"]
 
 
-def test_counters_and_instants_of_the_time_and_all_labels(trace_of: Make) -> None:
+def test_cut_keeps_counters_and_instants_of_its_time_and_all_labels(
+    trace_of: Make,
+) -> None:
     others = [
         {"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": ts}}
         for ts in (5, 15, 25)
@@ -115,7 +117,7 @@ def test_counters_and_instants_of_the_time_and_all_labels(trace_of: Make) -> Non
     assert names == [("process_name", 0, None), ("c", 15, None), ("a", 10, 10)]
 
 
-def test_counters_far_behind_their_slices_in_the_file(write: Make) -> None:
+def test_cut_finds_counters_far_behind_their_slices(write: Make) -> None:
     """Many stretches, of which the last ones hold no slices: of these, only what may
     lie in the time is read."""
     label = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}

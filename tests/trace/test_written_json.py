@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.cases import Cases
 
 from fusetui.trace import open_trace
 from fusetui.trace.convert import convert_file
@@ -78,9 +79,17 @@ def document(*events: dict[str, object], keys: str = "") -> bytes:
     return f'{{{keys}"traceEvents": {json.dumps(events)}}}'.encode()
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_of_damage(written: Callable[[bytes], bytes], seed: int) -> None:
-    rnd = Random(seed)
+def test_json_written_of_randomly_damaged_documents_is_valid(
+    written: Callable[[bytes], bytes],
+) -> None:
+    with Cases() as cases:
+        for seed in range(40):
+            with cases.case(seed):
+                written(damaged_document(Random(seed)))
+
+
+def damaged_document(rnd: Random) -> bytes:
+    """A document of 40 events with one, three or ten damaged places in its middle."""
     events = [
         event(n, args={"shape": [[n, 2], []], "name": "forward"}) for n in range(40)
     ]
@@ -91,11 +100,11 @@ def test_of_damage(written: Callable[[bytes], bytes], seed: int) -> None:
             damaged[at] = rnd.randrange(256)
         else:
             damaged[at:at] = rnd.choice(INSERTED)
-    written(bytes(damaged))
+    return bytes(damaged)
 
 
 @pytest.mark.parametrize("brackets", ["[]", ("{", "}")])
-def test_of_a_deep_key_beside_the_events(
+def test_json_written_of_a_deep_key_is_valid(
     written: Callable[[bytes], bytes], brackets: tuple[str, str]
 ) -> None:
     opening = brackets[0] + '"a":' * (brackets[0] == "{")
@@ -103,13 +112,17 @@ def test_of_a_deep_key_beside_the_events(
     written(document(event(0), event(1), keys=f'"k": {deep}, '))
 
 
-def test_of_lone_surrogates(written: Callable[[bytes], bytes]) -> None:
+def test_json_written_of_lone_surrogates_is_valid(
+    written: Callable[[bytes], bytes],
+) -> None:
     odd = event(0, name="aten::mm \ud800", args={"a": "\ud800", "\udfff": 1})
     found = written(document(odd, event(1), event(2, dur="7", args={"a": "\ud800"})))
     assert b"aten::mm" in found
 
 
-def test_of_numbers_that_json_has_not(written: Callable[[bytes], bytes]) -> None:
+def test_json_written_of_nan_and_infinity_is_valid(
+    written: Callable[[bytes], bytes],
+) -> None:
     content = document(event(0, args={"a": 1}), event(1)).replace(
         b'"a": 1', b'"a": 1e9999, "b": NaN'
     )
@@ -131,7 +144,9 @@ def test_a_value_is_written_as_it_was_read() -> None:
     assert write(parse(text.encode())) == text
 
 
-def test_of_an_event_with_a_bracket_too_many(written: Callable[[bytes], bytes]) -> None:
+def test_json_written_of_an_event_with_a_bracket_too_many_is_valid(
+    written: Callable[[bytes], bytes],
+) -> None:
     events = [event(n, args={"External id": n, "Ev Idx": n}) for n in range(30)]
     content = json.dumps({"traceEvents": events}, indent=2)
     opened = '"args": {\n        "External id": 20,'
@@ -140,7 +155,7 @@ def test_of_an_event_with_a_bracket_too_many(written: Callable[[bytes], bytes]) 
     assert len(found["traceEvents"]) >= 28
 
 
-def test_of_a_lone_surrogate_in_the_time_of_what_is_no_slice(
+def test_json_written_of_a_surrogate_in_a_time_is_valid(
     written: Callable[[bytes], bytes],
 ) -> None:
     instant = {"ph": "i", "name": "a", "pid": 1, "tid": 1, "s": "t", "ts": "\ud800"}

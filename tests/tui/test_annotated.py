@@ -32,14 +32,16 @@ def annotated(tmp_path: Path) -> str:
     return str(save(tmp_path / "replay.json", step))
 
 
-async def test_it_is_told(annotated: str) -> None:
+async def test_app_says_that_modules_are_by_annotations(annotated: str) -> None:
     async with opened([annotated], LARGE) as (app, _):
         text = screen(app)
     assert "modules of replayed kernels by annotations" in text
     assert "captured" not in text
 
 
-async def test_modules_and_the_details_of_a_kernel(annotated: str) -> None:
+async def test_annotated_kernel_shows_its_module_without_recorded_times(
+    annotated: str,
+) -> None:
     """Times that nobody recorded are not shown."""
     async with opened([annotated], LARGE) as (app, pilot):
         await pilot.press("6")
@@ -77,7 +79,7 @@ def three_nodes(*more: Event) -> list[Event]:
         ("six", ["after: two"]),
     ],
 )
-async def test_what_a_node_waits_for(
+async def test_details_of_a_node_list_what_it_waits_for(
     tmp_path: Path, name: str, told: list[str]
 ) -> None:
     path = save(tmp_path / "a.json", three_nodes(*flow(0, 30, 31), *flow(1, 41, 42)))

@@ -28,7 +28,7 @@ Write = Callable[[str], Path]
 Matches = Callable[[str, str], None]
 
 
-async def test_from_a_launch_to_its_kernel_and_back(path: str) -> None:
+async def test_bracket_keys_go_from_launch_to_kernel_and_back(path: str) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"gelu", "enter", "right_square_bracket")
         assert "GeluCUDAKernelImpl" in selected(app)
@@ -83,7 +83,7 @@ async def test_keys_that_come_at_once_are_all_obeyed(path: str) -> None:
         assert app.state.view.span == whole // 16
 
 
-async def test_two_traces_share_one_window(path: str) -> None:
+async def test_two_traces_move_in_one_window(path: str) -> None:
     async with opened([path, path]) as (app, pilot):
         await pilot.press("1", "w", "d")
         windows = {(view.begin, view.end) for view in app.state.session.views}
@@ -180,7 +180,7 @@ async def test_a_palette_that_was_given_no_room_yet_is_not_paged(path: str) -> N
         assert app.is_running
 
 
-async def test_a_kernel_without_a_name(
+async def test_kernel_without_a_name_is_shown_as_no_name(
     launched: Callable[..., list[dict[str, object]]], write: Write
 ) -> None:
     file = write(json.dumps(launched(1, 0, 10, name="")))
@@ -193,7 +193,7 @@ async def test_a_kernel_without_a_name(
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_timeline(
+async def test_timeline_page_looks_as_kept(
     path: str, size: tuple[int, int], matches_screen: Matches
 ) -> None:
     async with opened([path], size) as (app, pilot):
@@ -202,7 +202,7 @@ async def test_timeline(
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_kernels(
+async def test_kernels_page_looks_as_kept(
     path: str, size: tuple[int, int], matches_screen: Matches
 ) -> None:
     async with opened([path], size) as (app, pilot):
@@ -211,27 +211,31 @@ async def test_kernels(
         matches_screen(f"kernels-{size[0]}x{size[1]}", screen(app))
 
 
-async def test_op_tree(path: str, matches_screen: Matches) -> None:
+async def test_op_tree_page_looks_as_kept(path: str, matches_screen: Matches) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("2", "j", "space", "j", "space")
         matches_screen("tree-100x30", screen(app))
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_diff(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
+async def test_diff_page_looks_as_kept(
+    path: str, size: tuple[int, int], matches_screen: Matches
+) -> None:
     async with opened([path, path], size) as (app, pilot):
         await pilot.pause()
         matches_screen(f"diff-{size[0]}x{size[1]}", screen(app))
 
 
-async def test_keys(path: str, matches_screen: Matches) -> None:
+async def test_keys_overlay_looks_as_kept(path: str, matches_screen: Matches) -> None:
     async with opened([path], (100, 94)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
         matches_screen("keys-100x94", screen(app))
 
 
-async def test_all_details(path: str, matches_screen: Matches) -> None:
+async def test_details_overlay_looks_as_kept(
+    path: str, matches_screen: Matches
+) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"gemm", "enter", "i")
         await pilot.pause()
@@ -342,7 +346,7 @@ async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
     ],
     ids=["no events", "one empty slice", "hostile names on many lanes"],
 )
-async def test_any_key_on_an_odd_trace(
+async def test_no_key_crashes_on_an_odd_trace(
     tmp_path: Path, events: list[dict[str, object]]
 ) -> None:
     file = tmp_path / "odd.json"

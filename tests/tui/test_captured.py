@@ -64,7 +64,7 @@ async def test_enter_on_a_captured_module_or_frame(
         assert row < 0 or row < state.side.trace.recorded()
 
 
-async def test_all_details_of_a_captured_op(tmp_path: Path) -> None:
+async def test_details_of_a_captured_op_show_its_shapes(tmp_path: Path) -> None:
     async with opened([pair(tmp_path)], LARGE) as (app, pilot):
         await pilot.press("2", "j")
         app.do(registry.details)

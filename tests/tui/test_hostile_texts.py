@@ -21,7 +21,7 @@ from fusetui.tui.state.session import Bookmark
 from fusetui.tui.view_store import KeptView, restored
 
 
-def test_notes_of_marks(mlp: Trace) -> None:
+def test_hostile_notes_of_marks_are_escaped(mlp: Trace) -> None:
     """Typed, or read from a file of ours that somebody changed."""
     state = opened(mlp)
     typed = after(state, partial(commands.obeyed, line=f"mark a {WORST}"))
@@ -34,7 +34,7 @@ def test_notes_of_marks(mlp: Trace) -> None:
             assert obeyed(shown.hint) == set()
 
 
-def test_the_raw_event(trace_of: Callable[..., Trace]) -> None:
+def test_hostile_raw_events_are_escaped(trace_of: Callable[..., Trace]) -> None:
     """In keys, values and nested objects."""
     inner = {WORST: [WORST, {WORST: WORST}]}
     event = {
@@ -62,7 +62,7 @@ def test_names_of_runs_to_choose_from(mlp: Trace) -> None:
 @pytest.mark.parametrize(
     "line", ['"{}" = "w"', 'zoom-in = "{}"', 'zoom-in = ["w", "{}"]']
 )
-def test_sentences_about_keys(line: str) -> None:
+def test_hostile_keys_files_are_escaped_in_messages(line: str) -> None:
     name = "".join(f"\\u{ord(char):04x}" for char in WORST if char < "\ud800")
     with pytest.raises(WrongFileError) as error:
         parsed(line.format(name), "keys.toml", registry.ACTIONS)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.cases import Cases
 from tests.snapshots import trained
 from tests.tui.driving import screen
 from tests.tui.explainable import training
@@ -52,14 +53,12 @@ def test_keys_are_written_as_the_help_writes_them() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "key",
-    sorted(
-        {key for action in ACTIONS for key in action.keys} | set(string.ascii_letters)
-    ),
-)
-def test_every_key_of_ours_can_be_written(key: str) -> None:
-    assert key_name(key_text(key)) == key
+def test_every_key_of_ours_can_be_written() -> None:
+    keys = {key for action in ACTIONS for key in action.keys}
+    with Cases() as cases:
+        for key in sorted(keys | set(string.ascii_letters)):
+            with cases.case(key):
+                assert key_name(key_text(key)) == key
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
         ('[keys]\ncopy = "y"', "keys.toml, line 1: there is no action keys"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(text: str, sentence: str) -> None:
+def test_wrong_keys_file_is_reported_with_its_line(text: str, sentence: str) -> None:
     with pytest.raises(WrongFileError) as error:
         keymap(text)
     assert str(error.value).startswith(sentence)
@@ -106,7 +105,9 @@ def test_a_swap_is_no_clash() -> None:
     }
 
 
-def test_the_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_file_of_the_user_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "keys.toml"
     monkeypatch.setenv("FUSETUI_KEYS", str(file))
     with pytest.raises(WrongFileError, match="does not exist"):
@@ -162,7 +163,7 @@ async def test_the_palette_shows_keys(path: str) -> None:
         assert "Y   a slice, or a row" in screen(app)
 
 
-def test_sentences_name_the_keys_of_the_user(mlp: Trace) -> None:
+def test_messages_name_the_keys_of_the_user(mlp: Trace) -> None:
     state = replace(opened(mlp), keymap={"next-hit": ("F3",), "hits": ()})
     found = after(state, partial(search.searched, text="gelu"))
     assert "gelu   F3 next   N previous" in drawn(found)

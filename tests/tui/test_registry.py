@@ -36,6 +36,7 @@ from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.hang import HangShown
 from fusetui.tui.layout.memory import MemoryShown
+from fusetui.tui.layout.text_layout import ShownLine, SourceShown
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, always
@@ -78,6 +79,11 @@ def is_read(state: State) -> State:
 
 def chooses(state: State) -> State:
     return replace(state, overlay=Chooser(("...",) * 2))
+
+
+def with_source(state: State) -> State:
+    lines = (ShownLine("a"), ShownLine("b"))
+    return replace(state, overlay=SourceShown("source", lines, sections=(1,)))
 
 
 def toured(state: State) -> State:
@@ -163,6 +169,8 @@ CASES = {
     "cut": Case(),
     "save": Case(*do("kernels")),
     "close": Case(*do("help")),
+    "source": Case(LINEAR),
+    "source-part": Case(with_source),
     "raw": Case(LINEAR, *do("details")),
     "leave": Case(chooses),
     "beside": Case(chooses),

@@ -77,7 +77,9 @@ def drawn(state: State) -> None:
 
 
 @pytest.mark.parametrize("sides", [1, 2])
-def test_any_walk(mlp: Trace, trace_of: Callable[..., Trace], sides: int) -> None:
+def test_every_line_can_be_drawn_after_any_keys(
+    mlp: Trace, trace_of: Callable[..., Trace], sides: int
+) -> None:
     traces = (mlp, trace_of(mlp_events(3)))[:sides]
     first = opened(*traces, paths=("a", "b"))
 

@@ -133,24 +133,28 @@ def compare(
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", SCREENS)
-def test_screens_of_a_trace(
+def test_every_page_of_a_trace_looks_as_kept(
     name: str, size: Size, lesson: State, matches_screen: Matches
 ) -> None:
     compare(name, lesson, size, SCREENS[name], matches_screen)
 
 
-def test_the_critical_path_in_ascii(lesson: State, matches_screen: Matches) -> None:
+def test_critical_path_in_ascii_looks_as_kept(
+    lesson: State, matches_screen: Matches
+) -> None:
     plain = replace(lesson, ascii_only=True, size=SIZES[1])
     matches_screen("pages/path-80x24-ascii", seen(after(plain, with_path)))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_screens_of_a_diff(size: Size, both: State, matches_screen: Matches) -> None:
+def test_diff_of_two_lessons_looks_as_kept(
+    size: Size, both: State, matches_screen: Matches
+) -> None:
     compare("diff", both, size, do("diff"), matches_screen)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_screens_of_a_job(
+def test_ranks_of_a_job_look_as_kept(
     size: Size, ranked_job: State, matches_screen: Matches
 ) -> None:
     compare("ranks", ranked_job, size, do("ranks"), matches_screen)
@@ -164,7 +168,7 @@ def test_a_low_screen_shows_the_rows_of_the_diff(both: State) -> None:
 
 def test_the_timelines_of_the_diff_say_why_the_gpu_was_idle(both: State) -> None:
     lines = drawn(after(both, resized(Size(200, 50), False), *do("diff"))).splitlines()
-    idle = [line for line in lines if line.startswith("idle because")]
+    idle = [line for line in lines if line.startswith("idle reason")]
     assert len(idle) == 2
     assert all("CPU op" in line or "ooo" in line for line in idle)
 

@@ -27,7 +27,7 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 writer.MAX_QUEUED_WRITES = 1  # more than that are written by whatever happens
 """
 READY = "j/k selects a slice"
-ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
+ANSWERED = "idle reason:"  # all that is worked out after loading is on the screen
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 
@@ -136,7 +136,7 @@ def hostile(tmp_path: Path) -> Path:
     return write_trace(folder / f"{FILE_NAME}.json")
 
 
-def test_hostile_text_on_every_page(hostile: Path) -> None:
+def test_hostile_text_is_escaped_on_every_page(hostile: Path) -> None:
     with Terminal(["open", hostile], columns=200, lines=60) as terminal:
         terminal.wait_for(READY)
         visit(terminal, [*LOOKING, ("1", "w/s zoom")])
@@ -149,7 +149,7 @@ def test_hostile_text_on_every_page(hostile: Path) -> None:
     assert not_ours(terminal.output) == set()
 
 
-def test_hostile_text_in_a_diff(hostile: Path) -> None:
+def test_hostile_text_is_escaped_in_a_diff(hostile: Path) -> None:
     other = write_trace(
         hostile.with_name("b.json"), [f"{text}b" for text in PAYLOADS.values()]
     )
@@ -161,7 +161,7 @@ def test_hostile_text_in_a_diff(hostile: Path) -> None:
     assert not_ours(terminal.output) == set()
 
 
-def test_hostile_names_of_files(hostile: Path) -> None:
+def test_hostile_file_names_are_escaped_in_lists_and_errors(hostile: Path) -> None:
     """In the list to choose from; and of what cannot be opened, on the last line."""
     broken = hostile.with_name(f"{FILE_NAME}.2.json")
     broken.write_text("{")
@@ -211,7 +211,7 @@ def test_a_key_that_changes_no_cell_sends_nothing(shown: Shown) -> None:
         assert len(alone) < 4000
 
 
-def test_without_colors(shown: Shown) -> None:
+def test_no_color_draws_grays_alone(shown: Shown) -> None:
     with shown(environment={"NO_COLOR": "1"}) as terminal:
         terminal.wait_for(READY)
         visit(
@@ -276,14 +276,14 @@ def test_a_signal_ends_an_app_that_hangs(shown: Shown) -> None:
 
 
 @pytest.mark.parametrize("controlling", [True, False])
-def test_a_terminal_that_is_gone(shown: Shown, controlling: bool) -> None:
+def test_app_ends_when_its_terminal_is_gone(shown: Shown, controlling: bool) -> None:
     with shown(controlling=controlling) as terminal:
         terminal.wait_for(READY)
         terminal.hang_up()
         assert terminal.wait() == 128 + signal.SIGHUP
 
 
-def test_a_terminal_that_is_gone_without_a_signal(shown: Shown) -> None:
+def test_app_ends_when_its_terminal_is_gone_under_nohup(shown: Shown) -> None:
     """As under nohup. Nothing takes what the app writes to restore the terminal."""
     with shown(change=IGNORES) as terminal:
         terminal.wait_for(READY)
@@ -292,7 +292,9 @@ def test_a_terminal_that_is_gone_without_a_signal(shown: Shown) -> None:
 
 
 @pytest.mark.parametrize("change", [FAILS_AT_A_KEY, FAILS_IN_A_THREAD])
-def test_a_bug(shown: Shown, tmp_path: Path, change: str) -> None:
+def test_internal_error_restores_the_terminal_and_names_its_report(
+    shown: Shown, tmp_path: Path, change: str
+) -> None:
     """The terminal is given back first; then comes one sentence."""
     state = {"XDG_STATE_HOME": str(tmp_path)}
     with shown(change=change, environment=state, columns=400) as terminal:

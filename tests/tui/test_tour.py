@@ -51,7 +51,7 @@ def test_a_step_is_done_by_what_it_asks_alone(
     assert after(state, *do(*wanted)).tour == NUMBERS[title] + 1
 
 
-def test_another_kernel(lesson: Trace) -> None:
+def test_tour_step_takes_the_kernel_of_another_launch(lesson: Trace) -> None:
     state = toured(lesson, "From kernel to kernel")
     at_kernel = after(state, at("ampere"))
     assert at_kernel.tour == state.tour
@@ -114,7 +114,7 @@ async def test_a_list_over_the_page_does_not_cover_what_is_asked() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])
-async def test_it_can_be_finished(size: tuple[int, int]) -> None:
+async def test_tour_can_be_finished_by_its_keys(size: tuple[int, int]) -> None:
     """Each step by the keys that it names; what it asks is on the screen."""
     app = FusetuiApp(AppOptions(PATHS, opened=1, tour=True))
     async with app.run_test(size=size) as pilot:

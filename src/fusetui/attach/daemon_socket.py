@@ -248,7 +248,9 @@ class DaemonSocket:
         one listens."""
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
-                raise CannotListenError(f"{self._address} is no socket: move it away.")
+                raise CannotListenError(
+                    f"{self._address} is not a socket: move it away."
+                )
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
                 try:
                     trial.connect(self._address)
@@ -279,7 +281,7 @@ def check_folder(folder: str) -> None:
     this user, may enter: whoever can write to the socket of a process can end it."""
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
         raise CannotListenError(
-            f"{folder} cannot hold sockets: name an absolute path of at most {MAX_FOLDER_BYTES} bytes"
+            f"{folder} cannot hold sockets: give an absolute path of at most {MAX_FOLDER_BYTES} bytes"
         )
     try:
         status = os.lstat(folder)
@@ -288,9 +290,7 @@ def check_folder(folder: str) -> None:
             f"{folder} cannot hold sockets: {error.strerror}."
         ) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise CannotListenError(
-            f"{folder} cannot hold sockets: it is no folder of yours."
-        )
+        raise CannotListenError(f"{folder} cannot hold sockets: it is not your folder.")
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise CannotListenError(f"{folder} is open to other users: chmod 700 {folder}")
 

@@ -96,7 +96,7 @@ class RecordingPhase(enum.Enum):
     """How far a process is; the last two, and IDLE, are final. EMPTY, MISSED and
     CANCELLED end an attempt: the process is recorded again, or becomes FAILED."""
 
-    WAITED_FOR = "waiting for it to ask"
+    WAITED_FOR = "waiting for the process to poll (every 5 s)"
     TOLD = "recording"
     WRITING = "writing"
     EMPTY = "no operations"
@@ -378,7 +378,7 @@ class Recording:
         absent = sorted(self._request.extras - contents.extras)
         if absent:
             remarks.append(
-                f"It holds no {' and no '.join(absent)}: this torch does not record that."
+                f"It has no {' and no '.join(absent)}: this torch does not record that."
             )
         return replace(
             job,
@@ -395,7 +395,7 @@ class Recording:
             ended = f"it ended before it could be recorded again: {job.before}"
             return _failed(job, f"{ended}{_because_of_profiler(job)}")
         if not alive:
-            return _failed(job, f"it ended before it asked{_because_of_profiler(job)}")
+            return _failed(job, f"it ended before it polled{_because_of_profiler(job)}")
         if not job.has_asked:
             is_old = age_s(job.process) > IMPORTING_S + PATIENCE_S
             if now - self._begun > PATIENCE_S and is_old:
@@ -555,31 +555,30 @@ class Recording:
                 self.jobs[pid] = job
 
 
-NEVER_ASKED = "it never asked: its torch has no door, or its folder of sockets was not there when it started"
+NEVER_ASKED = (
+    "it never polled: its torch has no on-demand profiling, or its socket folder was "
+    "missing when it started"
+)
 FORKED = (
     "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
     '(multiprocessing.set_start_method("spawn"))'
 )
 NO_TRACE = "it stopped, and there is no whole trace"
-COMPILING = "It shows torch.compile at work."
+COMPILING = "It covers torch.compile at work."
 NOT_REPEATED = (
-    "Its operations do not repeat: it shows a part of one step, or how the program "
-    "starts."
+    "Its operations do not repeat: it covers a part of one step, or the start of the "
+    "program."
 )
 NO_OPERATIONS = "it ran no operations in that time"
-TOO_LATE = "it asked only after the others had begun"
-PROFILES_ITSELF = (
-    "it profiles itself with torch.profiler, which cancels any other recording"
-)
-WAITS_FOR_PROFILER = (
-    "It profiles itself with torch.profiler: waiting until that has ended"
-)
+TOO_LATE = "it polled only after the others had started"
+PROFILES_ITSELF = "it uses torch.profiler itself, which cancels any other recording"
+WAITS_FOR_PROFILER = "It uses torch.profiler itself: waiting until that has ended"
 CANCELLED = "its own torch.profiler cancelled the recording"
 LEFT_EMPTY = (
     "libkineto cancelled the recording and left an empty file: the program may profile itself, or "
     "the machine is so busy that libkineto was late"
 )
-IGNORED = "libkineto took the request and wrote no file"
+IGNORED = "libkineto accepted the request but wrote no file"
 NOT_TOGETHER = "it was recorded in an attempt that others missed"
 ONLY_STARTS = "it runs no operations; those that it started do"
 
@@ -625,7 +624,7 @@ def _because_of_profiler(job: AttachedProcess) -> str:
 
 
 def _stopped_asking() -> str:
-    return f"it stopped asking {SILENCE_S:.0f} s ago"
+    return f"it stopped polling {SILENCE_S:.0f} s ago"
 
 
 def _capital(sentence: str) -> str:

@@ -21,12 +21,14 @@ from fusetui.text.figures import plural, several
 from fusetui.text.printable import markdown, printable
 
 if TYPE_CHECKING:
+    from fusetui.analysis.compiled.line_times import CompiledLines
     from fusetui.analysis.questions.computing import Tallies
     from fusetui.analysis.questions.summary import Summary
     from fusetui.capture.record import Guess
     from fusetui.gpu.roofline.many import Jobs
     from fusetui.report.groups import KernelsDocument
     from fusetui.trace import Trace
+    from fusetui.trace.program.functions import Functions
 
 LONG_GAP_SHARE = 0.02
 """Of the span: a longer gap changes what the share of busy time means."""
@@ -101,7 +103,7 @@ def run_kernels(args: Namespace) -> int:
     from fusetui.report.groups import kernels_json, kernels_text
 
     given = given_peaks(args.peak)
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = with_device(loaded.trace, args.device)
     work = jobs(trace, given=given)
     groups = kernel_groups(trace, work, args.by)
@@ -123,7 +125,7 @@ def run_ops(args: Namespace) -> int:
     from fusetui.analysis.questions.groups import op_groups
     from fusetui.report.groups import OpsDocument, ops_text
 
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     groups = op_groups(loaded.trace, args.by)
     text = partial(ops_text, groups, args.by, args.top)
     return shown(args, loaded, lambda: OpsDocument(args.by, groups), text)
@@ -166,13 +168,45 @@ def run_lines(args: Namespace) -> int:
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = loaded.trace
     by_line = args.by == "line"
     times = function_times(origins(trace), args.file, idle_causes(trace), by_line)
-    say_why_no_lines(trace, args, bool(times.functions))
-    text = partial(functions_text, times, args.top, form=trace.report.format)
-    return shown(args, loaded, lambda: times, text)
+    compiled = compiled_lines(trace, args.file)
+    if not compiled:
+        say_why_no_lines(trace, args, bool(times.functions))
+
+    def text(columns: int) -> str:
+        functions = functions_text(times, args.top, columns, form=trace.report.format)
+        if compiled is None:
+            return functions
+        from fusetui.report.compiled import line_times_text
+
+        return f"{line_times_text(compiled, columns, args.top)}\n\n{functions}"
+
+    def document() -> Functions:
+        if compiled is None:
+            return times
+        from fusetui.report import printed
+        from fusetui.report.compiled import LinesDocument
+
+        return printed(times, LinesDocument, compiled=compiled)
+
+    return shown(args, loaded, document, text)
+
+
+def compiled_lines(trace: Trace, file: str | None) -> CompiledLines | None:
+    """The lines of compiled kernels, by the log of torch.compile; None without any.
+    Raises TraceError if a log that was named cannot be read."""
+    from fusetui.trace.model.op_names import is_compiler
+
+    if not any(map(is_compiler, trace.names)):
+        return None
+    from fusetui.analysis.compiled.finding import compile_log_of
+    from fusetui.analysis.compiled.line_times import line_times
+
+    times = line_times(trace, compile_log_of(trace), file)
+    return times if times.lines else None
 
 
 def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
@@ -282,7 +316,7 @@ def _guesses_text(guesses: Sequence[Guess], what_counts: str) -> str:
     for guess in guesses:
         mark = "=" if guess.right else "!"
         lines.append(
-            f"  {mark} {guess.kind:{kind_width}}  guess {guess.expected:>4}   "
+            f"  {mark} {guess.kind:{kind_width}}  expected {guess.expected:>4}   "
             f"found {guess.found_text}"
         )
     return "\n".join(lines)
@@ -304,7 +338,7 @@ def _told(
             Case(
                 name=term,
                 outcome=Outcome.PASSED if guess.right else Outcome.FAILED,
-                said=f"{name}: guess {term}, found {guess.found_text} (counted {what_counts}).",
+                said=f"{name}: expected {term}, found {guess.found_text} (counted {what_counts}).",
                 file=file_of(trace),
             )
         )
@@ -378,7 +412,7 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
 
     if not work.inputs.distinct:
         option = recorded_with("record_shapes=True", trace.report.format)
-        yield f"No shapes were recorded ({option}), so FLOP and bytes are not known."
+        yield f"FLOP and bytes are unknown, because no shapes were recorded ({option})."
         return
     named = []
     for device in peaks_of_devices(trace, given):

@@ -17,7 +17,9 @@ from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, 
 from fusetui.report.output import emit, emit_json, width
 
 if TYPE_CHECKING:
+    from fusetui.analysis.compiled.fused import FusedKernel
     from fusetui.commands.verdicts import Case
+    from fusetui.report.diff import DiffDocument
     from fusetui.trace import Trace
 
 
@@ -34,7 +36,7 @@ def run_diff(args: Namespace) -> int:
     one_form(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
         raise CommandError(
-            "--github and --junit tell a verdict: say what it is, with --fail-over."
+            "--github and --junit report a verdict, which needs --fail-over."
         )
     pairs = _pairs(args.a, args.b, args.baseline)
     loaded: dict[str, LoadedTrace] = {}
@@ -42,22 +44,63 @@ def run_diff(args: Namespace) -> int:
     for pair in pairs:
         for name in pair:
             if name not in loaded:
-                loaded[name] = load(name, ())
+                loaded[name] = load(name, (), args.compile_log)
         trace_a = loaded[pair.a].trace
         trace_b = loaded[pair.b].trace
         diffs.append(diff(trace_a, trace_b, step_by=args.step_by))
     if args.json:
         documents = [document(found) for found in diffs]
+        for place, pair in enumerate(pairs):
+            documents[place] = _with_fused(documents[place], loaded[pair.b].trace)
         is_single = len(documents) == 1  # else the document is a list
         emit_json(documents[0] if is_single else DiffsDocument(documents))
     elif args.markdown:
         emit("\n".join(to_markdown(found) for found in diffs))
     else:
         emit("\n".join(to_text(found, width()) for found in diffs))
+        _print_fused([loaded[pair.b].trace for pair in pairs])
     if args.fail_over is None:
         return max(one.code for one in loaded.values())
     traces = {name: one.trace for name, one in loaded.items()}
     return _verdict(args, traces, pairs, diffs)
+
+
+MAX_FUSED = 10
+"""Kernels of each B whose lines are named in the text."""
+
+
+def _fused(trace: Trace) -> tuple[FusedKernel, ...]:
+    """The kernels of a trace that several lines became, by its compile log; () without
+    one. Raises TraceError if a log that was named cannot be read."""
+    from fusetui.trace.model.op_names import is_compiler
+
+    if not any(map(is_compiler, trace.names)):
+        return ()
+    from fusetui.analysis.compiled.finding import compile_log_of
+    from fusetui.analysis.compiled.fused import fused_kernels
+
+    return fused_kernels(trace, compile_log_of(trace))
+
+
+def _print_fused(compiled: Sequence[Trace]) -> None:
+    """Which lines became one kernel in each of these traces."""
+    for trace in compiled:
+        kernels = _fused(trace)
+        if kernels:
+            from fusetui.report.compiled import fused_text
+
+            emit(f"{fused_text(kernels, width(), MAX_FUSED)}\n")
+
+
+def _with_fused(document: DiffDocument, trace: Trace) -> DiffDocument:
+    """The document with the fused kernels of B, if its compile log tells any."""
+    kernels = _fused(trace)
+    if not kernels:
+        return document
+    from fusetui.report import printed
+    from fusetui.report.compiled import FusedDiffDocument
+
+    return printed(document, FusedDiffDocument, fused=kernels)
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
@@ -68,7 +111,7 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
         return _pairs_of_variants(a, baseline)
     if baseline is not None:
         raise CommandError(
-            "--baseline is for a single run folder: leave out the second trace."
+            "--baseline needs a single run folder: omit the second trace."
         )
     if not (os.path.isdir(a) and os.path.isdir(b)):
         return [Pair(a, b)]
@@ -88,7 +131,7 @@ def _pairs_of_variants(folder: str, baseline: str | None) -> list[Pair]:
     run = only_below(folder) if folders_below(folder) else folder
     if os.path.isdir(run) and not is_run(run):
         raise CommandError(
-            f"{run} is no run folder: give a second trace or folder to compare."
+            f"{run} is not a run folder: give a second trace or folder to compare."
         )
     paths = traces(run) if is_run(run) else []
     if len(paths) < 2:
@@ -140,7 +183,7 @@ def _case(found: Diff, percent: float, file: str) -> Case:
     step = found.step
     if found.verdict.answer is Answer.CANNOT_TELL:
         outcome = Outcome.CANNOT_TELL
-        said = f"cannot tell whether B is slower: {found.verdict.reason or ''}."
+        said = f"inconclusive whether B is slower: {found.verdict.reason or ''}."
     elif (step.low or 0) <= 1 + percent / 100:
         outcome = Outcome.PASSED
         said = f"{judgment(found)}."

@@ -30,11 +30,16 @@ class LoadedTrace(NamedTuple):
     code: int
 
 
-def load(name: str, captured_by: Sequence[str] | None = None) -> LoadedTrace:
+def load(
+    name: str,
+    captured_by: Sequence[str] | None = None,
+    compile_log: str = "",
+) -> LoadedTrace:
     """Reads a trace; reports on stderr what is missing. Raises TraceError or
     CommandError. `captured_by` are names of captures, with which its graph replays are
-    joined; (): those that are found; None: nothing is joined."""
-    trace = _read(name, one_trace(name))
+    joined; (): those that are found; None: nothing is joined. `compile_log` names what
+    torch.compile wrote; "": what lies beside the trace is taken where it is needed."""
+    trace = with_compile_log(_read(name, one_trace(name)), compile_log)
     report = trace.report
     if captured_by is not None:
         trace = _joined(trace, captured_by)
@@ -64,6 +69,16 @@ def called(trace: Trace, name: str) -> Trace:
     return replace(trace, report=replace(trace.report, named=name))
 
 
+def with_compile_log(trace: Trace, path: str) -> Trace:
+    """The trace with the compile log at a path, which is read when it is needed; "" for
+    the trace as it is. Raises TraceError if there is no log there."""
+    if not path:
+        return trace
+    from fusetui.analysis.compiled.finding import with_log_at  # rarely needed
+
+    return with_log_at(trace, path)
+
+
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     """The trace with the captures of its graph replays; says what was joined, or why
     nothing was."""
@@ -76,7 +91,7 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     if paths and not any(join.of_replays for join in joins):
         are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
         option = "--annotations" if are_annotations else "--captured-by"
-        say(f"{trace.report.file} replays no graph: {option} changes nothing.")
+        say(f"{trace.report.file} replays no graph: {option} has no effect.")
     say(*said(joins))
     return trace
 
@@ -97,7 +112,7 @@ def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is incomplete."""
     file = report.file
     if report.changed:
-        yield f"{file} changed while it was read: the figures may mix two states of it."
+        yield f"{file} changed while it was read: the figures may mix two versions."
     unreadable = report.unreadable
     skipped = report.skipped
     ends_early = _ends_early(report)
@@ -150,7 +165,7 @@ def remarks_of(file: str, report: Report) -> Iterator[str]:
             f"{count:,} of {printable(table)}"
             for table, count in report.left_out.items()
         ]
-        yield f"{file}: rows that have no place in a trace: {several(rows, 6)}."
+        yield f"{file}: rows that do not fit into a trace: {several(rows, 6)}."
     for remark in report.remarks:
         yield f"{file}: {printable(remark)}"
 

@@ -63,6 +63,10 @@ MAX_ATTEMPTS = 12
 OWN_PROFILER_SECONDS = 600.0
 """That the program's own profiler is waited for."""
 
+LOG = "TORCH_TRACE"
+PROVENANCE = "INDUCTOR_PROVENANCE"
+"""The variables of torch that have it log what it compiles, with lines of Python."""
+
 FOLDER_NAME_BYTES = 20
 """At most, of a folder of sockets within the one that it is made in."""
 
@@ -74,9 +78,11 @@ def run_run(args: Namespace) -> int:
     program is started."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
-        raise CommandError("Name the program: fusetui run -- python train.py")
+        raise CommandError("Give the program: fusetui run -- python train.py")
     if not os.path.isdir("/proc/self"):
-        raise CommandError("run needs Linux: elsewhere torch has no door for it.")
+        raise CommandError(
+            "run needs Linux: torch supports on-demand profiling only there."
+        )
     if args.on_enter and not _has_input():
         raise CommandError(
             "--on-enter reads Enter from its standard input, which is closed."
@@ -98,6 +104,8 @@ def run_run(args: Namespace) -> int:
             on_enter=args.on_enter,
         )
         environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: socket_folder}
+        if args.compile_log:
+            environment = {PROVENANCE: "1", LOG: str(log_folder(folder))} | environment
         with _awaitable_child() as set_up:
             child = _started(program, environment, set_up, has_input=not args.on_enter)
             with passed_on(child):
@@ -135,6 +143,12 @@ def _exit_code(child: subprocess.Popen[bytes], is_recorded: bool) -> int:
     it, or 1 if that is 0 and not all was recorded."""
     code = child.returncode if child.returncode >= 0 else ENDED - child.returncode
     return code if code or is_recorded else NO
+
+
+def log_folder(folder: Path) -> Path:
+    """The folder for what torch.compile logs, beside the traces in `folder`, where
+    `fusetui compile` finds it. The program makes it once it compiles something."""
+    return folder.absolute() / "compile_log"
 
 
 def _started(
@@ -269,7 +283,7 @@ class _Watched:
         if self._missing_ranks:
             ranks = ", ".join(self._missing_ranks)
             say(
-                f"Not recorded: rank {ranks}. No such process with torch asked to be recorded."
+                f"Not recorded: rank {ranks}. None of their processes with torch polled for a request."
             )
         say(*self._forks)
         if self.jobs:
@@ -285,8 +299,8 @@ class _Watched:
         ended = f"the program ended after {self._took_s:.1f} s"
         if not self._asked:
             return (
-                f"{ended}, and no process of it asked to be recorded. It uses no torch, or "
-                f"something that it runs in (sudo, docker, env -i) does not pass {OPEN} on."
+                f"{ended}, and none of its processes polled for a request. It uses no torch, or "
+                f"its environment (sudo, docker, env -i) drops {OPEN}."
             )
         if self._took_s < self._after_s:
             return f"{ended}, and --after says {self._after_s:g} s."

@@ -75,7 +75,7 @@ def traces(name: str) -> list[str]:
         return [_shipped(name)]
     if not name.strip():
         raise CommandError(
-            "The name of a trace is empty: give a path, a URL or sample:NAME."
+            "The trace name is empty: give a path, a URL or sample:NAME."
         )
     if not os.path.isdir(name):
         return [name]
@@ -166,9 +166,7 @@ def _traces_in(folder: Path) -> list[Path]:
         if path.is_file():
             files.append(path)
         elif not path.is_dir():
-            say(
-                f"{path} is left out: it is no regular file, or a link that leads nowhere."
-            )
+            say(f"{path} is left out: it is not a regular file, or a broken link.")
     if len(files) > 1:
         files = [path for path in files if not _is_json_but_no_trace(path)] or files
     if not is_run(str(folder)):
@@ -277,7 +275,7 @@ def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
             is_dump = os.path.isfile(name) and is_dump_file(name)
             (dumps if is_dump else others).append(name)
             continue
-        has_traces = _has_traces(name)
+        has_traces = holds_traces(name)
         if has_traces:
             beside = [path for path in listed(Path(name)) if path.is_file()]
             dumps_of_folder = dumps_among(beside)
@@ -311,7 +309,7 @@ def is_dump_file(path: str) -> bool:
     return is_flight_dump(glimpse(path, HEAD))
 
 
-def _has_traces(folder: str) -> bool:
+def holds_traces(folder: str) -> bool:
     """Whether it is a run, or a file of it, or of the folders below one without any,
     bears the name of a trace and is no dump: dumps may be JSON as traces are. Nothing is
     said about the files: the user may have asked for something else."""

@@ -37,6 +37,8 @@ BY: Final = {
     "name": ("name",),
     "op": ("op",),
     "module": ("module",),
+    "kind": ("kind",),
+    "library": ("family",),
     "family": ("family",),
     "stream": ("stream",),
     "step": ("step",),
@@ -220,6 +222,39 @@ def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
     )
 
 
+def _compile(trace: Trace, _: TableRequest) -> PartialRecords:
+    from fusetui.analysis.compiled.answer import compile_answer
+    from fusetui.analysis.compiled.finding import compile_log_of
+    from fusetui.report.compiled import remarks
+
+    answer = compile_answer(trace, compile_log_of(trace))
+    records: Records = []
+    for region in answer.regions:
+        for kernel in region.kernels:
+            lines = [f"{line.file}:{line.line}" for line in kernel.lines]
+            records.append(
+                {
+                    "total_ns": kernel.total_ns,
+                    "runs": kernel.calls,
+                    "kernel": kernel.name,
+                    "handle": kernel.handle,
+                    "region": region.compile_id,
+                    "pass": region.pass_,
+                    "function": region.function,
+                    "lines": "; ".join(lines),
+                    "code": "\n".join(line.code for line in kernel.lines),
+                    "possible": kernel.possible,
+                    "on_gpu": kernel.on_gpu,
+                    "joined_by": region.joined_by,
+                    "not_joined": kernel.not_joined,
+                    "key": region.key,
+                    "cache": region.cache,
+                }
+            )
+    records.sort(key=lambda record: -record["total_ns"])
+    return PartialRecords(records=records, left_out=tuple(remarks(answer)))
+
+
 def _gaps(trace: Trace, request: TableRequest) -> Records:
     """The rows of `gaps`: an idle time of a GPU each."""
     from fusetui.analysis.why.selection import accounted
@@ -327,6 +362,7 @@ MAKERS: Final[dict[str, Callable[[Trace, TableRequest], Records | PartialRecords
     "ops": _ops,
     "modules": _modules,
     "lines": _lines,
+    "compile": _compile,
     "gaps": _gaps,
     "launches": _launches,
     "collectives": _collectives,

@@ -21,6 +21,7 @@ from fusetui.analysis.questions.query import (
     word_of,
 )
 from fusetui.analysis.questions.query_text import Written, WrongQueryError, written_ways
+from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, searched_kinds
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
 from fusetui.trace.model.arrays import Flags, Rows
@@ -29,11 +30,16 @@ FIRST_OF = {"dur": ("dur_ns", "total_ns"), "at": ("start_ns",)}
 """What a field stands for where no column is called so: the first of these that there
 is."""
 ANY_OF = {
+    "library": ("family",),
     "family": ("family", "kernel_op", "collective"),
     "dtype": ("dtype", "dtype_a", "dtype_b", "dtype_acc", "dtype_out"),
     "arch": ("arch", "arch_name"),
 }
 """As in the search of the app, a field of a kernel's name may be any of these."""
+HAS_KERNEL_NAMES = frozenset({"name", "short", "kernel_op"})
+"""The columns of a table whose rows are kernels, or slices that may be kernels."""
+SLICES_WITH_WORK = ("kernel", "memcpy", "memset", "device")
+"""The kinds of slices whose names say what a device did."""
 IDS = ("process", "thread", "device", "stream")
 """A value is all of these: stream:7 is not 17."""
 
@@ -71,13 +77,41 @@ def _holds(table: ColumnTable, part: Written) -> Flags:
         flags = np.zeros(len(table), dtype=np.bool_)
         for column in _columns(table, part.field):
             flags |= _is(column, part)
+        is_kind = part.field == "family" and part.value in LEGEND_ONLY_KINDS
+        if is_kind or part.field == "kind":
+            flags |= _is_of_kind(table, part)
     is_negated = part.excluded ^ (part.sign == "!=")
     return flags ^ is_negated
+
+
+def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
+    """The rows of kernels, copies and sets that do work of this kind; none where the
+    table does not name them."""
+    if not HAS_KERNEL_NAMES.issubset(table.names):
+        return np.zeros(len(table), dtype=np.bool_)
+
+    def are_of_kind(names: tuple[str, ...]) -> Flags:
+        return np.array(
+            [part.value in searched_kinds(name) for name in names], np.bool_
+        )
+
+    is_of_kind = _of_texts(table.column("name"), are_of_kind)
+    if "kind" in table.names:  # of all slices, not of kernels alone
+        is_of_kind &= _of_texts(
+            table.column("kind"), lambda kinds: np.isin(kinds, SLICES_WITH_WORK)
+        )
+        if part.value == "copy":
+            is_of_kind |= _of_texts(
+                table.column("kind"), lambda kinds: np.isin(kinds, ("memcpy", "memset"))
+            )
+    return is_of_kind
 
 
 def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
     """The columns that a field stands for, at least one."""
     any_of = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
+    if not any_of and field == "kind" and HAS_KERNEL_NAMES.issubset(table.names):
+        any_of = ["kernel_op"]
     if any_of:
         return [table.column(name) for name in any_of]
     for name in FIRST_OF.get(field, ()):

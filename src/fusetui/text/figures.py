@@ -105,6 +105,30 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
     return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
 
 
+def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
+    """One unit for several columns of times, so that they can be compared: the unit of
+    the column with the shortest times, or the next in which the longest of all times
+    takes at most `most_cells` characters. Columns of zeros do not count.
+
+    >>> common_unit([[4_011_000], [154_400], [7_934_000]], most_cells=9)
+    Unit(scale=1000, name='us', decimals=1)
+    """
+    longest_of_columns = [max(map(abs, times), default=0) for times in columns_ns]
+    longest_ns = max(longest_of_columns, default=0)
+    smallest_column_ns = min(filter(None, longest_of_columns), default=0)
+    smallest_scale = unit_of([smallest_column_ns]).scale
+    for unit in TIME_UNITS:
+        whole_cells = len(f"{longest_ns // unit.factor:,}")
+        if unit.factor < smallest_scale or whole_cells > most_cells:
+            continue
+        exact_decimals = len(str(unit.factor)) - 1
+        wanted = SIGNIFICANT_DIGITS - len(str(smallest_column_ns // unit.factor))
+        cells_left = most_cells - whole_cells - 1  # after the decimal point
+        decimals = max(0, min(exact_decimals, wanted, cells_left))
+        return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
+    return unit_of([longest_ns])
+
+
 def parse_time(text: str) -> int | None:
     """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a
     time."""

@@ -27,7 +27,7 @@ def dispatch(found: Diff) -> dict[str, Row]:
     return {row.op: row for row in found.rows if row.on_cpu}
 
 
-def test_dispatch_that_disappeared(build: Build) -> None:
+def test_cpu_op_missing_in_b_is_a_removed_dispatch_row(build: Build) -> None:
     rows = dispatch(diff(build(EAGER), build(COMPILED)))
     row = rows["CPU: aten::t"]
     assert (row.kind, row.a, row.b, row.a_count, row.b_count) == (
@@ -40,7 +40,7 @@ def test_dispatch_that_disappeared(build: Build) -> None:
     assert row.a_ns == 2000
 
 
-def test_guards_and_prologue_that_appeared(build: Build) -> None:
+def test_guards_of_torch_compile_are_added_dispatch_rows(build: Build) -> None:
     rows = dispatch(diff(build(EAGER), build(COMPILED)))
     added = {op for op, row in rows.items() if row.kind is RowKind.ADDED}
     assert added == {
@@ -56,7 +56,7 @@ def test_beside_a_gpu_dispatch_is_no_part_of_the_sum(build: Build) -> None:
     )
 
 
-def test_fewer_launches(build: Build) -> None:
+def test_fewer_launch_calls_are_one_removed_row(build: Build) -> None:
     gemm = ("aten::mm", "gemm", 20.0)
     row = dispatch(diff(build([gemm, gemm]), build([gemm])))["CPU: launch calls"]
     assert (row.kind, row.a_count, row.b_count) == (RowKind.REMOVED, 2, 1)

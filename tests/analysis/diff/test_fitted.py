@@ -37,7 +37,7 @@ def test_the_place_goes_first_and_the_kernel_last(
 
 
 @pytest.mark.parametrize("most", [1, 5, 9, 12])
-def test_it_is_never_wider_than_there_is_room(most: int) -> None:
+def test_fitted_line_is_never_wider_than_its_room(most: int) -> None:
     assert (
         len(fitted(line(PLACE, f"{OP} -> {KERNEL}", times="  x123456"), most)[0])
         <= most

@@ -23,7 +23,7 @@ def fused(found: list[Row], kind: RowKind = RowKind.FUSED) -> Row:
     return row
 
 
-def test_the_ops_in_a_triton_name(build: Build, work: Work) -> None:
+def test_ops_in_a_triton_name_make_a_fused_row(build: Build, work: Work) -> None:
     found = work(diff(build([GATE, GELU, MUL]), build([GATE, (FUSED, FUSED, 7.0)])))
     row = fused(found)
     assert row.a == ("gelu_kernel", "mul_kernel")
@@ -83,7 +83,9 @@ def test_flash_attention_stands_for_its_three_parts(build: Build, work: Work) ->
     assert row.a_count == 3
 
 
-def test_the_same_op_around_both(build: Build, work: Work) -> None:
+def test_three_kernels_and_one_under_the_same_op_are_fused(
+    build: Build, work: Work
+) -> None:
     parts = (
         "moe",
         [("my::sort", "sort_kernel"), ("my::stage1", "k1"), ("my::stage2", "k2")],
@@ -95,7 +97,9 @@ def test_the_same_op_around_both(build: Build, work: Work) -> None:
 LN = "aten::layer_norm / aten::native_layer_norm"
 
 
-def test_one_op_many_times_and_once(build: Build, work: Work) -> None:
+def test_ops_repeated_in_a_and_once_in_b_are_paired_as_wholes(
+    build: Build, work: Work
+) -> None:
     split = [(LN, "ln", 3.0), ("aten::tanh", "tanh", 2.0)]
     whole = [(LN, "ln", 12.0), ("aten::tanh", "tanh", 9.0)]
     head = ("aten::linear / aten::addmm", GEMM, 9.0)
@@ -137,7 +141,7 @@ def test_what_is_left_of_several_is_not_taken_for_all_of_them(
         assert set(kinds) == {RowKind.SAME, RowKind.REMOVED}
 
 
-def test_the_epilogue_of_a_gemm(build: Build, work: Work) -> None:
+def test_relu_in_the_epilogue_of_a_gemm_is_fused(build: Build, work: Work) -> None:
     plain = "cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_32x6_tn_align8"
     with_relu = "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_tn_align8"
     a = [("aten::addmm", plain, 9.0), ("aten::relu", "relu_kernel", 4.0)]

@@ -113,7 +113,7 @@ def test_another_algorithm_of_cudnn_is_neither_fused_nor_split(
         assert kernels in line.what
 
 
-def test_a_product_with_split_k_and_its_reduction(
+def test_product_that_becomes_split_k_with_its_reduction_is_split(
     trace_of_op: Callable[..., Trace], work: Work
 ) -> None:
     a = trace_of_op("aten::mm", [(GEMM, 20.0)])
@@ -168,7 +168,7 @@ def test_one_more_kernel_beside_the_same_one_is_added(
     ]
 
 
-def test_attention_in_one_kernel_and_in_three_under_one_op(
+def test_attention_in_one_and_in_three_kernels_under_one_op_is_split(
     build: Build, work: Work
 ) -> None:
     around = ("aten::linear / aten::mm", GEMM, 50.0)
@@ -195,7 +195,7 @@ def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(
     assert sum(row.change_ns for row in rows) == 10_000
 
 
-def test_without_ops_the_reduction_after_a_product_joins_it(
+def test_reduction_after_a_product_joins_it_without_recorded_ops(
     build: Build, work: Work
 ) -> None:
     a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
@@ -205,7 +205,7 @@ def test_without_ops_the_reduction_after_a_product_joins_it(
     assert row.why == "with the kernel that adds up its parts"
 
 
-def test_without_ops_the_reduction_after_the_same_product_joins_it(
+def test_reduction_after_the_same_product_joins_it_without_recorded_ops(
     build: Build, work: Work
 ) -> None:
     a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
@@ -214,7 +214,7 @@ def test_without_ops_the_reduction_after_the_same_product_joins_it(
     assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (GEMM,), (GEMM, REDUCE))
 
 
-def test_without_ops_the_reduction_after_attention_joins_it(
+def test_reduction_after_attention_joins_it_without_recorded_ops(
     build: Build, work: Work
 ) -> None:
     parts = (

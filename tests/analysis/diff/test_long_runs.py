@@ -51,7 +51,7 @@ def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
     assert len(work(diff(a, b))) == 3
 
 
-def test_the_nearest_in_order() -> None:
+def test_closest_matches_each_value_to_the_nearest_in_order() -> None:
     assert sequences.closest([5, 9], [1, 5, 6, 9, 9]) == [1, 3]
     assert sequences.closest([], [3]) == []
     assert sequences.closest([3], [9]) == [0]

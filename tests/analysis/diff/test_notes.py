@@ -36,12 +36,12 @@ def test_versions_that_are_equal_or_unknown_are_no_difference(build: Build) -> N
         assert not any("PyTorch versions differ" in note for note in notes)
 
 
-def test_a_gpu_and_a_cpu(build: Build) -> None:
+def test_gpu_against_cpu_is_the_first_note(build: Build) -> None:
     found = diff(build([("aten::mm", None, 900.0)]), build(mm()))
     assert found.notes[0] == "devices differ: CPU only -> a GPU"
 
 
-def test_shapes_and_dtypes(build: Build) -> None:
+def test_different_shapes_and_dtypes_are_noted_with_their_op(build: Build) -> None:
     a = build(mm([8, 16], [16, 4]))
     b = build(mm([8, 32], [32, 4], dtype="float"))
     notes = diff(a, b).notes
@@ -72,7 +72,7 @@ def test_a_run_that_drifts(build: Build) -> None:
     )
 
 
-def test_two_ranks_of_one_job(build: Build) -> None:
+def test_two_ranks_of_one_job_are_noted_with_the_ranks_command(build: Build) -> None:
     def rank(number: int) -> Trace:
         return build(mm(), distributedInfo={"rank": number, "world_size": 4})
 
@@ -80,7 +80,7 @@ def test_two_ranks_of_one_job(build: Build) -> None:
         "ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes
     )
     assert any(
-        "fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes
+        "fusetui ranks shows who waits" in note for note in diff(rank(0), rank(3)).notes
     )
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
 
@@ -104,7 +104,7 @@ def little_in_common(a: Trace, b: Trace) -> list[str]:
     return [note for note in diff(a, b).notes if "in common" in note]
 
 
-def test_other_programs_are_told_by_the_time_that_they_have_in_common(
+def test_different_programs_are_noted_with_their_common_time(
     build: Build,
 ) -> None:
     common = ("aten::add", "add_kernel", 10.0)
@@ -112,8 +112,9 @@ def test_other_programs_are_told_by_the_time_that_they_have_in_common(
     b = build([("aten::cumsum", "scan_kernel", 30.0), common])
     (note,) = little_in_common(a, b)
     assert note == (
-        "only 10 % of the time of A's work and 25 % of B's have a kernel or an op in"
-        " common: the rest is paired by its sort or its place, or not at all"
+        "only 10 % of the time of A's work and 25 % of B's have a kernel or "
+        "an op in common; the rest is paired by kind or position, or not at "
+        "all"
     )
 
 

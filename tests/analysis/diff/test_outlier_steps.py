@@ -42,13 +42,15 @@ def test_a_copy_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     assert found.accounting.rows_ns == 0
 
 
-def test_what_is_missing_in_one_step(build: Build) -> None:
+def test_kernel_missing_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, USUAL[2]))
     assert (row.kind, row.op) == (RowKind.REMOVED, "aten::add")
     assert row.why == "missing only in step 3 of B"
 
 
-def test_what_is_missing_is_told_once_where_the_other_steps_vary(build: Build) -> None:
+def test_kernel_missing_in_one_step_is_one_row_where_other_steps_vary(
+    build: Build,
+) -> None:
     varied = (1.0, 1.0, 1.0, 1.5, 1.5, 1.5)  # the usual time of five of them is another
     a, b = build(USUAL, varied), build(USUAL, varied, odd={0: [MM, USUAL[2]]})
     (row,) = changed(diff(a, b))
@@ -116,7 +118,7 @@ def test_a_kernel_that_lists_other_ops_is_no_fusion(build: Build) -> None:
     ]
 
 
-def test_a_kernel_that_took_long_in_one_step(build: Build) -> None:
+def test_kernel_slow_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, (*ADD[:2], 52.0), USUAL[2]))
     assert (row.kind, row.op) == (RowKind.SLOWER, "aten::add")
     assert row.why == "only in step 3: 30.0 % more time"
@@ -141,7 +143,7 @@ def test_steps_of_other_numbers_are_compared_all_the_same(build: Build) -> None:
     assert row.why == "only in step 1 of B"
 
 
-def test_dispatch_of_one_step(build: Build) -> None:
+def test_op_of_one_step_is_a_dispatch_row_that_names_the_step(build: Build) -> None:
     view = ("aten::view", None, 3.0)
     found = diff(
         build([*USUAL, MM], FACTORS),

@@ -65,7 +65,7 @@ def test_linear_compiled_loses_only_its_transpose(work: Work) -> None:
     assert any(r.op == "CPU: aten::t" and r.kind is RowKind.REMOVED for r in found.rows)
 
 
-def test_attention_in_one_kernel_and_in_three(work: Work) -> None:
+def test_real_attention_in_three_kernels_and_in_one_is_fused(work: Work) -> None:
     names = "pair_attention_unfused_h100", "pair_attention_fused_mi300"
     (row,) = work(compared(TRACES, *names))
     assert (row.kind, row.a_count, row.b_count) == (RowKind.FUSED, 3, 1)
@@ -73,12 +73,12 @@ def test_attention_in_one_kernel_and_in_three(work: Work) -> None:
     assert (row.kind, row.a_count, row.b_count) == (RowKind.SPLIT, 1, 3)
 
 
-def test_a_mixture_of_experts_in_four_kernels_and_in_one(work: Work) -> None:
+def test_real_experts_in_four_kernels_and_in_one_are_fused(work: Work) -> None:
     (row,) = work(compared(TRACES, "pair_moe_unfused_mi300", "pair_moe_fused_h100"))
     assert (row.kind, row.a_count, row.b_count) == (RowKind.FUSED, 4, 1)
 
 
-def test_one_model_on_two_makers_gpus(work: Work) -> None:
+def test_one_model_on_h100_and_mi300_is_paired_without_additions(work: Work) -> None:
     found = compared(TRACES, "h100_bert-small", "mi300_bert-small")
     kinds = Counter(row.kind for row in work(found))
     assert not kinds.keys() & {

@@ -36,14 +36,14 @@ def is_all_same(found: Diff) -> bool:
     return all(row.kind is RowKind.SAME and row.change_ns == 0 for row in found.rows)
 
 
-def test_of_a_built_trace(build: Callable[..., Trace]) -> None:
+def test_built_trace_against_itself_is_all_same(build: Callable[..., Trace]) -> None:
     trace = build(MLP)
     found = diff(trace, trace)
     assert is_all_same(found)
     assert found.step.ratio == 1
 
 
-def test_times_shifted_ids_renumbered_and_threads_renamed(
+def test_shifted_times_and_renumbered_ids_are_no_difference(
     build: Callable[..., Trace],
 ) -> None:
     other = build(MLP, shift=12_345_678, tid=42, first_id=9000)
@@ -61,7 +61,7 @@ def test_numbers_of_compiled_kernels_are_no_difference(
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_of_a_real_trace(name: str) -> None:
+def test_real_trace_against_itself_is_all_same(name: str) -> None:
     if not (TRACES / name).exists():
         pytest.skip(
             "the corpus of real traces is not here; FUSETUI_TRACES names its folder"

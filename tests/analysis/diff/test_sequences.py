@@ -71,5 +71,5 @@ def test_what_only_one_side_has_does_not_put_windows_out_of_step() -> None:
     assert len(sequences.match(a, b)) >= len(a) - 2
 
 
-def test_nothing_in_common() -> None:
+def test_sequences_without_common_elements_match_nothing() -> None:
     assert sequences.match(np.arange(5), np.arange(5, 9)) == []

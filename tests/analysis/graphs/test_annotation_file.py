@@ -64,7 +64,7 @@ def test_as_pickle_reads_it(tmp_path: Path, protocol: int) -> None:
     assert read(tmp_path, pickle.dumps(GOOD, protocol)) == GOOD
 
 
-def test_json(tmp_path: Path) -> None:
+def test_annotations_as_json_are_read(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps({str(KEY): {"name": "a"}}).encode()) == {
         KEY: {"name": "a"}
     }
@@ -86,7 +86,7 @@ def test_json(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_nothing_is_executed(
+def test_pickle_of_annotations_executes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -127,7 +127,7 @@ def test_nothing_is_executed(
         b"I" + b"9" * 5000 + b"\n.",
     ],
 )
-def test_no_annotations(tmp_path: Path, data: bytes) -> None:
+def test_files_without_annotations_are_refused(tmp_path: Path, data: bytes) -> None:
     refused(tmp_path, data)
 
 
@@ -152,7 +152,7 @@ def test_keys_that_take_forever_to_compare(tmp_path: Path) -> None:
     assert "its keys are neither numbers nor texts" in sentence
 
 
-def test_every_truncation(tmp_path: Path) -> None:
+def test_every_truncated_file_of_annotations_is_refused(tmp_path: Path) -> None:
     data = pickle.dumps(GOOD)
     for length in range(len(data)):
         refused(tmp_path, data[:length])
@@ -170,7 +170,9 @@ def test_mutants_are_read_or_refused(tmp_path: Path) -> None:
                 assert isinstance(read(tmp_path, bytes(mutant)), dict)
 
 
-def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_annotation_file_beyond_its_limits_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(annotation_file, "MAX_OPERATIONS", 10)
     assert "more than 10 steps" in refused(tmp_path, pickle.dumps(GOOD))
     monkeypatch.setattr(annotation_file, "MAX_FILE_BYTES", 10)

@@ -82,11 +82,11 @@ def figures(trace: Trace) -> dict[str, int]:
         ("\ud800", "?"),
     ],
 )
-def test_what_an_annotation_names(annotation: object, path: str) -> None:
+def test_annotation_gives_the_path_of_its_name(annotation: object, path: str) -> None:
     assert path_named(annotation) == path
 
 
-def test_nested_at_the_dots(tmp_path: Path) -> None:
+def test_annotation_names_nest_at_their_dots(tmp_path: Path) -> None:
     trace = opened(
         tmp_path / "a.json",
         replay(1, 0, named(ATTENTION), named(MLP), named("my phase 1.5")),
@@ -102,7 +102,9 @@ def test_nested_at_the_dots(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [{"name": ATTENTION}, {"module_name": ATTENTION}])
-def test_spread_over_args(tmp_path: Path, args: dict[str, Any]) -> None:
+def test_annotation_is_found_in_any_arg_of_a_node(
+    tmp_path: Path, args: dict[str, Any]
+) -> None:
     trace = annotated(opened(tmp_path / "a.json", replay(1, 0, args)))
     assert figures(trace)["L"] == 1000
 
@@ -118,7 +120,7 @@ def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
     )
 
 
-def test_all_or_nothing_for_each_replay(tmp_path: Path) -> None:
+def test_replay_without_all_annotations_gets_no_modules(tmp_path: Path) -> None:
     """The second replay stays where it was launched."""
     trace = opened(
         tmp_path / "a.json", replay(1, 0, named("a"), {}), replay(2, 500, {}, {})
@@ -164,7 +166,7 @@ def test_a_capture_goes_first(tmp_path: Path) -> None:
     assert "annotated" not in figures(trace)
 
 
-def test_what_no_capture_fits_is_annotated(tmp_path: Path) -> None:
+def test_replay_without_a_fitting_capture_is_annotated(tmp_path: Path) -> None:
     """The capture that a user named says why it does not fit."""
     other = save(tmp_path / "other.json", Server(layers=5).capture(4))
     trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))
@@ -174,7 +176,7 @@ def test_what_no_capture_fits_is_annotated(tmp_path: Path) -> None:
     assert len(said(joins)) == 1
 
 
-def test_nothing_is_read_without_replays(
+def test_annotations_are_not_read_without_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(*_: object) -> None:
@@ -188,7 +190,7 @@ def test_nothing_is_read_without_replays(
     assert annotated(trace) is trace
 
 
-def test_nothing_is_read_of_nodes_without_numbers(
+def test_annotations_are_not_read_for_nodes_without_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(tmp_path / "a.json", Server().step(4, 0, 1))
@@ -225,7 +227,9 @@ def saved(path: Path, mapping: dict[int, Any]) -> Path:
 @pytest.mark.parametrize(
     "node", [{}, {"graph id": None, "graph node id": GRAPH << 32 | 1}]
 )
-def test_a_file_of_annotations(tmp_path: Path, node: dict[str, Any]) -> None:
+def test_file_of_annotations_names_nodes_with_64_or_32_bit_ids(
+    tmp_path: Path, node: dict[str, Any]
+) -> None:
     """Node ids have 64 bits, or 32 with the id of the graph beside them."""
     file = saved(tmp_path / "b.pkl", packed([{"name": MLP}]))
     trace = annotated(
@@ -245,14 +249,16 @@ def test_a_file_goes_before_args(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.json.zst", "a"])
-def test_a_file_beside_the_trace(tmp_path: Path, name: str) -> None:
+def test_annotation_file_beside_the_trace_is_found_by_name(
+    tmp_path: Path, name: str
+) -> None:
     saved(tmp_path / "a.annotations.pkl", packed("beside"))
     assert figures(annotated(opened(tmp_path / name, replay(1, 0, {})))) == {
         "beside": 1000
     }
 
 
-def test_the_file_of_another_graph(tmp_path: Path) -> None:
+def test_annotation_file_of_another_graph_changes_nothing(tmp_path: Path) -> None:
     file = saved(tmp_path / "b.pkl", {12 << 32 | 1: "other", 1: "no graph"})
     trace = opened(tmp_path / "a.json", replay(1, 0, {}))
     after, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
@@ -262,7 +268,7 @@ def test_the_file_of_another_graph(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_of_no_nodes(tmp_path: Path) -> None:
+def test_empty_annotation_file_leaves_args_in_force(tmp_path: Path) -> None:
     file = saved(tmp_path / "b.pkl", {})
     trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))
     trace, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
@@ -299,7 +305,7 @@ def test_a_damaged_file_that_is_named(tmp_path: Path) -> None:
         annotated(trace, tmp_path / "b.pkl")
 
 
-def test_hostile_names(tmp_path: Path) -> None:
+def test_hostile_annotation_names_stay_bounded_and_printable(tmp_path: Path) -> None:
     names: Sequence[str] = (
         "." * 5000,
         "a." * 5000,
@@ -342,7 +348,9 @@ def by_hand(path: Path) -> dict[str, int]:
         "mi300_vllm_decode_graph_full",
     ],
 )
-def test_real_graphs(name: str, ending: str) -> None:
+def test_real_graphs_have_the_modules_of_their_annotations(
+    name: str, ending: str
+) -> None:
     """The .pftrace has the same modules; its durations are cut."""
     path = TWINS / f"{name}.{ending}"
     if not path.is_file():

@@ -126,7 +126,7 @@ def test_a_replay_cut_at_the_edge_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_several_sizes_in_one_capture(tmp_path: Path) -> None:
+def test_batch_of_the_step_chooses_among_captured_sizes(tmp_path: Path) -> None:
     """Equal kernels: the batch of the step decides, rounded up to a captured size."""
     captures = [SERVER.capture(size, 1000 * n) for n, size in enumerate((8, 4, 2), 1)]
     steps = [SERVER.step(4, 0, 1), SERVER.step(3, 500, 2), SERVER.step(8, 900, 3)]
@@ -158,7 +158,9 @@ def test_a_capture_that_is_too_small_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_sizes_by_the_rows_of_products(tmp_path: Path) -> None:
+def test_rows_of_products_choose_the_size_where_no_annotation_does(
+    tmp_path: Path,
+) -> None:
     """Where no annotation names the size, as in vLLM."""
     captures = [
         SERVER.capture(size, 1000 * n, named=False) for n, size in enumerate((8, 4), 1)
@@ -250,7 +252,7 @@ def test_without_names_and_kinds_nothing_is_guessed(tmp_path: Path) -> None:
     assert "too few are of a known kind" in found.refused[0]
 
 
-def test_nodes_in_the_order_of_their_ids(tmp_path: Path) -> None:
+def test_nodes_are_joined_in_the_order_of_their_ids(tmp_path: Path) -> None:
     """A graph with two branches runs in another order than it was captured in."""
     replay = SERVER.step(4, 0, 1)
     nodes = [event for event in replay if event["cat"] == "kernel"]
@@ -349,7 +351,7 @@ def test_capture_and_replay_in_one_trace(tmp_path: Path) -> None:
     ]
 
 
-def test_two_captures_one_after_the_other(tmp_path: Path) -> None:
+def test_second_capture_joins_what_the_first_left(tmp_path: Path) -> None:
     other = Server(layers=5)
     trace = opened(
         tmp_path / "replay.json", SERVER.step(4, 0, 1), other.step(4, 900, 2)
@@ -364,7 +366,7 @@ def test_two_captures_one_after_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_a_real_pair_byte_for_byte() -> None:
+def test_real_replay_has_every_kernel_name_of_its_capture() -> None:
     """SGLang on an MI300X: 544 of 544 kernels have the name that the call recorded."""
     trace, found = join(
         open_trace(str(TRACES / "mi300_sglang_decode_graph.json.gz")),

@@ -56,7 +56,7 @@ def test_of_files_beside_a_trace_the_nearest_in_time_comes_first(
     assert [file.name for file in files] == ["soon_after.json", "long_before.json"]
 
 
-def test_within_one_file(tmp_path: Path) -> None:
+def test_capture_and_replay_in_one_file_are_joined(tmp_path: Path) -> None:
     trace = opened(tmp_path / "one.json", SERVER.capture(4, 0), SERVER.step(4, 3000, 1))
     trace, joins = with_captures(trace, (), open_trace)
     assert [one.kernels for one in joins] == [13]
@@ -85,7 +85,7 @@ def test_a_named_capture_that_does_not_fit_says_why(tmp_path: Path) -> None:
     assert len(said(joins)) == 1
 
 
-def test_nothing_is_looked_for_without_replays(
+def test_captures_are_not_searched_without_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def looked(path: str, pids: set[Id]) -> list[str]:
@@ -194,7 +194,7 @@ def test_in_the_folder_that_the_server_writes_captures_to(
     assert found_for(trace) == [str(capture)]
 
 
-def test_metadata_longer_than_the_head(tmp_path: Path) -> None:
+def test_capture_with_long_metadata_is_still_found(tmp_path: Path) -> None:
     """Of a job with many process groups, the first event comes late."""
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     capture = tmp_path / "capture.json"
@@ -206,7 +206,7 @@ def test_metadata_longer_than_the_head(tmp_path: Path) -> None:
     assert found_for(trace) == [str(capture)]
 
 
-def test_packed_captures(tmp_path: Path) -> None:
+def test_packed_captures_are_found(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     plain = save(tmp_path / "capture.json", SERVER.capture(4)).read_bytes()
     (tmp_path / "capture.json").unlink()
@@ -242,7 +242,7 @@ def test_named_from_within_their_folder(
     assert [one.path for one in joins] == ["4.json"]
 
 
-def test_what_was_named_once_is_found_later(tmp_path: Path) -> None:
+def test_capture_named_once_is_found_later(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
     names = [
         str(save(tmp_path / f"{size}.json", SERVER.capture(size))) for size in (2, 4)

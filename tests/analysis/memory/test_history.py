@@ -81,7 +81,7 @@ def check(path: Path) -> None:
 
 @pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
-def test_real_files(path: Path) -> None:
+def test_histories_of_real_snapshots_equal_a_plain_replay(path: Path) -> None:
     check(path)
     assert [one.difference_end_bytes for one in answers(path)] == [0]
 
@@ -118,7 +118,7 @@ def by_own_code(document: dict[str, Any], peak: int) -> dict[str, int]:
 
 @pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
-def test_own_code_of_real_files(path: Path) -> None:
+def test_own_code_of_real_snapshots_equals_a_plain_count(path: Path) -> None:
     found = answers(path)[0]
     want = by_own_code(pickle.loads(path.read_bytes()), found.at_index)
     assert {one.place: one.bytes for one in found.by_code if one.place in want} == want
@@ -145,7 +145,9 @@ def run(machine: Machine, seed: int, steps: int) -> None:
 
 @pytest.mark.parametrize("lost", [0, 1, 77, 300])
 @pytest.mark.parametrize("expandable", [False, True])
-def test_made_files(tmp_path: Path, lost: int, expandable: bool) -> None:
+def test_histories_of_generated_snapshots_equal_a_plain_replay(
+    tmp_path: Path, lost: int, expandable: bool
+) -> None:
     machines = [Machine(device, 1 << 30, expandable=expandable) for device in (0, 2)]
     for machine in machines:
         run(machine, lost + machine.device, 300)
@@ -155,7 +157,7 @@ def test_made_files(tmp_path: Path, lost: int, expandable: bool) -> None:
     assert [one.difference_end_bytes for one in answers(path)] == [0, 0]
 
 
-def test_a_device_without_events(tmp_path: Path) -> None:
+def test_device_without_events_has_blocks_and_no_peak(tmp_path: Path) -> None:
     machine = Machine()
     machine.alloc(500, forward())
     found = answers(machine.write(tmp_path / "a.pickle", lost=9))[0]
@@ -173,7 +175,7 @@ def test_a_file_that_contradicts_itself(tmp_path: Path) -> None:
     assert answers(tmp_path / "a.pickle")[0].difference_end_bytes == 500
 
 
-def test_the_snapshots_of_the_benchmarks(tmp_path: Path) -> None:
+def test_generated_benchmark_snapshot_contradicts_nothing(tmp_path: Path) -> None:
     """More is never in use than reserved, and nothing contradicts itself."""
     allocator = benchmark("generate_snapshot").Allocator(depth=2, copied=False)
     for _ in range(900):
@@ -189,14 +191,14 @@ def test_the_snapshots_of_the_benchmarks(tmp_path: Path) -> None:
     ("skipped", "follows"),
     [
         (("free_requested",), "an allocation counts until it is free"),
-        (("free_completed",), "what a stream still used counts as free"),
-        (("alloc",), "what is told of moments before the end is not exact"),
+        (("free_completed",), "memory that a stream still used counts as free"),
+        (("alloc",), "figures of moments before the end are not exact"),
         (
             ("free_requested", "free_completed"),
-            "what is told of moments before the end is not exact",
+            "figures of moments before the end are not exact",
         ),
-        (("segment_free",), "what was reserved before is not exact"),
-        (("segment_alloc",), "what was reserved before is not exact"),
+        (("segment_free",), "earlier reserved sizes are not exact"),
+        (("segment_alloc",), "earlier reserved sizes are not exact"),
     ],
 )
 @pytest.mark.parametrize("lost", [0, 77])
@@ -236,7 +238,7 @@ def test_reserved_is_what_segments_add_up_to(tmp_path: Path) -> None:
     assert (found.peak_reserved_bytes, found.reserved_end_bytes) == (30 * MB, 20 * MB)
 
 
-def test_what_is_to_be_freed_is_active_and_not_allocated(tmp_path: Path) -> None:
+def test_block_awaiting_free_is_active_and_not_allocated(tmp_path: Path) -> None:
     machine = Machine()
     machine.free(machine.alloc(500), complete=False)
     found = answers(machine.write(tmp_path / "a.pickle"))[0]

@@ -41,7 +41,7 @@ def run(machine: Machine, seed: int) -> dict[int, Held]:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("expandable", [False, True])
-def test_any_moment(
+def test_layout_at_any_event_equals_that_of_the_allocator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, expandable: bool
 ) -> None:
     """By moments that were looked at before, too, of which one in seven is kept."""

@@ -90,7 +90,7 @@ def op_at(path: Path, event: Event) -> str:
 
 
 @real
-def test_totals(path: Path) -> None:
+def test_totals_of_memory_events_equal_a_plain_replay(path: Path) -> None:
     """Those of the events, at each of them, and the addresses that live add up to the
     last."""
     found = {
@@ -114,7 +114,7 @@ def test_totals(path: Path) -> None:
 
 
 @real
-def test_who_holds_the_peak(path: Path) -> None:
+def test_peak_is_held_by_ops_and_annotations(path: Path) -> None:
     for one in memory_of_trace(read(path)):
         place = next(k for k in by_device(path) if k[1] == one.device)
         live: dict[int, tuple[int, Event]] = {}
@@ -178,7 +178,9 @@ def test_an_op_that_only_allocates_is_not_who_holds_it(
 
 
 @pytest.mark.parametrize(("at", "held"), [("end", 243), (5, 300), (29, 350), (30, 250)])
-def test_moments(trace_of: Callable[..., Trace], at: str | int, held: int) -> None:
+def test_moment_at_peak_end_or_time_has_its_held_bytes(
+    trace_of: Callable[..., Trace], at: str | int, held: int
+) -> None:
     found = told(trace_of, PLANTED, at)
     assert found.at_allocated_bytes == sum(one.bytes for one in found.by_op) == held
 
@@ -204,7 +206,7 @@ def test_processes_have_memories_of_their_own(trace_of: Callable[..., Trace]) ->
     "odd",
     [{"Addr": None}, {"Bytes": 1e300}, {"Bytes": 1 << 60}, {"Total Allocated": "N/A"}],
 )
-def test_what_has_no_numbers_is_left_out(
+def test_memory_events_without_numbers_are_left_out(
     trace_of: Callable[..., Trace], odd: Event
 ) -> None:
     assert told(trace_of, [*PLANTED, event(40, 9, 9, 9, **odd)]).events == len(PLANTED)

@@ -43,12 +43,14 @@ def rules(path: Path) -> list[str]:
     ]
 
 
-def test_training(tmp_path: Path) -> None:
+def test_ordinary_training_has_no_finding(tmp_path: Path) -> None:
     assert rules(trained(tmp_path, 6)) == []
 
 
 @pytest.mark.parametrize("steps", [4, 6])
-def test_a_leak_of_one_tensor_a_step(place: Path, steps: int) -> None:
+def test_leak_of_one_tensor_a_step_is_found_with_its_bytes(
+    place: Path, steps: int
+) -> None:
     machine = Machine()
     train(machine, steps, leaking=3 * MB)
     machine.write(place)
@@ -58,7 +60,7 @@ def test_a_leak_of_one_tensor_a_step(place: Path, steps: int) -> None:
     assert found.places == ("/home/a/train.py:33 train",)
 
 
-def test_a_leak_without_an_optimizer(place: Path) -> None:
+def test_leak_without_an_optimizer_is_found_by_steps(place: Path) -> None:
     machine = Machine()
     for number in range(6):
         with machine.annotated(f"ProfilerStep#{number}"):
@@ -73,7 +75,7 @@ def test_three_steps_settle_no_leak(place: Path) -> None:
     assert rules(machine.write(place)) == []
 
 
-def test_what_grows_and_shrinks_is_no_leak(place: Path) -> None:
+def test_memory_that_grows_and_shrinks_is_no_leak(place: Path) -> None:
     machine = Machine()
     kept: list[int | None] = []
     for number in range(8):
@@ -96,7 +98,7 @@ def small_pairs(machine: Machine, count: int) -> list[int | None]:
     return found
 
 
-def test_a_fragmented_pool(place: Path) -> None:
+def test_fragmented_pool_is_found(place: Path) -> None:
     machine = Machine()
     for address in small_pairs(machine, 10):
         machine.free(address, training())
@@ -172,7 +174,7 @@ def test_more_than_the_process_and_the_device_have(place: Path) -> None:
     assert rules(place) == []
 
 
-def test_what_was_freed_after_it_is_put_back(place: Path) -> None:
+def test_blocks_freed_after_the_moment_are_put_back(place: Path) -> None:
     """The snapshot is written later, when the blocks that were too many are gone."""
     machine = fragmented(2 * MB, 60 * MB)
     before = told(machine.write(place)).ooms
@@ -298,7 +300,7 @@ def test_blocks_outside_of_segments_tell_no_waste(place: Path) -> None:
     assert told(machine.write(place)).waste.rounding_bytes is None
 
 
-def test_what_no_backward_frees_is_no_activation(place: Path) -> None:
+def test_memory_not_freed_by_backward_is_no_activation(place: Path) -> None:
     machine = Machine()
     train(machine, 3)
     machine.alloc(6 * MB, forward(0))
@@ -310,14 +312,14 @@ def test_what_no_backward_frees_is_no_activation(place: Path) -> None:
     }
 
 
-def test_a_ring_that_lost_its_beginning(place: Path) -> None:
+def test_ring_that_lost_its_beginning_gives_no_false_finding(place: Path) -> None:
     machine = Machine()
     train(machine, 3)
     for lost in range(1, len(machine.events) // 2, 7):
         assert rules(machine.write(place, lost=lost)) == []
 
 
-def test_private_pools(place: Path) -> None:
+def test_second_private_pool_is_reported_as_a_pool_per_graph(place: Path) -> None:
     machine = Machine()
     machine.alloc(40 * MB, forward(), pool=(0, 1))
     assert rules(machine.write(place)) == []
@@ -328,7 +330,7 @@ def test_private_pools(place: Path) -> None:
     assert [one.category for one in found.categories] == ["graph_pool"]
 
 
-def test_expandable_segments(place: Path) -> None:
+def test_expandable_segments_give_no_fragmentation_finding(place: Path) -> None:
     machine = Machine(total=400 * MB, expandable=True)
     train(machine, 4)
     machine.free(machine.alloc(100 * MB, training()), training())
@@ -336,14 +338,14 @@ def test_expandable_segments(place: Path) -> None:
     assert rules(machine.write(place)) == []
 
 
-def test_several_devices(place: Path) -> None:
+def test_leak_on_one_of_two_devices_names_the_device(place: Path) -> None:
     machines = Machine(0), Machine(1)
     train(machines[0], 5)
     train(machines[1], 5, leaking=MB)
     assert rules(machines[0].write(place, machines[1])) == ["1 memory-leak"]
 
 
-def test_no_stacks(place: Path) -> None:
+def test_snapshot_without_stacks_groups_under_no_stack(place: Path) -> None:
     machine = Machine()
     train(machine, 5, bare=True)
     assert rules(machine.write(place)) == []
@@ -352,7 +354,7 @@ def test_no_stacks(place: Path) -> None:
     assert {one.category for one in found.categories} <= {"optimizer_state", "unknown"}
 
 
-def test_stacks_of_c_alone(place: Path) -> None:
+def test_stacks_of_c_alone_are_no_python_frame(place: Path) -> None:
     machine = Machine()
     machine.alloc(30 * MB, (("at::empty(...)", "??", 0), ("main", "main.cpp", 0)))
     assert rules(machine.write(place)) == []
@@ -371,13 +373,13 @@ def test_gradients_of_a_step_that_is_over(place: Path) -> None:
     assert found.of_bytes - (found.at_stake_bytes or 0) == lower
 
 
-def test_much_state(place: Path) -> None:
+def test_optimizer_state_above_its_threshold_is_reported(place: Path) -> None:
     machine = Machine()
     train(machine, 3, state=24 * MB)
     assert rules(machine.write(place)) == ["0 optimizer-state-large"]
 
 
-def test_many_activations(place: Path) -> None:
+def test_activations_above_their_threshold_are_reported(place: Path) -> None:
     machine = Machine()
     train(machine, 3, activation=40 * MB)
     assert rules(machine.write(place)) == ["0 activations-large"]

@@ -38,13 +38,13 @@ def late(
     return trace_of([step, *kernels, other])
 
 
-def test_over_its_span(late: Trace) -> None:
+def test_busy_and_idle_of_each_gpu_are_over_its_own_span(late: Trace) -> None:
     """GPU 0 from 20 to 130 us, GPU 1 from 60 to 70 us."""
     times = gpu_times(late)
     assert (times.busy_ns, times.idle_ns) == (50_000 + 10_000, 60_000)
 
 
-def test_in_a_window(late: Trace) -> None:
+def test_idle_time_of_a_window_counts_the_window_for_each_gpu(late: Trace) -> None:
     """Each GPU has the window for its own."""
     assert window_busy_ns(late, late.gpu_rows, 0, 100_000) == 20_000 + 10_000
     figures = window_figures(late, 0, 100_000)
@@ -58,7 +58,7 @@ def test_with_the_work_of_a_step(late: Trace) -> None:
     assert work_busy_ns(late, launched) == 50_000
 
 
-def test_any_device_in_a_step(late: Trace) -> None:
+def test_busy_time_of_a_step_is_that_of_any_device(late: Trace) -> None:
     begins, ends = np.array([0, 60_000]), np.array([100_000, 65_000])
     assert any_busy_ns(late, late.gpu_rows, begins, ends).tolist() == [30_000, 5_000]
     found = diff(late, late).side_a

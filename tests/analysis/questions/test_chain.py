@@ -21,7 +21,9 @@ def row(trace: Trace, name: str) -> int:
     return next(n for n in range(len(trace)) if trace.name_of(n) == name)
 
 
-def test_chain(trace_of: Make, event: Make, launched: Make) -> None:
+def test_launch_chain_of_a_kernel_goes_to_call_op_and_annotation(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     note = event("mlp_fwd", 0, 100, cat="user_annotation")
     trace = trace_of([note, event("aten::mm", 5, 30), *launched(1, 10, 20)])
     names = [trace.name_of(n) for n in launch_chain(trace, row(trace, "k"))]
@@ -37,7 +39,9 @@ def test_launch_not_recorded(trace_of: Make, event: Make) -> None:
     assert queue_delay_ns(trace, 0) is None
 
 
-def test_latency_and_queue(trace_of: Make, launched: Make) -> None:
+def test_launch_latency_and_queue_delay_add_up_before_a_kernel(
+    trace_of: Make, launched: Make
+) -> None:
     trace = trace_of(
         [*launched(1, 0, 10, dur=40, name="a"), *launched(2, 20, 50, name="b")]
     )
@@ -47,7 +51,7 @@ def test_latency_and_queue(trace_of: Make, launched: Make) -> None:
     assert queue_delay_ns(trace, row(trace, "a")) == 0
 
 
-def test_what_a_thread_launched_during_an_annotation(
+def test_kernels_launched_during_an_annotation_are_listed(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """A call of another thread, one before it and one at its end do not count."""

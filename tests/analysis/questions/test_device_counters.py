@@ -54,7 +54,7 @@ def test_a_pause_of_the_samples_is_not_bridged() -> None:
     st.integers(0, 80),
     st.integers(1, 20),
 )
-def test_it_is_the_mean_of_every_ns(
+def test_counter_mean_equals_the_mean_of_every_nanosecond(
     steps: list[tuple[int, int]], begin: int, length: int
 ) -> None:
     times = np.cumsum([gap for gap, _ in steps]).tolist()
@@ -88,9 +88,9 @@ def test_whose_a_counter_is(pid: object, device: object) -> None:
         ("HBM BW/Write (%)", "DRAM write"),
     ],
 )
-def test_kinds(label: str, kind: str) -> None:
+def test_counter_labels_decide_the_kind(label: str, kind: str) -> None:
     assert [one.kind for one in of_devices([counter([0], [1.0], label)])] == [kind]
 
 
-def test_others_are_left_out() -> None:
+def test_counters_that_are_not_of_devices_are_left_out() -> None:
     assert not of_devices([counter([0], [1.0], "Fan Speed (%)")])

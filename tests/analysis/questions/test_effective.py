@@ -34,7 +34,9 @@ def test_alone_it_is_the_duration(trace_of: Make, event: Make) -> None:
     assert by_name(trace) == {"k0": 10_000, "k1": 10_000}
 
 
-def test_after_the_predecessor(trace_of: Make, event: Make) -> None:
+def test_effective_duration_excludes_overlap_with_the_predecessor(
+    trace_of: Make, event: Make
+) -> None:
     """k1 waits for k0; k2 ends before k1 does; k3 is free again."""
     trace = trace_of(
         kernels(event, (0, 10, 7), (8, 10, 7), (9, 3, 7), (30, 5, 7), (9, 4, 8))

@@ -78,7 +78,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 @pytest.mark.parametrize("by", SLOW)
-def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
+def test_kernel_groups_equal_groups_made_with_a_dict(trace: Trace, by: str) -> None:
     slow: dict[str, list[int]] = defaultdict(list)
     for row in trace.rows_of(Role.KERNEL).tolist():
         slow[json.dumps(SLOW[by](trace, row))].append(row)
@@ -103,7 +103,7 @@ def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
         assert group.share_of_peak == pytest.approx(least / ns)
 
 
-def test_ops_against_a_dict(trace: Trace) -> None:
+def test_op_groups_equal_groups_made_with_a_dict(trace: Trace) -> None:
     slow: dict[str, list[int]] = defaultdict(list)
     for row in trace.rows_of(Role.OP).tolist():
         slow[json.dumps([trace.name_of(row), *inputs(trace, row)])].append(
@@ -133,13 +133,15 @@ def test_the_command_line_has_all_groupings() -> None:
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
-def test_no_kernels(trace_of: Make, by: str) -> None:
+def test_trace_without_kernels_has_no_groups(trace_of: Make, by: str) -> None:
     trace = trace_of([])
     assert kernel_groups(trace, jobs(trace), by) == ()
     assert op_groups(trace) == op_groups(trace, "shape") == ()
 
 
-def test_steps_in_order_of_time(trace_of: Make, event: Make, launched: Make) -> None:
+def test_groups_by_step_are_in_order_of_time(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     notes = [
         event(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation", tid=1)
         for n in (9, 10)

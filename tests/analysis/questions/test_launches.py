@@ -29,7 +29,9 @@ def kernel(event: Make, number: int, ts: int, dur: int, **more: Any) -> dict[str
     return found
 
 
-def test_by_thread_and_name(trace_of: Make, event: Make) -> None:
+def test_launch_calls_are_summed_by_thread_and_name(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of(
         [
             event("aten::mm", 0, 100),
@@ -61,7 +63,9 @@ def test_by_thread_and_name(trace_of: Make, event: Make) -> None:
     assert (second.thread, second.count, second.span_ns) == (2, 1, 5_000)
 
 
-def test_the_slowest_of_a_hundred(trace_of: Make, event: Make) -> None:
+def test_p99_of_launch_calls_is_the_slowest_of_a_hundred(
+    trace_of: Make, event: Make
+) -> None:
     calls = [call(event, "cudaLaunchKernel", 1000 * n, n) for n in range(1, 102)]
     (thread,) = thread_launches(trace_of(calls))
     assert (thread.p99_ns, thread.max_ns) == (100_000, 101_000)
@@ -141,7 +145,9 @@ def test_many_kernels_of_one_plain_call_are_no_replay(
     assert (thread.count, thread.events) == (1, 3)
 
 
-def test_nothing_launched(trace_of: Make, event: Make) -> None:
+def test_trace_without_launches_has_no_calls_and_no_replays(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of([event("aten::add", 0, 5)])
     assert not thread_launches(trace)
     assert not replays(trace)
@@ -151,7 +157,9 @@ def test_nothing_launched(trace_of: Make, event: Make) -> None:
     ("name", "kernels"),
     [("mi300_sglang_decode_graph", 544), ("b300_deepseek_r1_decode", 356)],
 )
-def test_real_replays(name: str, kernels: int) -> None:
+def test_replays_of_real_graphs_have_their_known_kernels(
+    name: str, kernels: int
+) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"there is no {path}")

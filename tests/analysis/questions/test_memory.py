@@ -35,7 +35,7 @@ def peaks(found: MemoryPeaks) -> list[tuple[int, int, int]]:
     return [(peak.device, peak.allocated, peak.reserved) for peak in found.peaks]
 
 
-def test_the_largest_totals_of_each_gpu(trace_of: Make) -> None:
+def test_memory_peaks_are_the_largest_totals_of_each_gpu(trace_of: Make) -> None:
     found = memory_peaks(
         trace_of(
             [
@@ -55,13 +55,13 @@ def test_events_of_2021_have_no_totals(trace_of: Make) -> None:
     assert found == MemoryPeaks((), is_recorded=True)
 
 
-def test_no_memory_events(trace_of: Make) -> None:
+def test_trace_without_memory_events_has_no_peaks(trace_of: Make) -> None:
     assert memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks(
         (), False
     )
 
 
-def test_what_no_device_has_is_no_number_of_bytes(trace_of: Make) -> None:
+def test_impossible_totals_are_ignored(trace_of: Make) -> None:
     assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [
         (0, 7, 9)
     ]
@@ -82,7 +82,9 @@ def test_an_odd_event_costs_the_others_nothing(
 @pytest.mark.parametrize(
     "name", ["h100_owlv2", "a100_train_diff_control", "mi250_minitoy"]
 )
-def test_as_each_event_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_peaks_by_the_scanner_equal_each_event_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"there is no {path}")

@@ -58,7 +58,9 @@ SOFTMAX = "void cunn_SoftMaxForward<4, float>"
         ("a  -b", (Word("", "a"), Word("", "b", excluded=True))),
     ],
 )
-def test_terms(text: str, terms: tuple[query.Term, ...]) -> None:
+def test_query_text_is_parsed_into_terms(
+    text: str, terms: tuple[query.Term, ...]
+) -> None:
     assert parse(text).terms == terms
 
 
@@ -73,7 +75,7 @@ def test_terms(text: str, terms: tuple[query.Term, ...]) -> None:
         ("x" * 501, "a search has at most 500 characters"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
+def test_wrong_query_is_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(WrongQueryError, match=r"[a-z]") as error:
         parse(text)
     assert str(error.value).startswith(sentence)
@@ -85,7 +87,7 @@ def test_any_text_is_a_query_or_wrong(text: str) -> None:
         assert all(parse(text).terms)
 
 
-def test_the_examples() -> None:
+def test_examples_in_docstrings_of_queries_hold() -> None:
     assert doctest.testmod(query).failed == 0
 
 
@@ -154,6 +156,11 @@ def names(trace: Trace, text: str) -> Sequence[str]:
         ("gemm stream:7", [CUTLASS]),
         ("tile:128x128 stream:8", [TENSILE]),
         ("kind:memcpy", ["Memcpy DtoH (Device -> Pageable)"]),
+        ("kind:copy", ["Memcpy DtoH (Device -> Pageable)"]),
+        ("kind:gemm dur>50us", [CUTLASS, NVJET]),
+        ("kind:reduction", [SOFTMAX]),
+        ("kind:softmax", [SOFTMAX]),
+        ("library:tensile", [TENSILE]),
         ("kind:kernel op:softmax", [SOFTMAX]),
         ("softmax -kind:op", [SOFTMAX]),
         ("SoftMax", [SOFTMAX]),
@@ -176,7 +183,9 @@ def names(trace: Trace, text: str) -> Sequence[str]:
         ("nowhere", []),
     ],
 )
-def test_search(trace: Trace, text: str, expected: Sequence[str]) -> None:
+def test_query_finds_the_expected_slices(
+    trace: Trace, text: str, expected: Sequence[str]
+) -> None:
     assert names(trace, text) == expected
 
 
@@ -232,6 +241,6 @@ def test_a_pattern_is_given_any_name() -> None:
     ]
 
 
-def test_an_empty_trace(trace_of: Make) -> None:
+def test_query_finds_nothing_in_an_empty_trace(trace_of: Make) -> None:
     assert names(trace_of([]), "gemm") == []
     assert names(trace_of([]), "shape:3") == []

@@ -41,7 +41,9 @@ def ways(text: str) -> list[list[str]]:
         ("", []),
     ],
 )
-def test_alternatives(text: str, expected: list[list[str]]) -> None:
+def test_and_or_not_and_parentheses_become_alternatives(
+    text: str, expected: list[list[str]]
+) -> None:
     assert ways(text) == expected
 
 
@@ -60,7 +62,7 @@ def test_alternatives(text: str, expected: list[list[str]]) -> None:
         ('"(anonymous namespace)"', ['"(anonymous namespace)"']),
     ],
 )
-def test_what_is_looked_for_as_it_stands(text: str, terms: list[str]) -> None:
+def test_quoted_text_is_searched_literally(text: str, terms: list[str]) -> None:
     """Names have parentheses too, and words that join nothing are looked for."""
     assert ways(text) == [terms]
 
@@ -76,7 +78,7 @@ def test_what_is_looked_for_as_it_stands(text: str, terms: list[str]) -> None:
         ("a " * 251, "at most 500 characters"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
+def test_wrong_query_text_is_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(WrongQueryError) as wrong:
         ways(text)
     assert sentence in str(wrong.value)
@@ -102,7 +104,7 @@ def joined(inner: st.SearchStrategy[Said]) -> st.SearchStrategy[Said]:
 @given(
     st.recursive(st.sampled_from(LETTERS).map(lambda a: (a, a)), joined, max_leaves=5)
 )
-def test_it_says_what_python_says(said: Said) -> None:
+def test_query_holds_where_the_same_python_expression_holds(said: Said) -> None:
     query, expression = said
     found = ways(query)
     for values in product((False, True), repeat=len(LETTERS)):

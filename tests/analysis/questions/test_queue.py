@@ -52,7 +52,7 @@ def test_an_event_before_its_call_never_makes_it_negative(
     assert pairs(queue) == [(50_000, 1), (60_000, 0)]
 
 
-def test_nothing_linked(trace_of: Make, event: Make) -> None:
+def test_trace_without_links_has_no_launch_queue(trace_of: Make, event: Make) -> None:
     assert queues(trace_of([event("k", 0, 5, cat="kernel", pid=0, tid=7)])) == ()
 
 

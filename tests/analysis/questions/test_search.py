@@ -23,7 +23,9 @@ Make = Callable[..., Any]
         ("", []),
     ],
 )
-def test_find(trace_of: Make, event: Make, text: str, expected: list[str]) -> None:
+def test_search_finds_parts_of_names_in_any_case(
+    trace_of: Make, event: Make, text: str, expected: list[str]
+) -> None:
     names = ["aten::addmm", "GEMM(a, b)", "aten::mm"]
     trace = trace_of(
         [event(name, ts) for name, ts in zip(names, (9, 5, 1), strict=True)]

@@ -14,7 +14,9 @@ PAIRS = st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 10**9)), max_size=
 
 
 @given(PAIRS)
-def test_as_each_group_alone(pairs: list[tuple[int, int]]) -> None:
+def test_spreads_of_groups_equal_numpy_on_each_alone(
+    pairs: list[tuple[int, int]],
+) -> None:
     keys = np.array([key for key, _ in pairs], dtype=np.int64)
     dur = np.array([value for _, value in pairs], dtype=np.int64)
     found = spreads(keys, dur)
@@ -33,7 +35,7 @@ def test_as_each_group_alone(pairs: list[tuple[int, int]]) -> None:
             assert math.floor(exact - 1e-3) <= ns <= math.floor(exact + 1e-3)
 
 
-def test_by_hand() -> None:
+def test_spread_of_five_values_has_percentiles_by_hand() -> None:
     (spread,) = spreads(np.zeros(5, dtype=np.int64), np.array([40, 10, 20, 30, 50]))
     assert (spread.p10_ns, spread.median_ns, spread.p90_ns) == (14, 30, 46)
 

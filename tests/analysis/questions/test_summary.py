@@ -20,7 +20,9 @@ def gpu(event: Make, name: str, ts: int, dur: int, **more: Any) -> dict[str, Any
     return made
 
 
-def test_times(trace_of: Make, event: Make) -> None:
+def test_summary_times_of_overlapping_gpu_work_add_up_by_hand(
+    trace_of: Make, event: Make
+) -> None:
     figures = summary(
         trace_of(
             [
@@ -47,7 +49,9 @@ def test_times(trace_of: Make, event: Make) -> None:
     assert figures.span_ns == 900_000
 
 
-def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
+def test_summary_counts_events_links_and_skips(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     figures = summary(
         trace_of(
             [
@@ -65,7 +69,9 @@ def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
     assert kinds == [("ops", 3, 11_000), ("stream", 2, 20_000)]
 
 
-def test_steps(trace_of: Make, event: Make, launched: Make) -> None:
+def test_summary_lists_steps_with_their_kernels(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     step = event("ProfilerStep#5", 0, 50, cat="user_annotation")
     earlier = event("aten::a", -7, 1)
     figures = summary(
@@ -82,7 +88,7 @@ def test_steps(trace_of: Make, event: Make, launched: Make) -> None:
     )
 
 
-def test_empty(trace_of: Make) -> None:
+def test_summary_of_an_empty_trace_is_zero(trace_of: Make) -> None:
     figures = summary(trace_of([]))
     assert figures.slices == figures.span_ns == figures.gpu_span_ns == 0
     assert (figures.tracks, figures.steps, figures.devices) == ([], [], [])

@@ -16,7 +16,9 @@ from fusetui.analysis.questions.totals import (
 Make = Callable[..., Any]
 
 
-def test_kernels(trace_of: Make, event: Make) -> None:
+def test_kernel_totals_are_sorted_with_count_and_sum(
+    trace_of: Make, event: Make
+) -> None:
     durations = [3, 1, 2, 4]
     kernels = [
         event("k", 10 * n, dur, cat="kernel", pid=0, tid=7)
@@ -56,7 +58,7 @@ def test_names_without_number_take_little_memory(trace_of: Make, event: Make) ->
     assert peak_bytes < 350 * names
 
 
-def test_nothing(trace_of: Make) -> None:
+def test_empty_trace_has_no_totals(trace_of: Make) -> None:
     trace = trace_of([])
     assert not kernel_totals(trace)
     assert not op_totals(trace)
@@ -80,7 +82,9 @@ def test_recursion_counts_once(trace_of: Make, event: Make, launched: Make) -> N
     assert totals["aten::copy"].gpu_ns == 7000
 
 
-def test_gpu_under(trace_of: Make, event: Make, launched: Make) -> None:
+def test_gpu_time_under_an_op_is_that_of_all_it_launched(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     ops = [event("outer", 0, 100), event("inner", 10, 20), event("idle", 50, 5)]
     copy_call = event(
         "cudaMemcpyAsync", 40, 2, cat="cuda_runtime", args={"correlation": 8}
@@ -99,7 +103,7 @@ def test_gpu_under(trace_of: Make, event: Make, launched: Make) -> None:
     assert kernels[[rows["outer"], rows["inner"]]].tolist() == [1, 1]
 
 
-def test_self_time(trace_of: Make, event: Make) -> None:
+def test_self_time_excludes_children(trace_of: Make, event: Make) -> None:
     trace = trace_of(
         [event("a", 0, 10), event("b", 1, 3), event("c", 2, 1), event("d", 5, 5)]
     )

@@ -81,12 +81,12 @@ def test_kernels_that_overlap_on_one_stream_are_one_stream(
     )
 
 
-def test_an_empty_window_of_a_busy_trace(overlapping: Trace) -> None:
+def test_window_without_work_in_a_busy_trace_is_empty(overlapping: Trace) -> None:
     found = window_figures(overlapping, 1000, 2000)
     assert (found.busy_ns, found.kernels, found.streams, found.names) == (0, 0, (), ())
 
 
-def test_without_a_gpu_ops_by_self_time(
+def test_window_without_a_gpu_lists_ops_by_self_time(
     trace_of: Callable[..., Trace], event: Callable[..., Event]
 ) -> None:
     trace = trace_of([event("outer", 0, 1), event("inner", 0.2, 0.3)])
@@ -95,7 +95,9 @@ def test_without_a_gpu_ops_by_self_time(
     assert found.devices == 0
 
 
-def test_no_rounding_far_from_zero(trace_of: Callable[..., Trace]) -> None:
+def test_window_figures_are_exact_far_from_time_zero(
+    trace_of: Callable[..., Trace],
+) -> None:
     text = '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, '
     trace = trace_of(text + '"ts": 1700000000000000.001, "dur": 5}]}')
     begin = 1_700_000_000_000_000_001
@@ -116,7 +118,7 @@ kernels = st.lists(
 windows = st.tuples(st.integers(-5, 60), st.integers(1, 60))
 
 
-def test_the_same_as_counting_nanoseconds(
+def test_window_figures_equal_counting_nanoseconds(
     trace_of: Callable[..., Trace], kernel: Callable[..., Event]
 ) -> None:
     @settings(max_examples=60, deadline=None)

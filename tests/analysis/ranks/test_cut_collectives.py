@@ -60,7 +60,7 @@ def test_one_that_the_beginning_cuts_proves_no_lateness() -> None:
     assert [row.waited_ns for row in answer.ranks] == [0, 0]
 
 
-def test_it_is_no_bound_of_the_clocks_of_two_hosts() -> None:
+def test_cut_collective_is_no_bound_of_the_clocks() -> None:
     """It would leave no offset at all."""
     whole = [(100.0, 150.0), (300.0, 350.0)]
     a = rank(0, [*whole, (500, 520)], host="a")
@@ -81,7 +81,7 @@ def test_the_others_are_matched_as_with_it() -> None:
     assert names_rank_1(answer)
 
 
-def test_nothing_is_replayed_where_it_lies_in_a_step() -> None:
+def test_job_with_a_cut_collective_in_a_step_is_not_replayed() -> None:
     ranks = one_late_rank(5000, 5100)
     assert answer_of([replace(ranks[0], cut=(4,)), ranks[1]]).no_what_if == ""
     in_a_step = answer_of([ranks[0], replace(ranks[1], cut=(3,))])
@@ -90,17 +90,17 @@ def test_nothing_is_replayed_where_it_lies_in_a_step() -> None:
     )
 
 
-def test_it_is_reported() -> None:
+def test_cut_collective_is_reported_in_the_headline() -> None:
     ranks = one_late_rank(5190, 5400)
     answer = answer_of([replace(ranks[0], cut=(4,)), ranks[1]])
     assert (
-        "1 collective is cut by the beginning or the end of a recording: it proves nothing about "
+        "1 collective is cut off at the start or end of a recording and is not used for "
         "clocks or lateness."
     ) in list(headline(answer))
     both = answer_of([replace(one, cut=(0, 4)) for one in ranks])
     assert (
-        "2 collectives are cut by the beginning or the end of a recording: they prove nothing "
-        "about clocks or lateness."
+        "2 collectives are cut off at the start or end of a recording and are not used "
+        "for clocks or lateness."
     ) in list(headline(both))
     assert clocks_text(both) == (
         "Times are compared as recorded: all ranks ran on one host. Differences of up to 2 us "

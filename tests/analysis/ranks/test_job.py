@@ -29,7 +29,7 @@ def test_a_missing_rank_is_named() -> None:
     assert (job.missing, job.is_whole) == ((1, 3), False)
 
 
-def test_two_files_of_one_number() -> None:
+def test_second_file_of_a_rank_is_left_out() -> None:
     job = job_of([rank(0), rank(1), rank(1, path="copy.json")])
     assert [one.path for one in job.ranks] == ["rank0.json", "rank1.json"]
     assert [(one.rank, one.reason) for one in job.left_out] == [
@@ -37,13 +37,13 @@ def test_two_files_of_one_number() -> None:
     ]
 
 
-def test_a_rank_of_another_job() -> None:
+def test_rank_of_another_world_size_is_left_out() -> None:
     job = job_of([rank(0, size=4), rank(1, size=4), rank(2, size=8)])
     assert job.world_size == 4
     (left,) = job.left_out
     assert (
         left.reason
-        == "rank2.json is of another job: it has 8 ranks, the others have 4."
+        == "rank2.json is of a different job: it has 8 ranks, the others have 4."
     )
 
 
@@ -51,7 +51,7 @@ def test_a_rank_recorded_at_another_time() -> None:
     ranks = [rank(n, [(0, 10)], size=3, begin=0) for n in range(2)]
     job = job_of([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
     assert [one.rank for one in job.left_out] == [2]
-    assert "recorded at another time" in job.left_out[0].reason
+    assert "is left out: it was recorded" in job.left_out[0].reason
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
@@ -61,9 +61,8 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
     assert [row.rank for row in answer.ranks] == [0, 1]
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
-    assert (
-        "Not given: rank 2. It may have arrived later than those that are given."
-        in list(headline(answer))
+    assert "Not given: rank 2. It may have arrived later than the given ranks." in list(
+        headline(answer)
     )
 
 
@@ -80,7 +79,7 @@ def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
     assert job.notes == ("Some ranks are numbered by the order of the files.",)
 
 
-def test_nothing_at_all() -> None:
+def test_job_without_readable_ranks_has_no_rows() -> None:
     answer = answer_of(LeftOut(name, None, f"{name} is empty.") for name in "ab")
     assert (answer.given, len(answer.left_out), answer.ranks) == (0, 2, ())
     assert next(iter(headline(answer))) == "0 ranks, 0 steps, 0 collectives."
@@ -91,11 +90,12 @@ def test_waits_are_known_no_better_than_the_clocks() -> None:
     30."""
     answer = answer_of([rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)])
     assert clocks_text(answer).startswith(
-        "Clocks are aligned to rank 0 to within 25 us; waits are known no better than that."
+        "Clocks are aligned to rank 0 to within 25 us, which limits the "
+        "precision of waits. The"
     )
 
 
-def test_ranges_of_numbers() -> None:
+def test_consecutive_ranks_are_written_as_a_range() -> None:
     assert ranks_named((3,)) == "rank 3"
     assert ranks_named((4, 5, 6, 9)) == "ranks 4 to 6 and 9"
 

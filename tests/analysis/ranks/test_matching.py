@@ -105,7 +105,7 @@ def test_sends_and_receives_are_matched_by_peer_and_order() -> None:
     }
 
 
-def test_a_group_of_one_rank_and_no_collectives_at_all() -> None:
+def test_group_of_one_rank_matches_nothing() -> None:
     alone = ProcessGroup("dp", (0,), 1)
     found = match([rank(0, [(0, 5)], group=alone), rank(1)])
     assert len(found) == 0

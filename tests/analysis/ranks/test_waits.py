@@ -108,7 +108,7 @@ def test_clocks_that_are_known_too_badly_do_not_tell_who_was_last() -> None:
     assert row(answer, 1).uncertainty_ns == 45 * US
 
 
-def test_bandwidth_as_nccl_tests_defines_it() -> None:
+def test_bus_bandwidth_is_defined_as_in_nccl_tests() -> None:
     """1 MB in 20 us (from the last start, at 60, to the end) is 50 GB/s; all_reduce on
     3 ranks moves 2 * 2 / 3 of it over each link."""
     (kind,) = answer_of(
@@ -126,14 +126,14 @@ def test_no_bandwidth_where_a_rank_is_missing() -> None:
     assert (kind.transfer_ns, kind.bus_bytes_per_s) == (None, None)
 
 
-def test_factors() -> None:
+def test_bus_factor_depends_on_collective_and_ranks() -> None:
     assert [
         bus_factor(name, 4) for name in ("all_reduce", "all_gather", "broadcast")
     ] == [*(1.5, 0.75, 1.0)]
     assert bus_factor("barrier", 4) is None
 
 
-def test_outliers_by_three_scaled_deviations() -> None:
+def test_outlier_is_beyond_three_scaled_deviations_and_a_percent() -> None:
     """Median 100, deviations 0 1 1 2 2 and 30: MAD 1.5, limit 3 * 1.4826 * 1.5 =
     6.67."""
     found = outliers(np.array([100.0, 101, 99, 102, 98, 130, float("nan")]), 100)

@@ -110,7 +110,7 @@ def jobs(
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("change", "parts"), CHANGES)
-def test_the_simulated_job(
+def test_job_whatif_predicts_every_simulated_change_exactly(
     seed: int,
     change: str,
     parts: dict[str, Any],
@@ -131,7 +131,7 @@ def test_the_simulated_job(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_one_rank_of_the_simulated_job(
+def test_job_whatif_with_one_changed_rank_is_exact(
     seed: int, jobs: Callable[[int], tuple[Run, JobFacts]]
 ) -> None:
     truth = job(seed, gemm=0.5, of=1)
@@ -234,7 +234,7 @@ def test_real_ranks_are_replayed_as_recorded() -> None:
     assert_recorded(real_ranks())
 
 
-def test_four_of_eight_real_ranks() -> None:
+def test_job_whatif_of_an_incomplete_job_is_refused() -> None:
     assert job_whatif(real_ranks(), ["comm x0.5"]).why_not == "not_whole"
 
 
@@ -250,13 +250,15 @@ PLANTED = (
 
 
 @pytest.mark.parametrize(("name", "why"), PLANTED)
-def test_what_does_not_settle_it(name: str, why: str, tmp_path: Path) -> None:
+def test_job_whatif_is_inconclusive_for_incomplete_or_inferred_jobs(
+    name: str, why: str, tmp_path: Path
+) -> None:
     cases.make(cases.case_of(name), 0, tmp_path)
     found = job_whatif(facts_of(tmp_path), ["comm x0.5"])
     assert (found.why_not, found.before_ns, found.after_ns) == (why, None, None)
 
 
-def test_wrong_changes(tmp_path: Path) -> None:
+def test_wrong_job_changes_are_refused_in_one_sentence(tmp_path: Path) -> None:
     facts = facts_of(write(simulated(two(2 * US, 3 * US), (0, 0)), tmp_path))
     for change, sentence in (
         ("2:comm x0.5", "There is no rank 2."),

@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 
+from fusetui.analysis.replay.apply import kernels_of
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import (
     NoMatchError,
@@ -18,6 +19,10 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.whatif import whatif
+from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.sample_traces import lessons
+from fusetui.trace.load import open_trace
 
 Us = Callable[..., tuple[float, float | None]]
 
@@ -46,7 +51,7 @@ def test_kernels_that_wait_for_the_host(us: Us) -> None:
     assert us(host_bound(), "kernel:k x0") == (103, 100)
 
 
-def test_a_faster_host(us: Us) -> None:
+def test_op_change_shortens_host_time_and_keeps_launch_calls(us: Us) -> None:
     """An op takes half of its 18; the launch call in it stays at 2: 4 * 11 + 7.5 + 5 +
     3."""
     events = host_bound()
@@ -57,17 +62,17 @@ def test_kernels_that_wait_for_each_other(us: Us) -> None:
     assert us(gpu_bound(), "kernel:k x0.5") == (255, 5 + 5 * 25)
 
 
-def test_a_fixed_duration(us: Us) -> None:
+def test_kernel_change_to_a_fixed_duration_sets_it(us: Us) -> None:
     assert us(gpu_bound(), "kernel:k 40us") == (255, 5 + 5 * 40)
 
 
-def test_from_one_limit_to_the_other(us: Us) -> None:
+def test_much_shorter_kernels_make_the_host_the_limit(us: Us) -> None:
     """The last kernel starts 5 after its launch at 16, and ends 1 later; the host ends
     at 20."""
     assert us(gpu_bound(), "kernel:k 1us") == (255, 22)
 
 
-def test_several_changes(us: Us) -> None:
+def test_several_changes_multiply(us: Us) -> None:
     assert us(gpu_bound(), "kernel:k x0.5", "kernel:k x0.5") == (255, 5 + 5 * 12.5)
 
 
@@ -88,7 +93,7 @@ def test_a_wait_in_the_middle(us: Us) -> None:
     assert us(synced(), "kernel:k x0.5") == (153, (32 + 3 - 2) + 40 + 5 + 25)
 
 
-def test_no_wait(us: Us) -> None:
+def test_no_sync_change_leaves_the_call_its_own_time(us: Us) -> None:
     """The call takes the 3 that it took to return: at 13, 53, and the kernel from 58
     on."""
     assert us(synced(), "no-sync:cudaStreamSynchronize") == (153, 58 + 50 - 2)
@@ -106,7 +111,7 @@ def test_an_op_goes_with_its_kernels(us: Us) -> None:
     assert us(events, "op:aten::mul x0") == (215, 115)
 
 
-def test_an_op_inside_another(us: Us) -> None:
+def test_change_of_an_op_keeps_what_lies_between_its_children(us: Us) -> None:
     """What lies between the children of an op is its own."""
     events = [
         host("aten::linear", 0, 100),
@@ -124,7 +129,7 @@ def test_exact_names_come_first(us: Us) -> None:
     assert us(events, "op:mm x0") == (150, 0)
 
 
-def test_python(us: Us) -> None:
+def test_python_change_shortens_time_between_ops(us: Us) -> None:
     """Between ops and calls, where no frames were recorded."""
     events = [host("aten::mm", 0, 100), host("aten::mm", 150, 100)]
     assert us(events, "python x0.5") == (250, 225)
@@ -142,7 +147,7 @@ def test_what_threads_do_between_ops_of_backward_is_no_python(us: Us) -> None:
     assert us(events, "python x0") == (165, 145)
 
 
-def test_python_frames(us: Us) -> None:
+def test_python_change_keeps_ops_and_waits_inside_frames(us: Us) -> None:
     """A frame of 100 with an op of 40 in it, then one that waits for 50: a lock is as
     it was."""
     frames = [host("a.py(1): f", 0, 100, "python_function"), host("aten::mm", 20, 40)]
@@ -151,7 +156,7 @@ def test_python_frames(us: Us) -> None:
     assert us(events, "python:a.py x0.5") == (150, 100)
 
 
-def test_a_call(us: Us) -> None:
+def test_op_change_applies_to_runtime_calls(us: Us) -> None:
     events = [
         host("aten::empty", 0, 10),
         call("cudaMalloc", 10, 30),
@@ -185,7 +190,7 @@ def two_streams() -> list[Event]:
     ]
 
 
-def test_an_event_between_streams(us: Us) -> None:
+def test_event_between_streams_still_orders_their_work(us: Us) -> None:
     """1 from the event to the start stays."""
     assert us(two_streams(), "kernel:k x0.5") == (116, 5 + 50 + 1 + 5)
 
@@ -227,13 +232,13 @@ def full_queue() -> list[Event]:
     return [*events, host("aten::item", 606, 600)]
 
 
-def test_a_full_queue(us: Us) -> None:
+def test_launch_into_a_full_queue_waits_for_room(us: Us) -> None:
     """The last launch returns 1 after the sixth of eight kernels has ended; then 600 of
     an op."""
     assert us(full_queue(), "kernel:k x0.5") == (1206, 5 + 6 * 50 + 1 + 600)
 
 
-def test_other_long_launches_are_their_own(trace_of: Callable[..., Any]) -> None:
+def test_long_launch_calls_keep_their_own_time(trace_of: Callable[..., Any]) -> None:
     graph = graph_of(trace_of(gpu_bound()))
     calls = graph.nodes(Node.LAUNCH)
     assert (graph.source[1, calls] == 0).all()
@@ -274,14 +279,14 @@ def looped() -> list[Event]:
     return events
 
 
-def test_steps(asked: Ask) -> None:
+def test_op_change_reports_the_median_step(asked: Ask) -> None:
     found = asked(looped(), "op:aten::mm x0.5")
     assert found.of == "step"
     assert [one.before_ns for one in found.steps] == [100_000] * 3
     assert found.after_ns == 81_000  # the launch call keeps its 2
 
 
-def test_a_loader_beside_the_thread(us: Us) -> None:
+def test_loader_change_moves_loading_beside_the_thread(us: Us) -> None:
     """The loader is the limit then; with two workers every second batch is, each 80
     apart."""
     assert us(looped(), "loader") == (100, 60)
@@ -292,12 +297,12 @@ def test_a_single_batch_tells_nothing_of_a_loader(us: Us) -> None:
         us(looped()[: len(looped()) // 3], "loader")
 
 
-def test_more_workers(asked: Ask) -> None:
+def test_loader_with_three_workers_hides_loading(asked: Ask) -> None:
     found = asked(looped(), "loader:workers=3")
     assert [one.after_ns for one in found.steps] == [100_000, 40_000, 40_000]
 
 
-def test_a_graph(us: Us) -> None:
+def test_graph_change_replaces_launches_by_one_call(us: Us) -> None:
     """One call of 10, as nothing tells what it takes, then five kernels from 5 on."""
     assert us(gpu_bound(), "graph") == (255, 255)
     assert us(host_bound(), "graph") == (103, 15 + 10 + 5 + 5)
@@ -322,7 +327,7 @@ def test_a_graph_cannot_wait(us: Us) -> None:
         "fuse",
     ],
 )
-def test_what_is_not_there(us: Us, change: str) -> None:
+def test_change_that_matches_nothing_is_refused(us: Us, change: str) -> None:
     with pytest.raises(NoMatchError, match=r"\.$"):
         us(gpu_bound(), change)
 
@@ -330,12 +335,14 @@ def test_what_is_not_there(us: Us, change: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "kernel:k", "kernel:k x-1", "loader:workers=0", "op:a 4us"]
 )
-def test_what_is_no_change(text: str) -> None:
+def test_text_that_is_no_change_is_refused(text: str) -> None:
     with pytest.raises(WrongChangeError):
         parse_change(text)
 
 
-def test_nothing_is_changed(trace_of: Callable[..., Any]) -> None:
+def test_replay_without_a_change_equals_the_recording(
+    trace_of: Callable[..., Any],
+) -> None:
     trace = trace_of([*host_bound(), *two_streams()])
     graph = graph_of(trace)
     assert replay(graph).end.tolist() == graph.ended.tolist()
@@ -352,3 +359,11 @@ def test_workers_do_not_hurry(us: Us) -> None:
             host("aten::mm", at + lasted, 50),
         ]
     assert us(events, "op:aten::mm x0.5") == (190_160, 190_135)
+
+
+def test_fuse_of_an_event_that_is_no_kernel_finds_nothing() -> None:
+    """Event 0 is no kernel of the three fusable runs of the trace."""
+    trace = open_trace(str(lessons.path("mlp-eager")))
+    assert len(runs_of(kernels_of(trace)).ns) == 3
+    with pytest.raises(NoMatchError, match="with event 0"):
+        whatif(trace, ["fuse:0"])

@@ -55,7 +55,7 @@ def assert_identical(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_every_real_trace(row: dict[str, str]) -> None:
+def test_replay_without_a_change_equals_every_real_trace(row: dict[str, str]) -> None:
     assert_identical(open_trace(str(TRACES / row["file"])))
 
 
@@ -103,7 +103,7 @@ def an_engine_whose_op_takes_no_time() -> list[dict[str, Any]]:
 
 @given(programs())
 @example(an_engine_whose_op_takes_no_time())
-def test_any_events(events: list[dict[str, Any]]) -> None:
+def test_replay_without_a_change_equals_any_trace(events: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_text(json.dumps({"traceEvents": events}))

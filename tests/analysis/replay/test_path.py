@@ -34,7 +34,9 @@ def rows(found: Path) -> dict[tuple[str, str], float]:
     return {(row.kind, row.what): row.ns / 1000 for row in found.rows}
 
 
-def test_a_path_along_the_host(trace_of: Make) -> None:
+def test_critical_path_of_a_host_bound_trace_is_ops_and_launches(
+    trace_of: Make,
+) -> None:
     """15 of the last op before its launch, then 5 of latency and the kernel."""
     found = path(trace_of(host_bound()))
     assert rows(found) == {
@@ -45,7 +47,7 @@ def test_a_path_along_the_host(trace_of: Make) -> None:
     }
 
 
-def test_a_path_along_a_stream(trace_of: Make) -> None:
+def test_critical_path_of_a_gpu_bound_trace_is_its_kernels(trace_of: Make) -> None:
     assert rows(path(trace_of(gpu_bound()))) == {
         ("launch", ""): 5,
         ("kernel", "k"): 250,
@@ -61,7 +63,7 @@ def test_a_path_through_a_wait(trace_of: Make) -> None:
     }
 
 
-def test_what_overlaps_counts_once(trace_of: Make) -> None:
+def test_critical_path_counts_overlapping_work_once(trace_of: Make) -> None:
     events = [*launched(0, 5, 100, 1, name="a"), *launched(4, 85, 50, 2, name="b")]
     assert rows(path(trace_of(events))) == {
         ("launch", ""): 5,
@@ -70,7 +72,7 @@ def test_what_overlaps_counts_once(trace_of: Make) -> None:
     }
 
 
-def test_what_is_not_understood(trace_of: Make) -> None:
+def test_critical_path_lists_unexplained_time(trace_of: Make) -> None:
     """A kernel that waits 400 for nothing that was recorded, after one that tells the
     latency."""
     events = [*launched(0, 5, 10, 1), *launched(20, 425, 100, 2)]
@@ -79,7 +81,7 @@ def test_what_is_not_understood(trace_of: Make) -> None:
     assert found.residual_share == pytest.approx(400 / 525)
 
 
-def test_more_kinds_than_rows(trace_of: Make) -> None:
+def test_critical_path_with_many_names_keeps_its_sum_in_12_rows(trace_of: Make) -> None:
     events = [host("aten::mm", 0, 20)]
     for n in range(30):
         events += launched(n, 5 + 50 * n, 50 - n % 2, n + 1, name=f"k{n}")
@@ -89,7 +91,9 @@ def test_more_kinds_than_rows(trace_of: Make) -> None:
     assert {row.kind for row in found.rows} == {"kernel", "launch", "residual"}
 
 
-def test_the_rest_of_the_time_of_a_thread(trace_of: Make) -> None:
+def test_critical_path_shows_own_time_of_ops_and_unrecorded_time(
+    trace_of: Make,
+) -> None:
     """An op that contains another one: what lies between is its own; then nothing."""
     events = [
         host("aten::linear", 0, 100),
@@ -151,7 +155,7 @@ def test_where_slices_would_be(trace_of: Make) -> None:
     assert end.tolist() == [50_000, 70_000]
 
 
-def test_what_limits_it_then(asked: Ask) -> None:
+def test_limit_after_a_change_is_the_path_of_the_replay(asked: Ask) -> None:
     """The loader takes 60 of each 60; of the steps but the first, the path begins with
     an op."""
     found = asked(looped(), "loader")
@@ -160,7 +164,7 @@ def test_what_limits_it_then(asked: Ask) -> None:
     assert found.limit[0].share > 0.5
 
 
-def test_one_step(asked: Ask) -> None:
+def test_change_of_one_step_reports_that_step_alone(asked: Ask) -> None:
     found = asked(looped(), "op:aten::mm x0.5", step=2)
     assert [one.name for one in found.steps] == ["ProfilerStep#2"]
     assert found.after_ns == 81_000

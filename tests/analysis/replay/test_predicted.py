@@ -53,7 +53,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_its_steps_end_when_whatif_says(change: str) -> None:
+def test_steps_of_the_predicted_trace_end_when_whatif_says(change: str) -> None:
     trace = open_trace(LESSON)
     found = predicted(trace, [change])
     ends = ends_of_steps(found.trace_of(trace), trace)

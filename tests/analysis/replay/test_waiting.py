@@ -35,7 +35,7 @@ def test_a_thread_still_waits_for_it(us: Us, sync: str) -> None:
     assert us(reduced(sync), "overlap") == (1720, 605 + 5 + 5 + 1000 + 5)
 
 
-def test_what_follows_no_longer_does(us: Us) -> None:
+def test_work_behind_a_removed_collective_no_longer_waits(us: Us) -> None:
     """Of two kernels of 500 behind the collective the last ends at 1105."""
     events = [*reduced("cudaDeviceSynchronize")[:4], *launched(4, 605, 500, 3)]
     events += [*launched(6, 1105, 500, 4)]
@@ -82,7 +82,9 @@ def warm() -> tuple[list[Event], int]:
 
 
 @pytest.mark.parametrize("another", [False, True])
-def test_its_input_comes_before_it(asked: Ask, another: bool) -> None:
+def test_removed_collective_still_waits_for_its_input(
+    asked: Ask, another: bool
+) -> None:
     """A collective of another stream is late, as it waits for a kernel by an event that
     was not recorded, be it the first on its stream or not: it stays as late."""
     events, at = warm()
@@ -118,7 +120,7 @@ COPY = (
 
 
 @pytest.mark.parametrize(("between", "saved"), [((WAIT,), 400), ((WAIT, *COPY), 100)])
-def test_nothing_waits_for_what_was_launched_later(
+def test_work_does_not_wait_for_later_launches(
     asked: Ask, between: tuple[Event, ...], saved: int
 ) -> None:
     """A copy that ends just after the collective was launched after the wait: the
@@ -130,7 +132,7 @@ def test_nothing_waits_for_what_was_launched_later(
 
 
 @pytest.mark.parametrize(("between", "said"), [((), True), ((WAIT,), False)])
-def test_it_is_said_that_nothing_explains_lateness(
+def test_collective_late_without_a_reason_is_noted(
     asked: Ask, between: tuple[Event, ...], said: bool
 ) -> None:
     found = asked(joined(*between), "kernel:AllReduce x0")

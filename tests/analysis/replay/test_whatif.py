@@ -176,7 +176,7 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
 
 
 @pytest.mark.parametrize("case", BY_HAND)
-def test_by_hand(case: str, tmp_path: Path) -> None:
+def test_whatif_and_simulator_equal_results_by_hand(case: str, tmp_path: Path) -> None:
     """The simulator and the command both give what was worked out by hand."""
     whole, change, after_us = BY_HAND[case]
     verdict = judged(whole, [change], by_command, tmp_path)
@@ -192,7 +192,7 @@ def test_by_hand(case: str, tmp_path: Path) -> None:
         ("waits, not recorded", False),
     ],
 )
-def test_it_is_said_that_events_are_not_known(
+def test_unrecorded_events_between_streams_are_noted(
     kind: str, said: bool, tmp_path: Path
 ) -> None:
     path = write(simulate(invented(kind, 0)), tmp_path / "trace.json")
@@ -200,7 +200,7 @@ def test_it_is_said_that_events_are_not_known(
     assert ("events_unknown" in found.notes) is said
 
 
-def test_what_matches_nothing_is_refused(tmp_path: Path) -> None:
+def test_whatif_change_that_matches_nothing_is_refused(tmp_path: Path) -> None:
     refused = judged(
         repeated(kernel("k", 100)), ["kernel:other x0.5"], by_command, tmp_path
     )
@@ -238,8 +238,8 @@ def test_a_change_of_other_kernels_leaves_waiting_for_ranks_as_it_was(
 @pytest.mark.parametrize(
     ("after_ns", "said"),
     [
-        (43_419_000_000, "714 us less, next to nothing"),
-        (43_419_715_000, "1 us more, next to nothing"),
+        (43_419_000_000, "714 us less, negligible"),
+        (43_419_715_000, "1 us more, negligible"),
         (43_419_714_000, "no change"),
         (21_709_857_000, "50.0 % less"),
     ],

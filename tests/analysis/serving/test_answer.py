@@ -41,7 +41,7 @@ def eager(
     return found
 
 
-def test_a_step(tmp_path: Path) -> None:
+def test_graph_step_has_phase_batch_tokens_and_times(tmp_path: Path) -> None:
     (step,) = serving(opened(tmp_path / "a.json", SERVER.step(4, 100, 1))).steps
     assert (step.phase, step.batch, step.new_tokens, step.mode) == (
         "decode",
@@ -84,7 +84,7 @@ def test_the_model_of_an_eager_step_begins_when_its_inputs_are_there(
     assert gap.dur_ns == 131_000 - 4 * 1000
 
 
-def test_percentiles(tmp_path: Path) -> None:
+def test_phase_times_have_p50_p90_and_p99(tmp_path: Path) -> None:
     steps = [
         eager(1000 * n, 10 * n, f"step[DECODE bs={n}]", 1, 1000 * n)
         for n in range(1, 12)
@@ -102,11 +102,13 @@ def usual(count: int = 5) -> list[list[Event]]:
     return [SERVER.step(4, 1000 * n, 100 * n) for n in range(1, count + 1)]
 
 
-def test_an_eager_step_among_graphs(tmp_path: Path) -> None:
+def test_eager_step_among_graph_steps_is_an_outlier_with_its_reason(
+    tmp_path: Path,
+) -> None:
     odd = eager(9000, 900, "step[DECODE bs=4]", ns=90_000)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
     assert [step.outlier for step in steps] == [False] * 5 + [True]
-    assert steps[-1].because[0] == "it runs eagerly, where the others replay graphs"
+    assert steps[-1].because[0] == ("it runs eagerly, while the others replay graphs")
 
 
 def test_a_step_that_compiles(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_step_that_compiles(tmp_path: Path) -> None:
     odd[-1]["dur"] = 400
     compiles = python("triton/compiler/compiler.py(226): compile", 9001, 8)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd, [compiles])).steps
-    assert steps[-1].because[0] == "torch.compile or Triton compiles in it"
+    assert steps[-1].because[0] == "torch.compile or Triton compiles during it"
 
 
 def test_a_step_that_allocates(tmp_path: Path) -> None:
@@ -126,7 +128,8 @@ def test_a_step_that_allocates(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", *steps, odd, late)).steps[-1]
     assert found.outlier
     assert found.because[0] == (
-        "the GPU is idle 182 us longer while the thread that launches allocated or freed memory"
+        "the GPU is idle 182 us longer while the launching thread allocated "
+        "or freed memory"
     )
 
 
@@ -135,20 +138,22 @@ def test_a_step_with_a_kernel_that_takes_longer(tmp_path: Path) -> None:
     odd[-1]["dur"] = 400
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
     assert steps[-1].because == (
-        "kernels run 399.5 us longer, most of all direct_copy unrolled (3 of them, as in the median"
-        " step)",
+        (
+            "kernels run 399.5 us longer, mostly direct_copy unrolled (3 "
+            "launches, as in the median step)"
+        ),
     )
 
 
-def test_a_step_with_more_tokens(tmp_path: Path) -> None:
+def test_step_with_more_tokens_is_an_outlier_with_its_reason(tmp_path: Path) -> None:
     steps = [
         eager(1000 * n, 10 * n, "step[EXTEND bs=1 toks=100]", 2, 9000)
         for n in range(1, 6)
     ]
     odd = eager(9000, 900, "step[EXTEND bs=1 toks=4000]", 5, 9000)
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
-    assert found.because[0] == "4,000 new tokens, where the median step has 100"
-    assert "kernels run 27 us longer, most of all" in found.because[1]
+    assert found.because[0] == "4,000 new tokens (median step: 100)"
+    assert "kernels run 27 us longer, mostly" in found.because[1]
     assert "(5 of them, instead of 2)" in found.because[1]
 
 
@@ -162,7 +167,10 @@ def test_a_step_that_waits_for_what_was_not_recorded(tmp_path: Path) -> None:
     odd[0]["dur"] = 700
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
     assert found.because == (
-        "the GPU is idle 490 us longer while the thread that launches was inside an annotation",
+        (
+            "the GPU is idle 490 us longer while the launching thread was inside "
+            "an annotation"
+        ),
     )
 
 
@@ -180,13 +188,13 @@ def test_a_prefill_that_was_still_running(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", *steps, prefill, late)).steps
     assert [one.because for one in found if one.outlier] == [
         (
-            "the prefill before it was still running",
+            "the previous prefill was still running",
             "kernels of other steps run 269 us longer in between",
         )
     ]
 
 
-def test_draft_and_verify_steps(tmp_path: Path) -> None:
+def test_draft_and_verify_steps_are_phases_of_their_own(tmp_path: Path) -> None:
     """Phases of their own: SGLang names them, vLLM gives several new tokens to each
     request."""
     names = ["step[DRAFT_EXTEND bs=4]", "step[TARGET_VERIFY bs=4]"]
@@ -208,7 +216,7 @@ def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
     assert not any(step.outlier for step in steps)
 
 
-def test_layers(tmp_path: Path) -> None:
+def test_slow_attention_of_a_layer_is_named(tmp_path: Path) -> None:
     server = Server(layers=8)
     replay = server.step(4, 0, 1)
     nodes = [event for event in replay if event["cat"] == "kernel"]
@@ -221,7 +229,7 @@ def test_layers(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_layers_in_the_order_of_the_file() -> None:
+def test_layers_are_found_though_some_events_are_out_of_time_order() -> None:
     """Twenty kernels of this trace have times of 4.6 ms before those that ran before
     them."""
     layers = (
@@ -245,7 +253,9 @@ def test_layers_in_the_order_of_the_file() -> None:
         ([], None),
     ],
 )
-def test_repetition(names: list[int], expected: Repetition | None) -> None:
+def test_repetition_of_names_has_first_period_and_count(
+    names: list[int], expected: Repetition | None
+) -> None:
     assert repetition(np.array(names, dtype=np.int64)) == expected
 
 
@@ -265,7 +275,7 @@ def test_the_bubble_adds_up(tmp_path: Path) -> None:
     assert sum(between.idle.values()) == between.idle_ns
 
 
-def test_what_the_cpu_did_in_between(tmp_path: Path) -> None:
+def test_time_between_passes_names_what_the_cpu_did(tmp_path: Path) -> None:
     frames = [
         python("scheduler.py(99): get_next_batch_to_run", 1100, 800),
         python("sampler.py(7): sample", 2100, 850),
@@ -284,11 +294,11 @@ def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
     assert found.between is None
     assert found.missing == (
-        "The time from one pass of the model to the next: the trace has one pass.",
+        ("the time between model passes is unknown, because the trace has one pass."),
     )
 
 
-def test_what_is_recorded_around_one_pass(tmp_path: Path) -> None:
+def test_work_around_a_single_pass_is_reported(tmp_path: Path) -> None:
     """A copy of 5 us before it that ends 5 us before, a kernel of 7 us right after
     it."""
     step = SERVER.step(4, 100, 1)
@@ -307,11 +317,11 @@ def test_what_is_recorded_around_one_pass(tmp_path: Path) -> None:
     assert (found.compute_ns, found.copy_ns, found.idle_ns) == (7_000, 5_000, 5_000)
 
 
-def test_a_trace_of_no_server(tmp_path: Path) -> None:
+def test_trace_of_no_server_has_no_steps_and_says_why(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
     assert found.missing[0].startswith(
-        "Steps: no annotation has the name of a server's step"
+        "no steps of a server: no annotation is named as"
     )
 
 
@@ -343,7 +353,7 @@ def test_replays_of_training_are_no_passes(tmp_path: Path) -> None:
         opened(tmp_path / "a.json", [*events, step | {"tid": 1, "ts": 90, "dur": 5}])
     )
     assert found.steps == ()
-    assert found.missing[0].endswith("and what was replayed is training.")
+    assert found.missing[0].endswith("the replayed graphs are of training.")
 
 
 def copied(trace: Trace) -> int:
@@ -366,7 +376,7 @@ REAL = {
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
 @pytest.mark.parametrize("name", REAL)
-def test_real_servers(name: str) -> None:
+def test_steps_of_real_servers_equal_figures_from_the_columns(name: str) -> None:
     """Each figure again from the columns of the trace alone."""
     trace = open_trace(str(TRACES / f"{name}.json.gz"))
     (step,) = serving(trace).steps

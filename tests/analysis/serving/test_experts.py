@@ -48,7 +48,7 @@ def test_the_longest_run_against_the_median(tmp_path: Path) -> None:
     assert found.share == pytest.approx(52 / 56)
 
 
-def test_products_by_the_name_of_their_op(tmp_path: Path) -> None:
+def test_products_under_an_op_of_experts_are_those_of_experts(tmp_path: Path) -> None:
     trace = layers(
         tmp_path, 10_000, 11_000, 12_000, kernel=GEMM, op="vllm::moe_forward"
     )
@@ -68,7 +68,7 @@ def test_two_runs_cannot_be_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_a_real_mixture_of_experts() -> None:
+def test_real_mixture_of_experts_has_two_products_per_layer() -> None:
     """gpt-oss in vLLM: two grouped products in each of 24 layers."""
     (found,) = serving(
         open_trace(str(TRACES / "mi300_vllm_decode_graph.json.gz"))

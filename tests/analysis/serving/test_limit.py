@@ -65,7 +65,7 @@ def limit(trace: Trace, tokens: int | None = None, **more: Any) -> Limit:
     return limit_of(trace, step(trace.gpu_rows, tokens), **more)
 
 
-def test_weights_and_flop(tmp_path: Path) -> None:
+def test_limit_counts_weights_and_flop_of_products(tmp_path: Path) -> None:
     found = limit(opened(tmp_path / "a.json", mm(1), mm(2)))
     moved, flop = 2 * K * N * 2, 2 * 2 * BATCH * K * N
     assert (found.products, found.weight_bytes, found.flop) == (2, moved, flop)
@@ -76,7 +76,7 @@ def test_weights_and_flop(tmp_path: Path) -> None:
     assert found.share == pytest.approx(found.memory_ns / 2_000_000)
 
 
-def test_keys_and_values_by_the_shapes_of_attention(tmp_path: Path) -> None:
+def test_kv_bytes_follow_from_the_shapes_of_attention(tmp_path: Path) -> None:
     cache = [900, 16, 8, 128]
     attention = op(
         "my::paged_attention",
@@ -115,21 +115,21 @@ def cache_by(
     return cache_of(trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed}))
 
 
-def test_keys_and_values_by_the_configuration(tmp_path: Path) -> None:
+def test_kv_bytes_follow_from_the_configuration(tmp_path: Path) -> None:
     found = cache_by(tmp_path, [QKV])
     assert found.bytes_per_token == 36 * 2 * 8 * 128 * 2 == 147_456
     assert "bfloat16" in found.remark
 
 
-def test_heads_divided_over_ranks(tmp_path: Path) -> None:
+def test_kv_bytes_are_divided_by_tensor_parallel_ranks(tmp_path: Path) -> None:
     found = cache_by(tmp_path, [WeightShape(k=4096, n=(8 + 2 * 2) * 128)])
     assert found.bytes_per_token == 147_456 // 4
 
 
-def test_a_configuration_of_another_model(tmp_path: Path) -> None:
+def test_configuration_of_another_model_is_refused(tmp_path: Path) -> None:
     found = cache_by(tmp_path, [WeightShape(k=5120, n=7168)])
     assert found.bytes_per_token is None
-    assert "it is of another model" in found.missing
+    assert "is of another model:" in found.missing
     # 32 heads of queries and 2 x 8 of keys and values
     assert "(4096 x 6144)" in found.missing
 
@@ -155,10 +155,10 @@ def test_experts_are_not_guessed(tmp_path: Path) -> None:
     experts = mm(2, name="vllm::moe_forward")
     found = limit(opened(tmp_path / "a.json", mm(1), experts))
     assert (found.products, found.products_unknown) == (1, 1)
-    assert "the weights of 1 kernel of products are not counted" in found.cannot_tell[0]
+    assert "the weights of 1 product are not counted," in found.cannot_tell[0]
 
 
-def test_what_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
+def test_traffic_that_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
     found = limit(opened(tmp_path / "a.json", mm(1, 1024, 1024)))
     assert (found.memory_ns, found.bound) == (None, "compute")
     assert any("may stay in the cache" in text for text in found.cannot_tell)
@@ -221,21 +221,23 @@ def test_attention_of_many_tokens_does_more_than_read(
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"a": 1}', '{"num_hidden_layers": true}']
 )
-def test_what_is_no_configuration(tmp_path: Path, text: str) -> None:
+def test_files_that_are_no_model_configuration_are_refused(
+    tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
     with pytest.raises(NoConfigError, match=r"config\.json"):
         read_config(str(path))
 
 
-def test_the_text_model_of_several(tmp_path: Path) -> None:
+def test_configuration_inside_text_config_is_read(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": CONFIG, "dtype": "float16"}))
     assert read_config(str(path)).layers == 36
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
-def test_a_real_step() -> None:
+def test_limit_of_a_real_step_counts_its_products() -> None:
     """Qwen3-8B in SGLang on an MI300X: 36 layers of four products, and one for the
     vocabulary."""
     trace, _ = join(

@@ -83,7 +83,9 @@ from fusetui.analysis.questions.server_steps import (
         ("step[A_NEW_MODE bs=8]", Requested(ServerPhase.UNKNOWN, 8)),
     ],
 )
-def test_known_forms(name: str, found: Requested) -> None:
+def test_annotations_of_servers_are_parsed_into_requests(
+    name: str, found: Requested
+) -> None:
     assert asked_by(name) == found
 
 
@@ -101,16 +103,16 @@ def test_known_forms(name: str, found: Requested) -> None:
         "execute_" + "9" * 500,
     ],
 )
-def test_other_names(name: str) -> None:
+def test_other_annotations_are_no_requests(name: str) -> None:
     assert asked_by(name) is None
 
 
-def test_cached_tokens() -> None:
+def test_cached_tokens_are_context_without_new_tokens() -> None:
     assert Requested(ServerPhase.DECODE, 32, 32, 32785).cached_tokens == 32753
     assert Requested(ServerPhase.DECODE, 32, 32).cached_tokens is None
 
 
-def test_what_two_annotations_say_together() -> None:
+def test_two_annotations_of_a_step_are_combined() -> None:
     outer, inner = (
         Requested(ServerPhase.UNKNOWN, 16, None, 800),
         Requested(ServerPhase.VERIFY, 16, 64),

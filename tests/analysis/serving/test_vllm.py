@@ -56,7 +56,9 @@ def tokens_of(trace: Trace) -> set[int | None]:
 
 
 @pytest.mark.parametrize("server", BOTH)
-def test_one_graph_of_several_sizes(tmp_path: Path, server: Vllm) -> None:
+def test_vllm_replay_of_one_captured_size_is_joined(
+    tmp_path: Path, server: Vllm
+) -> None:
     """After a warm-up, whose kernels ran."""
     trace, found = pair(
         tmp_path, server.step(DECODE, 4, 0, 1), server.capture([8, 4, 2, 1])
@@ -68,7 +70,9 @@ def test_one_graph_of_several_sizes(tmp_path: Path, server: Vllm) -> None:
 
 
 @pytest.mark.parametrize("server", PARTS)
-def test_pieces_with_eager_attention_between(tmp_path: Path, server: Vllm) -> None:
+def test_piecewise_replays_with_eager_attention_are_joined(
+    tmp_path: Path, server: Vllm
+) -> None:
     """Sizes count tokens: 3 requests of 15 tokens replay the graphs of 16."""
     steps = [*server.step(MIXED, 16, 0, 1), *server.step(MIXED, 16, 2000, 11)]
     trace, found = pair(tmp_path, steps, server.capture([32, 16, 8]))
@@ -93,7 +97,9 @@ def test_pieces_of_one_layer_are_told_apart(tmp_path: Path) -> None:
     assert (np.diff(trace.start[calls]) > 0).all()
 
 
-def test_whole_and_piecewise_graphs_of_one_size(tmp_path: Path) -> None:
+def test_whole_and_piecewise_graphs_of_one_size_are_joined_to_their_own(
+    tmp_path: Path,
+) -> None:
     capture = [*PIECEWISE.capture([4, 2]), *FULL.capture([4, 2], at=50_000)]
     steps = [*FULL.step(DECODE, 4, 0, 1), *PIECEWISE.step(DECODE, 4, 2000, 11)]
     trace, found = pair(tmp_path, steps, capture)
@@ -113,7 +119,7 @@ def test_a_step_whose_first_pieces_were_not_recorded(tmp_path: Path) -> None:
     )
 
 
-def test_sizes_that_the_user_chose(tmp_path: Path) -> None:
+def test_captured_sizes_far_apart_are_chosen_by_rounding_up(tmp_path: Path) -> None:
     """Far apart, but the next smaller one is there."""
     name = "execute_context_0(0)_generation_9(9)"
     trace, found = pair(tmp_path, FULL.step(name, 32, 0, 1), FULL.capture([64, 32, 8]))
@@ -121,14 +127,14 @@ def test_sizes_that_the_user_chose(tmp_path: Path) -> None:
     assert found.why_likely == "the capture is for 32 and the step has 9"
 
 
-def test_without_python_stacks(tmp_path: Path) -> None:
+def test_capture_without_stacks_is_joined_by_ops(tmp_path: Path) -> None:
     server = FULL._replace(stacks=False)
     trace, _ = pair(tmp_path, server.step(DECODE, 4, 0, 1), server.capture([4]))
     assert joined_ops(trace) == asked(server, 4)
     assert tokens_of(trace) == {4}
 
 
-def test_with_python_stacks(tmp_path: Path) -> None:
+def test_capture_with_stacks_gives_source_lines(tmp_path: Path) -> None:
     trace, _ = pair(tmp_path, FULL.step(DECODE, 4, 0, 1), FULL.capture([4]))
     own = origins(trace)
     source = source_of(own, program_of(own, int(trace.rows_of(Role.KERNEL)[0])))
@@ -163,7 +169,7 @@ def test_streams_that_fork_in_a_capture_have_no_order(tmp_path: Path) -> None:
     )
 
 
-def test_streams_that_fork_and_nodes_with_numbers(tmp_path: Path) -> None:
+def test_forked_streams_are_joined_by_node_numbers(tmp_path: Path) -> None:
     server = FULL._replace(names=False)
     replay = server.step(DECODE, 4, 0, 1)
     nodes = [event for event in replay if event["cat"] == "kernel"]
@@ -182,7 +188,7 @@ def test_streams_that_fork_and_names_are_only_likely(tmp_path: Path) -> None:
     )
 
 
-def test_numbers_in_another_order_than_the_capture(tmp_path: Path) -> None:
+def test_node_numbers_out_of_order_leave_it_to_times(tmp_path: Path) -> None:
     """Then the times decide."""
     server = FULL._replace(names=False)
     replay = server.step(DECODE, 4, 0, 1)
@@ -225,7 +231,7 @@ def nested_driver_calls(capture: list[Event]) -> list[Event]:
     return found
 
 
-def test_driver_calls_within_those_of_the_runtime(tmp_path: Path) -> None:
+def test_driver_calls_inside_runtime_calls_count_once(tmp_path: Path) -> None:
     server = FULL._replace(names=False)
     capture = nested_driver_calls(server.capture([4, 2]))
     trace, found = pair(tmp_path, server.step(DECODE, 4, 0, 1), capture)
@@ -234,7 +240,9 @@ def test_driver_calls_within_those_of_the_runtime(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [4, 16])
-def test_a_verify_step_by_requests_or_tokens(tmp_path: Path, number: int) -> None:
+def test_verify_step_is_joined_by_requests_or_by_tokens(
+    tmp_path: Path, number: int
+) -> None:
     """SGLang counts either in the names of its captures: 4 requests of 4 tokens."""
     capture = FULL.capture([16, 8, 32])
     for event in capture:

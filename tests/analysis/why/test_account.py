@@ -38,7 +38,9 @@ def idle(trace: Trace) -> dict[str, int]:
     return only(trace).idle
 
 
-def test_classes(trace_of: Make) -> None:
+def test_time_is_compute_then_exposed_communication_then_exposed_copies_then_idle(
+    trace_of: Make,
+) -> None:
     """Compute 0-10, NCCL 5-20, a copy 15-30, a copy between devices 40-45, a set
     44-50."""
     copies: dict[str, Any] = {"cat": "gpu_memcpy", "tid": 8}
@@ -59,7 +61,9 @@ def test_classes(trace_of: Make) -> None:
     assert (account.hidden_comm_ns, account.hidden_copy_ns) == (5_000, 5_000 + 1_000)
 
 
-def test_unlinked(trace_of: Make) -> None:
+def test_gap_before_an_event_without_an_earlier_call_is_unlinked(
+    trace_of: Make,
+) -> None:
     """No call, or one that starts after the event: clocks that differ."""
     launched_late = [call("cudaLaunchKernel", 25, 1, 3), kernel(24, 1, 3)]
     assert idle(trace_of([kernel(0, 10), kernel(20, 1), *launched_late])) == {
@@ -67,14 +71,16 @@ def test_unlinked(trace_of: Make) -> None:
     }
 
 
-def test_graph(trace_of: Make) -> None:
+def test_gap_between_nodes_of_one_graph_is_graph(trace_of: Make) -> None:
     nodes = [kernel(0, 10, 1), kernel(12, 10, 1), kernel(25, 1, 1)]
     assert idle(trace_of([call("cudaGraphLaunch", 0, 30, 1), *nodes])) == {
         "graph": 5_000
     }
 
 
-def test_from_the_launch_on(trace_of: Make) -> None:
+def test_gap_is_host_until_the_call_then_launch_call_then_queued(
+    trace_of: Make,
+) -> None:
     """Nothing recorded until 15, the call until 18, then queued; one gap has no
     lambda."""
     trace = trace_of(
@@ -87,7 +93,7 @@ def test_from_the_launch_on(trace_of: Make) -> None:
     }
 
 
-def test_usual_latency(trace_of: Make) -> None:
+def test_launch_latency_is_the_lower_quartile_of_24_gaps(trace_of: Make) -> None:
     """24 gaps; from call to kernel it takes 5, 6, 7 or 8 us, a quarter each: the one at
     24 // 4."""
     events = [kernel(0, 1)]
@@ -113,7 +119,9 @@ def test_few_gaps_tell_no_latency(trace_of: Make, gaps: int) -> None:
     )
 
 
-def test_host_part(trace_of: Make, event: Make) -> None:
+def test_host_part_of_a_gap_is_divided_by_the_innermost_activity(
+    trace_of: Make, event: Make
+) -> None:
     """10-60 us: an annotation, a frame, an op, a frame that it calls, and runtime
     calls."""
     trace = trace_of(
@@ -161,7 +169,9 @@ def test_host_part(trace_of: Make, event: Make) -> None:
         ("cudaEventQuery", "host_call"),
     ],
 )
-def test_kinds_of_calls(trace_of: Make, name: str, reason: str) -> None:
+def test_runtime_calls_are_sync_allocation_or_other_by_name(
+    trace_of: Make, name: str, reason: str
+) -> None:
     events = [kernel(0, 10), call(name, 10, 10), call("cudaLaunchKernel", 20, 1, 1)]
     assert idle(trace_of([*events, kernel(21, 1, 1)])) == {
         reason: 10_000,
@@ -172,7 +182,9 @@ def test_kinds_of_calls(trace_of: Make, name: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("memory", "reason"), [("Pageable", "host_sync"), ("Pinned", "host_call")]
 )
-def test_a_pageable_copy_blocks(trace_of: Make, memory: str, reason: str) -> None:
+def test_copy_from_pageable_memory_counts_as_a_synchronization(
+    trace_of: Make, memory: str, reason: str
+) -> None:
     copy = kernel(0, 10, 5, f"Memcpy HtoD ({memory} -> Device)", cat="gpu_memcpy")
     events = [
         call("cudaMemcpyAsync", 0, 20, 5),
@@ -185,7 +197,7 @@ def test_a_pageable_copy_blocks(trace_of: Make, memory: str, reason: str) -> Non
     }
 
 
-def test_the_innermost_of_calls(trace_of: Make) -> None:
+def test_nested_runtime_calls_count_as_the_innermost(trace_of: Make) -> None:
     """A synchronization inside an allocation inside another call."""
     calls = [
         call("cudaSetDevice", 10, 20),
@@ -213,7 +225,7 @@ def test_the_innermost_of_calls(trace_of: Make) -> None:
         ((10, 10), (10, 10), {"host_op": 10_000}),
     ],
 )
-def test_of_op_and_frame_the_inner_one(
+def test_inner_one_of_op_and_frame_counts(
     trace_of: Make,
     event: Make,
     frame: tuple[int, int],
@@ -267,7 +279,9 @@ def over(trace: Trace, *windows: tuple[int, int]) -> list[DeviceAccount]:
     return Accounts(trace).devices[0].over(begin, end)
 
 
-def test_a_gap_counts_on_both_sides_of_a_border(trace_of: Make, event: Make) -> None:
+def test_gap_across_a_step_boundary_counts_on_both_sides(
+    trace_of: Make, event: Make
+) -> None:
     """The gap from 10 to 30: an op until 22, the call until 28, then queued."""
     launch = [
         event("aten::a", 5, 17),
@@ -282,7 +296,9 @@ def test_a_gap_counts_on_both_sides_of_a_border(trace_of: Make, event: Make) -> 
     ]
 
 
-def test_before_the_first_event_and_after_the_last(trace_of: Make, event: Make) -> None:
+def test_time_before_the_first_event_is_host_and_after_the_last_is_end(
+    trace_of: Make, event: Make
+) -> None:
     launch = [
         event("aten::a", 0, 50),
         call("cudaLaunchKernel", 40, 5, 1),
@@ -308,7 +324,7 @@ def test_a_window_that_begins_before_the_trace(trace_of: Make, event: Make) -> N
     assert account.idle == {"host_nothing": 25_000, "launch_call": 1_000}
 
 
-def test_devices_apart(trace_of: Make) -> None:
+def test_devices_have_accounts_of_their_own(trace_of: Make) -> None:
     """A call that launches on two devices is in no graph."""
     trace = trace_of(
         [
@@ -323,7 +339,7 @@ def test_devices_apart(trace_of: Make) -> None:
     assert [one.idle["queued"] for one in found] == [4_000, 5_000]
 
 
-def test_without_a_gpu(trace_of: Make, event: Make) -> None:
+def test_trace_without_gpu_events_has_no_devices(trace_of: Make, event: Make) -> None:
     assert Accounts(trace_of([event()])).devices == ()
 
 
@@ -385,7 +401,7 @@ def test_the_engine_counts_before_the_frame_that_waits_for_it(trace_of: Make) ->
         ),
     ],
 )
-def test_it_is_not_known_who_waits_for_whom(
+def test_parallel_work_of_threads_is_not_taken_for_waiting_on_backward(
     trace_of: Make, other: dict[str, Any]
 ) -> None:
     """Work at the same time, backward at another time, or two threads of the engine."""
@@ -438,7 +454,7 @@ def test_an_engine_that_is_not_asked_does_what_the_other_thread_does(
         ),
     ],
 )
-def test_it_is_not_known_what_the_engine_waits_for(
+def test_parallel_work_of_the_engine_is_not_taken_for_waiting(
     trace_of: Make, other: dict[str, Any]
 ) -> None:
     assert "host_alloc" not in idle(trace_of(before_backward(other)))

@@ -38,7 +38,7 @@ def test_kernels_and_modules_with_their_shares(trace_of: Make) -> None:
 
 
 @pytest.mark.parametrize(("gap", "is_told"), [(90, True), (110, False)])
-def test_it_is_told_where_the_gpu_is_busy_for_four_fifths(
+def test_breakdown_is_printed_where_the_gpu_is_busy_for_four_fifths(
     trace_of: Make, gap: int, is_told: bool
 ) -> None:
     """400 us of 490 are 82 %, of 510 they are 78 %."""

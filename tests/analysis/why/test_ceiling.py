@@ -83,7 +83,9 @@ def test_a_product_at_the_measured_rate(kernel: Callable[..., Trace]) -> None:
     )
 
 
-def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
+def test_memory_bound_kernel_has_the_bound_of_0_8_times_bandwidth(
+    kernel: Callable[..., Trace],
+) -> None:
     """Three tensors of 128 MiB at 0.8 * 2,039 GB/s."""
     trace = kernel("aten::add", [[8192, 8192]] * 2, ADD, us=400)
     bound = round(3 * 8192 * 8192 * 2 / (0.8 * 2039e9) * 1e9)
@@ -147,7 +149,7 @@ def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
     assert attainable(peak).flop_per_s("bf16") == pytest.approx(0.8 * 500e12)
 
 
-def test_what_nobody_measured_is_assumed() -> None:
+def test_attainable_rate_of_an_unmeasured_device_is_assumed() -> None:
     peak = peak_of({"name": "NVIDIA L4", "numSms": 58})
     assert peak is not None
     assert is_assumed(peak, "bf16")

@@ -48,7 +48,7 @@ def busy(trace_of: Make, event: Make) -> Trace:
     return trace
 
 
-def test_parts(busy: Trace) -> None:
+def test_cpu_account_divides_the_span_of_a_thread(busy: Trace) -> None:
     account = only(busy)
     assert parts(account) == (10_000, 20_000 + 5_000 + 2_000, 10_000 + 13_000, 40_000)
     assert (account.span_ns, account.annotation_ns) == (100_000, 40_000)
@@ -64,13 +64,15 @@ def test_a_collective_on_the_cpu_is_waiting(trace_of: Make, event: Make) -> None
     assert (account.collective_ns, account.annotation_ns) == (45_000, 0)
 
 
-def test_a_window(busy: Trace) -> None:
+def test_cpu_account_of_a_window_counts_only_what_lies_in_it(busy: Trace) -> None:
     account = only(busy, (20_000, 42_000))
     assert parts(account) == (5_000, 10_000, 5_000 + 2_000, 0)
     assert only(busy, (200_000, 300_000)).span_ns == 0
 
 
-def test_threads_in_order(trace_of: Make, event: Make) -> None:
+def test_cpu_accounts_are_in_order_of_the_first_start(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of(
         [event(ts=10, dur=5), event(ts=0, dur=2, tid=2), event(ts=8, dur=2, tid=2)]
     )

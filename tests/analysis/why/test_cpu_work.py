@@ -40,14 +40,18 @@ def test_own_times_add_up(trace_of: Make, event: Make) -> None:
     assert work.whole_ns == 100_000
 
 
-def test_it_adds_up_to_the_account_of_the_thread(trace_of: Make, event: Make) -> None:
+def test_cpu_work_adds_up_to_the_account_of_its_thread(
+    trace_of: Make, event: Make
+) -> None:
     found = why(trace_of(events(event)))
     (thread,) = found.cpu
     assert found.cpu_work is not None
     assert found.cpu_work.whole_ns == thread.op_ns + thread.python_ns + thread.wait_ns
 
 
-def test_text_and_markdown_name_ops_and_functions(trace_of: Make, event: Make) -> None:
+def test_cpu_work_is_printed_by_op_function_and_wait(
+    trace_of: Make, event: Make
+) -> None:
     found = why(trace_of(events(event)))
     text = (
         "CPU time by op: aten::mm 30 %, aten::linear 20 %; by function: work (a.py:3) 30 %; "

@@ -33,7 +33,9 @@ def gap(trace_of: Make) -> Callable[..., Gap]:
     return of
 
 
-def test_names(gap: Callable[..., Gap]) -> None:
+def test_gap_has_previous_next_and_the_names_of_what_covered_it(
+    gap: Callable[..., Gap],
+) -> None:
     found = gap()
     assert (found.previous, found.next) == ("before", "next")
     assert (found.dur_ns, found.idle) == (100_000, {"host_nothing": 100_000})
@@ -53,7 +55,9 @@ def test_the_innermost_that_covers_more_than_half(
     assert gap(*(event(*one) for one in layers)).op == "aten::most"
 
 
-def test_else_the_name_with_most_time(gap: Callable[..., Gap], event: Make) -> None:
+def test_gap_that_no_op_half_covers_names_the_op_with_most_time(
+    gap: Callable[..., Gap], event: Make
+) -> None:
     """No op covers half of the gap, but three of one name cover 45 us, another one
     25."""
     many = [event("aten::b", 20 * n + 10, 15) for n in range(3)]
@@ -67,7 +71,7 @@ def test_of_equal_names_the_first_whatever_the_order_in_the_file(
     assert gap(one, other).op == gap(other, one).op == "aten::a"
 
 
-def test_what_covers_next_to_nothing_is_not_named(
+def test_activity_that_covers_little_of_a_gap_is_not_named(
     gap: Callable[..., Gap], event: Make
 ) -> None:
     assert gap(event("aten::a", 50, 9)).op is None
@@ -101,7 +105,7 @@ def test_another_thread_covers_nothing(gap: Callable[..., Gap], event: Make) -> 
         ("cudaMalloc", 5, 6, False),
     ],
 )
-def test_drained_by(
+def test_gap_names_the_synchronization_that_drained_the_queue(
     gap: Callable[..., Gap], name: str, ts: int, dur: int, drained: bool
 ) -> None:
     assert gap(call(name, ts, dur)).drained_by == (name if drained else None)
@@ -137,7 +141,7 @@ def test_queued_has_no_reason_on_the_cpu(trace_of: Make, event: Make) -> None:
     assert (found.idle, found.op) == ({"queued": 30_000}, None)
 
 
-def test_the_longest_of_all_devices_first(trace_of: Make) -> None:
+def test_gaps_of_all_devices_are_sorted_longest_first(trace_of: Make) -> None:
     trace = trace_of(
         [kernel(t, 1, pid=0) for t in (0, 11, 16)]
         + [kernel(t, 1, pid=1) for t in (0, 8, 30)]

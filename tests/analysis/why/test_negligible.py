@@ -57,7 +57,7 @@ def test_of_steps_that_are_shorter_together_than_the_span(trace_of: Make) -> Non
     assert not is_negligible(trace_of(product(29_000, step_us=2_000), **A100))
 
 
-def test_it_comes_last_with_all_findings_alone(trace_of: Make) -> None:
+def test_negligible_finding_is_last_and_printed_only_with_all(trace_of: Make) -> None:
     trace = trace_of(product(29_000), **A100)
     found = why(trace)
     assert [one.rule for one in found.findings if one.negligible] == [

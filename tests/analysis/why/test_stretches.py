@@ -44,14 +44,16 @@ def busy_and_idle() -> Iterator[dict[str, Any]]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.sets(st.integers(0, 3_600_000), min_size=2, max_size=20))
-def test_any_window(trace_of: Make, times: set[int]) -> None:
+def test_idle_intervals_of_any_window_equal_its_account(
+    trace_of: Make, times: set[int]
+) -> None:
     trace = trace_of(busy_and_idle())
     (device,) = Accounts(trace).devices
     agrees(device, np.array(sorted(times)) + trace.begin_ns)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_traces(name: str) -> None:
+def test_idle_intervals_of_real_traces_equal_their_account(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.exists():
         pytest.skip("FUSETUI_TRACES names no folder with this trace")

@@ -16,13 +16,13 @@ PARTS = [
 ]
 
 
-def test_marks() -> None:
+def test_parts_of_a_name_are_underlined_and_numbered_with_a_legend() -> None:
     found = annotate("ampere_sgemm_32x32_tn", PARTS, 80)
     assert found.lines == (("ampere_sgemm_32x32_tn", "└─1──┘ 2     3─    4─"),)
     assert found.legend == ("1 tuned for sm80", "2 fp32 sums", "3 32 rows", "4 tn")
 
 
-def test_wrapped() -> None:
+def test_a_long_name_is_wrapped_to_the_width_with_its_underlines() -> None:
     lines = annotate("ampere_sgemm_32x32_tn", PARTS, 10).lines
     assert "".join(text for text, _ in lines) == "ampere_sgemm_32x32_tn"
     assert all(len(text) <= 10 and len(under) <= 10 for text, under in lines)
@@ -34,7 +34,7 @@ def test_more_than_nine_parts_keep_one_sign_each() -> None:
     assert found.legend[11] == "c part 11"
 
 
-def test_many_parts() -> None:
+def test_forty_parts_give_forty_lines_of_legend() -> None:
     found = annotate("x" * 120, [(3 * n, 3 * n + 3, "y") for n in range(40)], 200)
     assert len(found.legend) == 40
     assert found.legend[39] == "40 y"
@@ -50,5 +50,5 @@ def test_a_name_may_be_empty() -> None:
     assert annotate("", [], 80).lines == (("", ""),)
 
 
-def test_no_parts() -> None:
+def test_a_name_without_parts_has_no_underline() -> None:
     assert annotate("abc", [], 80).lines == (("abc", ""),)

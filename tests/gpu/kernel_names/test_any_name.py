@@ -66,7 +66,7 @@ def is_plain(text: str) -> bool:
 
 @settings(max_examples=300, deadline=None)
 @given(names)
-def test_any_text(name: str) -> None:
+def test_any_text_decodes_to_plain_text_and_ordered_parts(name: str) -> None:
     assert is_plain(short_name(name))
     found = decode(name)
     if found is None:

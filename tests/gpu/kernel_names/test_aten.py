@@ -6,7 +6,7 @@ from tests.gpu.kernel_names.conftest import Says
 LAMBDA = "{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"
 
 
-def test_vectorized_add(says: Says) -> None:
+def test_vectorized_add_has_functor_dtype_and_vector_size(says: Says) -> None:
     says(
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<"
         "c10::BFloat16>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, "
@@ -20,7 +20,7 @@ def test_vectorized_add(says: Says) -> None:
     )
 
 
-def test_scalar_operand(says: Says) -> None:
+def test_comparison_with_a_scalar_has_types_of_operands_and_result(says: Says) -> None:
     says(
         "void at::native::vectorized_elementwise_kernel<2, "
         "at::native::AUnaryFunctor<int, int, bool, "
@@ -66,7 +66,9 @@ def test_lambda_is_named_by_its_function(says: Says) -> None:
         ("batch_norm_calc_invstd(at::Tensor const&)::{lambda(float)#1}", None),
     ],
 )
-def test_operation(says: Says, functor: str, op: str) -> None:
+def test_functor_decides_the_operation_of_an_elementwise_kernel(
+    says: Says, functor: str, op: str
+) -> None:
     says(
         f"void at::native::unrolled_elementwise_kernel<at::native::{functor}, "
         "at::detail::Array<char*, 2> >(int)",
@@ -74,7 +76,9 @@ def test_operation(says: Says, functor: str, op: str) -> None:
     )
 
 
-def test_index_and_random(says: Says) -> None:
+def test_index_put_and_random_kernels_are_elementwise_of_their_operation(
+    says: Says,
+) -> None:
     says(
         "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<"
         "at::native::index_put_kernel_impl<at::native::OpaqueType<4> "
@@ -91,7 +95,7 @@ def test_index_and_random(says: Says) -> None:
     )
 
 
-def test_nsys_spelling(says: Says) -> None:
+def test_names_as_nsys_spells_them_decode_alike(says: Says) -> None:
     says(
         "void at::native::vectorized_elementwise_kernel<(int)4, at::native::<unnamed>::"
         "CompareFunctor<long>, at::detail::Array<char *, (int)3>>(int)",
@@ -186,7 +190,7 @@ def test_a_wrapped_lambda_is_a_type_of_function(says: Says) -> None:
     )
 
 
-def test_named_operator(says: Says) -> None:
+def test_reduction_with_a_named_operator_has_its_functor_and_types(says: Says) -> None:
     says(
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<"
         "float>, unsigned int, long, 4, 4> >(at::native::ReduceOp<float>)",
@@ -199,7 +203,7 @@ def test_named_operator(says: Says) -> None:
     )
 
 
-def test_wrapped_lambda(says: Says) -> None:
+def test_reduction_with_a_wrapped_lambda_has_the_functor_around_it(says: Says) -> None:
     says(
         "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::Half, at::native::"
         "func_wrapper_t<float, at::native::sum_functor<c10::Half, float, float>::operator()("
@@ -210,7 +214,7 @@ def test_wrapped_lambda(says: Says) -> None:
     )
 
 
-def test_wrapped_address(says: Says) -> None:
+def test_reduction_with_the_address_of_a_function_has_its_name(says: Says) -> None:
     says(
         "void at::native::reduce_kernel<256, 2, at::native::ReduceOp<short, "
         "at::native::func_wrapper_t"
@@ -264,7 +268,9 @@ def test_type_of_the_sums(says: Says, operator: str, sums: str) -> None:
         "NormOps",
     ],
 )
-def test_what_adds_nothing_up_has_no_sums(says: Says, operator: str) -> None:
+def test_reduction_without_sums_has_no_accumulator_type(
+    says: Says, operator: str
+) -> None:
     says(reduction(operator), family="aten-reduce", dtype_acc=None)
 
 

@@ -6,7 +6,7 @@ from tests.gpu.kernel_names.conftest import Says
 from fusetui.gpu.kernel_names import decode
 
 
-def test_softmax_types(says: Says) -> None:
+def test_softmax_forward_has_types_of_input_output_and_sums(says: Says) -> None:
     says(
         "void (anonymous namespace)::softmax_warp_forward<c10::Half, float, float, 6, false, false>"
         "(float*, c10::Half const*, int)",
@@ -19,7 +19,9 @@ def test_softmax_types(says: Says) -> None:
     )
 
 
-def test_types_of_longer_rows(says: Says) -> None:
+def test_softmax_of_long_rows_swaps_input_and_output_types_in_backward(
+    says: Says,
+) -> None:
     """The backward kernel writes what the forward one reads."""
     scope = "at::native::(anonymous namespace)::"
     says(
@@ -36,7 +38,9 @@ def test_types_of_longer_rows(says: Says) -> None:
     )
 
 
-def test_types_of_a_normalization(says: Says) -> None:
+def test_layer_norm_has_the_type_of_its_sums_only_if_the_name_has_two_types(
+    says: Says,
+) -> None:
     layer_norm = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel"
     says(f"{layer_norm}<c10::Half, float>(int)", dtype_a="fp16", dtype_acc="fp32")
     says(f"{layer_norm}<c10::Half>(int)", dtype_a=None, dtype_acc=None)
@@ -51,7 +55,9 @@ ARANGE = (
 @pytest.mark.parametrize(
     "scope", ["(anonymous namespace)::", "<unnamed>::", "at::native::", ""]
 )
-def test_elements_of_their_index(says: Says, scope: str) -> None:
+def test_arange_has_no_dtype_because_its_parameter_is_the_index(
+    says: Says, scope: str
+) -> None:
     """The parameter of the lambda is the index, whatever the elements are."""
     found = says(
         f"void {scope}{ARANGE}",
@@ -65,11 +71,11 @@ def test_elements_of_their_index(says: Says, scope: str) -> None:
     assert texts == ["elementwise_kernel_with_index", "arange_cuda_out"]
 
 
-def test_elements_of_their_index_without_a_functor(says: Says) -> None:
+def test_elementwise_kernel_with_index_alone_has_no_functor(says: Says) -> None:
     says("elementwise_kernel_with_index", op="elementwise", functor=None)
 
 
-def test_anonymous_namespaces_of_nsys(says: Says) -> None:
+def test_unnamed_namespaces_of_nsys_decode_as_anonymous_ones(says: Says) -> None:
     says(
         "void <unnamed>::softmax_warp_forward<float, float, float, (int)6, (bool)0>(T2 *)",
         family="aten-other",
@@ -78,7 +84,7 @@ def test_anonymous_namespaces_of_nsys(says: Says) -> None:
     )
 
 
-def test_type_of_foreach(says: Says) -> None:
+def test_foreach_kernels_have_the_type_of_their_functor(says: Says) -> None:
     scope = "at::native::(anonymous namespace)::"
     head = (
         f"void {scope}multi_tensor_apply_kernel<{scope}TensorListMetadata<2>, {scope}"
@@ -112,7 +118,7 @@ def test_type_of_foreach(says: Says) -> None:
         ("(anonymous namespace)::searchsorted_cuda_kernel<float, long>", None, None),
     ],
 )
-def test_operation_from_the_base_name(
+def test_base_name_decides_operation_and_direction(
     says: Says, base: str, op: str, direction: str
 ) -> None:
     says(
@@ -120,7 +126,7 @@ def test_operation_from_the_base_name(
     )
 
 
-def test_foreach_and_optimizer(says: Says) -> None:
+def test_multi_tensor_apply_is_foreach_or_optimizer_by_its_functor(says: Says) -> None:
     scope = "at::native::(anonymous namespace)::"
     says(
         f"void {scope}multi_tensor_apply_kernel<{scope}TensorListMetadata<2>, {scope}"
@@ -137,7 +143,7 @@ def test_foreach_and_optimizer(says: Says) -> None:
     )
 
 
-def test_mangled(says: Says) -> None:
+def test_mangled_name_of_a_gather_is_an_index_operation(says: Says) -> None:
     says(
         "_ZN2at6native12_GLOBAL__N_120vectorized_gather_kernelIfEEvv",
         family="aten-other",
@@ -145,7 +151,7 @@ def test_mangled(says: Says) -> None:
     )
 
 
-def test_elementwise_and_onednn(says: Says) -> None:
+def test_xpu_kernels_are_elementwise_or_of_unknown_operation(says: Says) -> None:
     says(
         "at::native::xpu::VectorizedElementwiseKernel<4, at::native::xpu::GeluErfFunctor<float>>",
         family="xpu",
@@ -162,7 +168,9 @@ def test_elementwise_and_onednn(says: Says) -> None:
         ("cuComputePartGradGammaBeta<float, float, true>(float const*, long)", "norm"),
     ],
 )
-def test_pools_and_gradients_of_norms(kernel: str, op: str) -> None:
+def test_pools_and_gradients_of_norms_have_their_operation(
+    kernel: str, op: str
+) -> None:
     found = decode(f"void at::native::(anonymous namespace)::{kernel}")
     assert found is not None
     assert (found.family, found.op) == ("aten-other", op)

@@ -8,7 +8,7 @@ TRAITS = (
 )
 
 
-def test_flash_attention_2(says: Says) -> None:
+def test_flash_attention_2_forward_has_tile_head_dim_and_causal(says: Says) -> None:
     says(
         f"void pytorch_flash::flash_fwd_kernel<{TRAITS}, false, true, false, false>(int)",
         family="flash-attn",
@@ -34,7 +34,7 @@ def test_split_kv_has_no_dropout_flag(says: Says) -> None:
     )
 
 
-def test_backward_helpers(says: Says) -> None:
+def test_helper_of_flash_attention_backward_has_no_causal(says: Says) -> None:
     traits = (
         "Flash_bwd_kernel_traits<96, 64, 128, 8, 2, 4, 4, true, false, cutlass::bfloat16_t, "
         "Flash_kernel_traits<96, 64, 128, 8, cutlass::bfloat16_t> >"
@@ -47,7 +47,7 @@ def test_backward_helpers(says: Says) -> None:
     )
 
 
-def test_flash_attention_3(says: Says) -> None:
+def test_flash_attention_3_has_tile_head_dim_and_arch(says: Says) -> None:
     says(
         "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::"
         "CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, "
@@ -66,7 +66,7 @@ def test_flash_attention_3(says: Says) -> None:
     )
 
 
-def test_memory_efficient(says: Says) -> None:
+def test_memory_efficient_backward_has_tile_and_arch(says: Says) -> None:
     says(
         "fmha_cutlassB_f16_aligned_128x128_k128_dropout_sm80(int)",
         pass_="bwd",
@@ -76,7 +76,7 @@ def test_memory_efficient(says: Says) -> None:
     )
 
 
-def test_tensorrt_llm(says: Says) -> None:
+def test_tensorrt_llm_attention_has_arch_tile_and_types(says: Says) -> None:
     says(
         "fmhaSm100fKernel_QkvBfloat16OBfloat16HQk576HV512HVPerCta256P"
         "agedKvDenseP64MultiCtasKvVarSeq"
@@ -95,7 +95,7 @@ def test_tensorrt_llm(says: Says) -> None:
     )
 
 
-def test_tensorrt_llm_in_a_namespace(says: Says) -> None:
+def test_tensorrt_llm_attention_decodes_inside_a_namespace(says: Says) -> None:
     says(
         "void trtllm::fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64VarSeqQ8Kv128Static"
         "SwapsAbForGen(int)",
@@ -124,7 +124,7 @@ def test_a_window_may_be_causal(says: Says) -> None:
     )
 
 
-def test_a_window_of_flash_attention_3(says: Says) -> None:
+def test_flash_attention_3_with_a_window_is_local(says: Says) -> None:
     found = says(
         "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::"
         "CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, "
@@ -141,7 +141,7 @@ def test_a_window_of_flash_attention_3(says: Says) -> None:
     ]
 
 
-def test_without_a_namespace(says: Says) -> None:
+def test_flash_attention_without_a_namespace_decodes_alike(says: Says) -> None:
     says(
         f"void flash_fwd_kernel<{TRAITS}, false, true, true, true, false>(Flash_fwd_params)",
         family="flash-attn",
@@ -150,7 +150,7 @@ def test_without_a_namespace(says: Says) -> None:
     )
 
 
-def test_a_window_of_tensorrt_llm(says: Says) -> None:
+def test_tensorrt_llm_with_a_sliding_window_is_local_and_causal(says: Says) -> None:
     """Told apart from the full causal kernel of the same tile, which the same model
     runs too."""
     says(

@@ -63,7 +63,7 @@ def compare(name: str, family: str, expected: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def test_families(counts: Counter[str]) -> None:
+def test_every_name_of_the_corpus_has_the_right_family(counts: Counter[str]) -> None:
     assert counts["families right"] == counts["names"]
 
 

@@ -6,7 +6,7 @@ from tests.gpu.kernel_names.conftest import Says
 from fusetui.gpu.kernel_names import decode
 
 
-def test_bf16_gemm_with_pipeline(says: Says) -> None:
+def test_cublas_bf16_gemm_has_tile_stages_layout_and_instruction(says: Says) -> None:
     found = says(
         "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn",
         family="cublas-legacy",
@@ -33,7 +33,7 @@ def test_bf16_gemm_with_pipeline(says: Says) -> None:
     assert texts["f2f"].startswith("probably")
 
 
-def test_no_type_means_the_accumulator(says: Says) -> None:
+def test_cublas_name_without_types_has_that_of_the_accumulator(says: Says) -> None:
     says(
         "ampere_sgemm_128x64_tn",
         dtype_a="fp32",
@@ -45,7 +45,7 @@ def test_no_type_means_the_accumulator(says: Says) -> None:
     says("maxwell_gzgemm_64x32_lower_cn", dtype_a="c128", layout="cn")
 
 
-def test_what_the_name_leaves_open(says: Says) -> None:
+def test_fields_that_a_cublas_name_leaves_open_are_none(says: Says) -> None:
     says("ampere_s1688gemm_128x128_ldg8_tn", dtype_a=None, dtype_acc="fp32")
     says(
         "volta_igemm_int8_128x128_ldg4_nt",
@@ -84,7 +84,9 @@ def test_broken_names_are_unknown() -> None:
         ),
     ],
 )
-def test_operation(says: Says, name: str, op: str) -> None:
+def test_gemv_dot_and_scale_kernels_have_their_operation(
+    says: Says, name: str, op: str
+) -> None:
     says(name, family="cublas-aux", op=op, dtype_a=None)
 
 
@@ -97,7 +99,7 @@ def test_only_kernels_of_gemvx_are_called_so(says: Says) -> None:
     )
 
 
-def test_small_n(says: Says) -> None:
+def test_gemmsn_kernel_is_a_gemm_with_its_layout(says: Says) -> None:
     says("void gemmSN_TN_kernel<float, 128, 16>(int)", op="gemm", layout="tn")
 
 
@@ -135,7 +137,7 @@ def test_block_scaled_operands_are_explained(says: Says) -> None:
     assert sum("mxfp8" in meaning for _, _, meaning in found.parts) == 2
 
 
-def test_the_letter_of_a_product_with_a_large_k(says: Says) -> None:
+def test_letter_of_largek_gemm_decides_its_types(says: Says) -> None:
     name = "void sgemm_largek_lds64<true, true, 6, 3, 4, 5, 2, 66>(float*)"
     says(name, op="gemm", dtype_a="fp32", dtype_acc="fp32", dtype_out="fp32")
     says(name.replace("sgemm", "dgemm"), dtype_a="fp64")
@@ -153,7 +155,7 @@ def test_split_k_second_pass(says: Says) -> None:
     )
 
 
-def test_three_letters(says: Says) -> None:
+def test_nvjet_name_with_three_letters_has_types_tile_and_cluster(says: Says) -> None:
     says(
         "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
         family="nvjet",
@@ -172,7 +174,7 @@ def test_three_letters(says: Says) -> None:
     )
 
 
-def test_five_letters_and_split_k(says: Says) -> None:
+def test_nvjet_name_with_five_letters_has_fp8_inputs_and_split_k(says: Says) -> None:
     says(
         "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_bias_splitK_TNT",
         arch=None,
@@ -207,7 +209,7 @@ def test_unknown_operands_are_not_called_by_the_type_of_the_sums(says: Says) -> 
     )
 
 
-def test_a_product_in_ordinary_cores(says: Says) -> None:
+def test_sgemm_without_tensor_cores_has_tile_and_layout(says: Says) -> None:
     found = says(
         "void sgemm_32x32x32_NT_vec<int>(int)",
         family="cublas-aux",

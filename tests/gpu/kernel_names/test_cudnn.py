@@ -6,7 +6,7 @@ from tests.gpu.kernel_names.conftest import Says
 from fusetui.gpu.kernel_names import decode
 
 
-def test_tuned_convolution(says: Says) -> None:
+def test_tuned_convolution_has_algorithm_tile_and_split_k(says: Says) -> None:
     says(
         "cudnn_infer_volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
         family="cudnn",
@@ -67,7 +67,9 @@ def test_tuned_convolution(says: Says) -> None:
         ("void cask_cudnn::computeOffsetsKernel<false, false>(int)", None, None),
     ],
 )
-def test_base_names(says: Says, name: str, op: str, direction: str) -> None:
+def test_base_name_decides_operation_and_direction_of_cudnn(
+    says: Says, name: str, op: str, direction: str
+) -> None:
     says(name, family="cudnn", op=op, pass_=direction)
 
 
@@ -85,11 +87,13 @@ def test_base_names(says: Says, name: str, op: str, direction: str) -> None:
         ("void cudnn::bn_bw_1C11_singleread<float, 512>(float)", None),
     ],
 )
-def test_the_type_of_an_engine(says: Says, name: str, dtype: str | None) -> None:
+def test_engine_of_a_convolution_has_the_type_of_its_template(
+    says: Says, name: str, dtype: str | None
+) -> None:
     says(name, dtype_a=dtype)
 
 
-def test_bundled_cutlass(says: Says) -> None:
+def test_cutlass_bundled_with_cudnn_is_of_the_family_cudnn(says: Says) -> None:
     says(
         "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816f"
         "prop_optimized_bf16_256x64_32x4"
@@ -109,7 +113,7 @@ def test_bundled_cutlass(says: Says) -> None:
     )
 
 
-def test_attention(says: Says) -> None:
+def test_generated_sdpa_backward_is_attention_with_arch_and_cluster(says: Says) -> None:
     says(
         "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1_"
         "cga1x1x1",
@@ -121,7 +125,7 @@ def test_attention(says: Says) -> None:
     )
 
 
-def test_implicit_gemm_of_cudnn_7(says: Says) -> None:
+def test_implicit_gemm_of_cudnn_7_is_a_convolution_for_volta(says: Says) -> None:
     name = "Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1"
     says(name, family="cudnn", op="conv", pass_="fprop", arch_name="Volta")
 

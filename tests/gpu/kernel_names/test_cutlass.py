@@ -7,7 +7,7 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 
-def test_wmma_gemm(says: Says) -> None:
+def test_cutlass_wmma_gemm_has_tile_stages_layout_and_alignment(says: Says) -> None:
     says(
         "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8",
         family="cutlass2",
@@ -27,7 +27,7 @@ def test_wmma_gemm(says: Says) -> None:
     )
 
 
-def test_inside_a_kernel_wrapper(says: Says) -> None:
+def test_cutlass_name_inside_kernel2_is_decoded_at_its_place(says: Says) -> None:
     body = "cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x128_32x3_tt_align8"
     found = says(
         f"void cutlass::Kernel2<{body}>({body}::Params)", epilogue="relu", stages=3
@@ -35,7 +35,7 @@ def test_inside_a_kernel_wrapper(says: Says) -> None:
     assert found.name[found.parts[0][0] : found.parts[0][1]] == "80"
 
 
-def test_tf32_arithmetic(says: Says) -> None:
+def test_cutlass_tf32_arithmetic_is_told_from_tf32_operands(says: Says) -> None:
     says(
         "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4",
         math="tf32",
@@ -77,7 +77,7 @@ def test_types_printed_only_when_they_differ(says: Says) -> None:
     )
 
 
-def test_convolution(says: Says) -> None:
+def test_cutlass_dgrad_has_direction_layout_and_alignment(says: Says) -> None:
     says(
         "void cutlass::Kernel<cutlass_tensorop_h16816dgrad_optimized_64x128_64x3_nhwc_unity_stride_"
         "align8>(int)",
@@ -89,11 +89,11 @@ def test_convolution(says: Says) -> None:
     )
 
 
-def test_unknown_grammar() -> None:
+def test_cutlass_name_of_unknown_grammar_is_not_decoded() -> None:
     assert decode("cutlass_80_tensorop_gemm") is None
 
 
-def test_any_namespace(says: Says) -> None:
+def test_cutlass_inside_a_foreign_namespace_is_decoded(says: Says) -> None:
     says(
         "void mine::cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_nn"
         "_align8>(int)",
@@ -104,7 +104,7 @@ def test_any_namespace(says: Says) -> None:
     )
 
 
-def test_procedural_name(says: Says) -> None:
+def test_cutlass3_procedural_name_has_types_tile_cluster_and_layout(says: Says) -> None:
     says(
         "cutlass3x_sm90_tensorop_s64x128x16gemm_f16_f16_f32_f16_f16_256x128x64_2x1x1_0_tnt_align8"
         "_warpspecialized_pingpong_epi_tma",
@@ -125,7 +125,7 @@ def test_procedural_name(says: Says) -> None:
     )
 
 
-def test_block_scaled_types_and_epilogue(says: Says) -> None:
+def test_cutlass3_block_scaled_gemm_has_types_and_epilogue(says: Says) -> None:
     says(
         "cutlass3x_sm100_bstensorop_s256x128x32gemm_block_scaled_ue8m0xe4m3_ue8m0xe5m2_f32_f16_f16"
         "_256x128x128_0_tnn_align16_q_2sm_bias_f16_relu_stream_k",
@@ -161,11 +161,13 @@ def test_types_with_scales_are_explained(says: Says) -> None:
         ("cutlass::mx_float8_t<my::type>", None),
     ],
 )
-def test_block_scaled_types_of_cxx(word: str, dtype: str | None) -> None:
+def test_block_scaled_cxx_types_are_named_by_their_format(
+    word: str, dtype: str | None
+) -> None:
     assert cxx_type(word) == dtype
 
 
-def test_width_without_format(says: Says) -> None:
+def test_cutlass3_width_without_format_is_fp8(says: Says) -> None:
     says(
         "cutlass3x_sm100_tensorop_s64x64x32gemm_f8_f8_f32_bf16_e4m3_64x64x128_1x1x1_0_ntn_align4"
         "_1sm_bias_bf16_relu_aux_scalemax_stream_k",
@@ -196,7 +198,7 @@ def test_other_shapes_settle_target_and_op_only(says: Says) -> None:
     )
 
 
-def test_vllm_wrappers(says: Says) -> None:
+def test_vllm_wrapper_of_cutlass3_has_tile_cluster_and_types(says: Says) -> None:
     tile = "cute::tuple<cute::C<128>, cute::C<64>, cute::C<256> >"
     cluster = "cute::tuple<cute::C<2>, cute::C<1>, cute::C<1> >"
     says(
@@ -231,7 +233,7 @@ def test_older_blockwise_form_is_not_read_by_place(says: Says) -> None:
     )
 
 
-def test_main_loop(says: Says) -> None:
+def test_cutlass3_main_loop_has_stages_cluster_and_schedule(says: Says) -> None:
     says(
         "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUnive"
         "rsal<cute::tuple<int, int, int, "
@@ -256,7 +258,7 @@ def test_attention_on_cutlass_is_no_gemm(says: Says) -> None:
     )
 
 
-def test_tf32_arithmetic_of_cutlass3(says: Says) -> None:
+def test_cutlass3_tf32_gemm_has_fp32_operands_and_tf32_math(says: Says) -> None:
     says(
         "cutlass3x_sm100_tensorop_s128x64x8tf32gemm_f32_f32_f32_f32_f32_128x64x32_0_tnn_align4_2sm",
         dtype_a="fp32",
@@ -273,7 +275,7 @@ def test_a_long_scope_is_cut_between_names(says: Says) -> None:
     )
 
 
-def test_a_convolution_without_alignment(says: Says) -> None:
+def test_cutlass_convolution_decodes_with_and_without_alignment(says: Says) -> None:
     body = "cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc"
     for name in (body, f"{body}_align4"):
         says(
@@ -287,7 +289,7 @@ def test_a_convolution_without_alignment(says: Says) -> None:
         )
 
 
-def test_inside_a_mangled_wrapper(says: Says) -> None:
+def test_cutlass_convolution_inside_a_mangled_wrapper_is_of_cudnn(says: Says) -> None:
     body = "cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc_align4"
     says(
         f"_ZN13cutlass_cudnn6KernelI{len(body)}{body}EEvNT_6ParamsE",
@@ -298,7 +300,7 @@ def test_inside_a_mangled_wrapper(says: Says) -> None:
     )
 
 
-def test_a_product_of_2x_in_cxx(says: Says) -> None:
+def test_cutlass2_gemm_in_cxx_has_its_tile(says: Says) -> None:
     block = "cutlass::gemm::threadblock::MmaPipelined<cutlass::gemm::GemmShape<128, 128, 32>, int>"
     says(
         f"void cutlass::Kernel<cutlass::gemm::kernel::Gemm<{block}, int, int, false> >(int)",

@@ -20,7 +20,7 @@ from fusetui.gpu.kernel_names.cxx import signature, split_args
         ("_ZN2ck12_GLOBAL__N_13fooE", "ck::(anonymous namespace)::", "foo"),
     ],
 )
-def test_head(name: str, scope: str, base: str) -> None:
+def test_signature_has_scope_and_base_name(name: str, scope: str, base: str) -> None:
     sign = signature(name)
     assert sign is not None
     assert (sign.scope, sign.base) == (scope, base)
@@ -32,7 +32,7 @@ def test_mangled_lengths_that_run_out() -> None:
     assert signature("_Z") is None
 
 
-def test_arguments() -> None:
+def test_template_arguments_are_split_at_outer_commas_only() -> None:
     text = "f<a<b, c>, int (d, e), {lambda(x<y)#1}, g>(z)"
     spans, end = split_args(text, 2)
     assert [text[start:stop] for start, stop in spans] == [

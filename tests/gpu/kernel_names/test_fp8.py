@@ -8,7 +8,7 @@ ARGS = (
 )
 
 
-def test_known_form(says: Says) -> None:
+def test_deep_gemm_fp8_kernel_has_tile_stages_and_arch(says: Says) -> None:
     says(
         f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, {ARGS}>(float*)",
         family="deep-gemm",
@@ -39,7 +39,7 @@ def test_other_argument_lists_stay_open(says: Says) -> None:
     )
 
 
-def test_bf16(says: Says) -> None:
+def test_deep_gemm_bf16_kernel_has_tile_and_stages(says: Says) -> None:
     says(
         "void deep_gemm::sm90_bf16_gemm_impl<(cute::UMMA::Major)0, (cute::UMMA::Major)0, 0u, "
         "4096u, 7168u, 1u, 128u, 160u, 64u, 128u, 128u, 128u, 4u, 128u, 256u, 1u, true, 132u, "
@@ -52,7 +52,7 @@ def test_bf16(says: Says) -> None:
     )
 
 
-def test_prenorm(says: Says) -> None:
+def test_deep_gemm_prenorm_kernel_has_tile_and_stages(says: Says) -> None:
     says(
         "void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u, 16384u, 64u, 32u, 64u, 1u, 128u, 12u, "
         "128u, 128u>(unsigned int)",
@@ -72,7 +72,7 @@ def test_helpers_are_no_products(says: Says) -> None:
     )
 
 
-def test_two_dialects(says: Says) -> None:
+def test_both_dialects_of_trtllm_gen_have_types_tile_and_cluster(says: Says) -> None:
     says(
         "bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512u2_et128x16_m128x16x64_cga1x1x1_16dp256b_TN_transOut"
         "_schedS_bN_dynBatch_sm100a",

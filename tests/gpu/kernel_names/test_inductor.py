@@ -7,7 +7,7 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.triton import split_ops
 
 
-def test_pointwise(says: Says) -> None:
+def test_inductor_pointwise_kernel_lists_its_fused_ops(says: Says) -> None:
     says(
         "triton_poi_fused__unsafe_view_gelu_mul_0",
         family="inductor-triton",
@@ -35,11 +35,13 @@ def test_pointwise(says: Says) -> None:
         ("triton_poi_fused_add_0_0d1d2de", "pointwise", ("add",)),
     ],
 )
-def test_categories(says: Says, name: str, category: str, ops: tuple[str, ...]) -> None:
+def test_inductor_category_and_ops_follow_from_the_name(
+    says: Says, name: str, category: str, ops: tuple[str, ...]
+) -> None:
     says(name, kernel_category=category, fused_ops=ops)
 
 
-def test_cpu(says: Says) -> None:
+def test_inductor_cpp_kernels_list_their_fused_ops(says: Says) -> None:
     says(
         "graph_0_cpp_fused_gelu_mul_0",
         family="inductor-cpp",
@@ -54,7 +56,7 @@ def test_cpu(says: Says) -> None:
     )
 
 
-def test_unnamed(says: Says) -> None:
+def test_unnamed_inductor_kernels_have_no_category(says: Says) -> None:
     says("triton__0d1d2d3d", family="inductor-triton", kernel_category=None)
     says("triton_", family="inductor-triton")
     found = decode("triton_xyz_fused_add_0")
@@ -103,7 +105,7 @@ def test_a_template_computes_its_operator(
         ["arange", "ge", "index_put", "lift_fresh"],
     ],
 )
-def test_known_operators(ops: list[str]) -> None:
+def test_fused_names_split_into_known_operators(ops: list[str]) -> None:
     assert list(split_ops("_".join(ops))) == ops
 
 
@@ -116,9 +118,9 @@ def test_known_operators(ops: list[str]) -> None:
         ["mul", "vllm_ir_rms_norm"],
     ],
 )
-def test_the_order_bounds_custom_operators(ops: list[str]) -> None:
+def test_custom_operators_end_where_the_alphabetic_order_does(ops: list[str]) -> None:
     assert list(split_ops("_".join(ops))) == ops
 
 
-def test_too_long_for_custom_operators() -> None:
+def test_too_long_a_name_gives_no_operators() -> None:
     assert split_ops("zzz_" * 1000 + "q") == ()

@@ -47,11 +47,13 @@ from fusetui.gpu.kinds import is_collective, kinds
         ("gluon_mxfp4_moe_stage1_kernel.kd", "gluon", "moe"),
     ],
 )
-def test_family_and_operation(says: Says, name: str, family: str, op: str) -> None:
+def test_namespace_or_prefix_decides_family_and_operation(
+    says: Says, name: str, family: str, op: str
+) -> None:
     says(name, family=family, op=op)
 
 
-def test_direction(says: Says) -> None:
+def test_fwd_or_backward_in_a_name_is_its_pass(says: Says) -> None:
     says("void layer_norm::ln_fwd_kernel<float>(int)", pass_="fwd")
     says(
         "void split_embedding_backward_codegen_rowwise_adagrad_weighted_kernel_cta_per_row_1<float>"
@@ -92,37 +94,41 @@ def test_the_usual_words_say_the_direction(
         ("short", None),
     ],
 )
-def test_the_only_type_of_elements(
+def test_one_element_type_in_the_template_is_the_dtype(
     says: Says, arguments: str, dtype: str | None
 ) -> None:
     """Types of the parameters of the function do not count, nor do indices."""
     says(f"void vllm::any_kernel<{arguments}>(double*)", dtype=dtype)
 
 
-def test_the_only_type_of_elements_in_a_mangled_name(says: Says) -> None:
+def test_one_element_type_in_a_mangled_name_is_the_dtype(says: Says) -> None:
     says("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256EEEvPT0_", dtype="bf16")
     says("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bfLi256EEEvPT0_", dtype=None)
     says("_ZN5aiter24add_rmsnorm_quant_kernelILi256EDF16bEEvPT0_", dtype=None)
     says("_ZN7sgl_hip18act_and_mul_kernelI14__hip_bfloat16EEvi", dtype="bf16")
 
 
-def test_formats_that_share_a_scale(says: Says) -> None:
+def test_mxfp_and_nvfp_words_are_block_scaled_dtypes(says: Says) -> None:
     says("gluon_mxfp4_moe_stage1_kernel.kd", dtype="mxfp4_e2m1")
     says("void transformer_engine::cast_mxfp8_kernel<__nv_fp8_e4m3>(i)", dtype="mxfp8")
     says("void torchao::nvfp4_quant<float>(int)", dtype="nvfp4_e2m1")
     says("void torchao::my_mxfp88_quant<float>(int)", dtype="fp32")
 
 
-def test_gated_activations(says: Says) -> None:
+def test_activation_and_mul_is_elementwise_and_other_multiplications_are_unknown(
+    says: Says,
+) -> None:
     says("void vllm::masked_swigluoai_and_mul_kernel<float>(int)", op="elementwise")
     says("void vllm::cat_and_multiply_kernel<float>(int)", op=None)
 
 
-def test_aiter_attention(says: Says) -> None:
+def test_aiter_attention_has_head_dim_type_and_pass(says: Says) -> None:
     says("aiter::fmha_fwd_hd128_bf16_rtz", head_dim=128, dtype_a="bf16", pass_="fwd")
 
 
-def test_apex(says: Says) -> None:
+def test_apex_multi_tensor_apply_is_optimizer_or_foreach_by_its_functor(
+    says: Says,
+) -> None:
     says(
         "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float>(int)",
         family="apex",
@@ -138,7 +144,7 @@ def test_apex(says: Says) -> None:
     )
 
 
-def test_aiter_causal_attention(says: Says) -> None:
+def test_aiter_attention_is_causal_only_if_the_name_says_so(says: Says) -> None:
     says("_ZN5aiter26fmha_fwd_hd128_bf16_causalE", head_dim=128, causal=True)
     says("aiter::fmha_fwd_hd128_bf16_rtz", causal=None)
 
@@ -236,7 +242,9 @@ def test_aiter_causal_attention(says: Says) -> None:
         ),
     ],
 )
-def test_other_libraries(says: Says, name: str, family: str, op: str | None) -> None:
+def test_other_libraries_have_family_and_operation(
+    says: Says, name: str, family: str, op: str | None
+) -> None:
     says(name, family=family, op=op)
 
 
@@ -259,7 +267,9 @@ def test_communication_counts_as_communication(says: Says, name: str) -> None:
     assert is_collective(name)
 
 
-def test_layer_norms_of_apex_and_of_flash_attention(says: Says) -> None:
+def test_layer_norm_with_a_residual_type_is_of_flash_attention_else_of_apex(
+    says: Says,
+) -> None:
     """They share the namespace; FlashAttention has a type for the residual."""
     four = "__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float"
     five = f"__nv_bfloat16, {four}"
@@ -306,18 +316,18 @@ def test_layer_norms_of_apex_and_of_flash_attention(says: Says) -> None:
         ),
     ],
 )
-def test_operation(says: Says, name: str, op: str) -> None:
+def test_cub_kernels_have_their_operation(says: Says, name: str, op: str) -> None:
     says(name, family="cub", op=op)
 
 
-def test_words(says: Says) -> None:
+def test_words_in_a_name_decide_the_operation_of_other_kernels(says: Says) -> None:
     says("__amd_rocclr_fillBufferAligned.kd", family="other", op="fill")
     says("void (anonymous namespace)::fused_rope_kernel<true, 128l>(int)", op="rope")
     says("void (anonymous namespace)::fused_qknorm_warp<128l>(int)", op="norm")
     says("void rotary_embedding_kernel<c10::BFloat16, true>(long const*)", op="rope")
 
 
-def test_no_word_no_guess() -> None:
+def test_name_without_a_known_word_is_not_decoded() -> None:
     assert decode("void (anonymous namespace)::store_kvcache<2048l, 4>(int)") is None
     assert decode("rotary_fwd_kv_kernel.kd") is None
 
@@ -331,5 +341,7 @@ def test_no_word_no_guess() -> None:
         ("void quantize_fp8_kernel(float*)", "quant"),
     ],
 )
-def test_experts_and_quantization(says: Says, name: str, op: str) -> None:
+def test_words_of_experts_and_quantization_decide_the_operation(
+    says: Says, name: str, op: str
+) -> None:
     says(name, family="other", op=op)

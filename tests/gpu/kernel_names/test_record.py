@@ -25,7 +25,7 @@ def test_json_has_only_what_is_settled() -> None:
     assert "stages" not in json
 
 
-def test_descriptor_suffix_of_rocm(says: Says) -> None:
+def test_suffix_kd_of_rocm_is_ignored(says: Says) -> None:
     says("attn_fwd.kd", op="attention")
     says("triton_poi_fused_add_0 [clone .kd]", fused_ops=("add",))
 
@@ -51,7 +51,7 @@ def test_parts_are_sorted_and_apart() -> None:
     assert build("name", "family", "short", parts).parts == ((0, 4, "a"), (5, 9, "c"))
 
 
-def test_words_between_underscores() -> None:
+def test_words_between_underscores_are_explained_one_by_one() -> None:
     name = "x_relu__bias_y"
     match = re.fullmatch("x(?P<rest>.*)", name)
     parts = explain(match, {}, {"relu": "R", "bias": "B"}.get) if match else []
@@ -61,7 +61,7 @@ def test_words_between_underscores() -> None:
     ]
 
 
-def test_gemm_label() -> None:
+def test_gemm_label_has_types_tile_and_kind() -> None:
     fields = {
         "dtype_a": "bf16",
         "dtype_out": "fp32",
@@ -81,7 +81,7 @@ def test_gemm_label() -> None:
         ((None, None, "fp32"), "fp32"),
     ],
 )
-def test_dtype_words(types: tuple[str, ...], text: str) -> None:
+def test_dtype_words_join_equal_types(types: tuple[str, ...], text: str) -> None:
     assert dtype_words(*types) == text
 
 

@@ -7,7 +7,7 @@ from fusetui.gpu.kernel_names import Part, decode
 HEAD = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs"
 
 
-def test_hipblaslt(says: Says) -> None:
+def test_tensile_name_has_tile_types_layout_and_arch(says: Says) -> None:
     says(
         f"{HEAD}_MT128x96x64_MI16x16x1_SN_LDSB1_GSU0_ISA942_MIWT4_6_SK0_WG64_4_1",
         family="tensile",
@@ -37,7 +37,7 @@ def test_four_numbers_give_the_depth(says: Says) -> None:
     )
 
 
-def test_stream_k_and_split_k(says: Says) -> None:
+def test_tensile_words_sk_and_gsu_are_stream_k_and_split_k(says: Says) -> None:
     says(
         f"{HEAD}_MT256x240x64_MI16x16x1_GSU4_ISA950_SK3_SKFTR0",
         stream_k=True,
@@ -45,7 +45,7 @@ def test_stream_k_and_split_k(says: Says) -> None:
     )
 
 
-def test_type_groups(says: Says) -> None:
+def test_groups_of_type_letters_are_operands_result_and_sums(says: Says) -> None:
     tail = "_MT16x16x16_ISA000_K1"
     says(f"Cijk_Ailk_Bljk_SB{tail}", dtype_a="fp32", dtype_acc="fp32", arch=None)
     says(
@@ -106,7 +106,7 @@ def test_second_pass_of_a_split_k(says: Says) -> None:
     says("Cijk_S_PostGSU8_VW4", op="reduction", role="splitk_reduce")
 
 
-def test_implicit_gemm(says: Says) -> None:
+def test_miopen_implicit_gemm_has_pass_tile_layout_and_arch(says: Says) -> None:
     name = "_nhwc_bf16_bx0_ex1_bt128x64x32_wt32x32x8_ws1x1_wr1x2_ta1x8x2x1_1x4x1x64_tb1x4x1x2_gkgs"
     says(
         f"igemm_bwd_gtcx2{name}",
@@ -123,7 +123,7 @@ def test_implicit_gemm(says: Says) -> None:
     says(f"igemm_wrw_gtcx3{name}", pass_="wgrad", arch=None)
 
 
-def test_other_kernels(says: Says) -> None:
+def test_other_miopen_kernels_have_operation_and_algorithm(says: Says) -> None:
     says("MIOpenBatchNormFwdTrainSpatialNorm", op="norm", pass_="fwd")
     says("batched_transpose_32x16_half", op="copy")
     says(
@@ -138,7 +138,7 @@ MANGLED = (
 )
 
 
-def test_tile_by_arithmetic(says: Says) -> None:
+def test_composable_kernel_tile_is_found_by_arithmetic(says: Says) -> None:
     numbers = (256, 128, 128, 64, 8, 8, 32, 32, 2, 2)
     found = says(
         MANGLED
@@ -163,7 +163,7 @@ def test_no_tile_when_the_arithmetic_fails(says: Says) -> None:
     )
 
 
-def test_demangled(says: Says) -> None:
+def test_demangled_composable_kernel_has_its_tile(says: Says) -> None:
     says(
         "void ck::kernel_moe_gemm<ck::GridwiseMoeGemm<unsigned short, "
         "(ck::Spec)0, 256, 32, 64, 64, 8,"
@@ -176,7 +176,7 @@ def test_demangled(says: Says) -> None:
     )
 
 
-def test_ck_tile(says: Says) -> None:
+def test_ck_tile_attention_is_recognized(says: Says) -> None:
     says(
         "_ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_4FooE",
         op="attention",

@@ -5,7 +5,7 @@ from tests.gpu.kernel_names.conftest import Says
 from fusetui.gpu.kernel_names import decode
 
 
-def test_reduction(says: Says) -> None:
+def test_nccl_reduction_has_collective_type_algorithm_and_protocol(says: Says) -> None:
     says(
         "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
         family="nccl",
@@ -39,7 +39,9 @@ def test_placeholders_are_ignored(says: Says) -> None:
     )
 
 
-def test_generic_and_symmetric(says: Says) -> None:
+def test_generic_and_symmetric_nccl_kernels_leave_unknown_fields_open(
+    says: Says,
+) -> None:
     says(
         "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
         op="comm",
@@ -56,7 +58,7 @@ def test_generic_and_symmetric(says: Says) -> None:
     )
 
 
-def test_before_2_7(says: Says) -> None:
+def test_nccl_names_before_2_7_have_algorithm_and_protocol(says: Says) -> None:
     says(
         "ncclAllReduceRingLLKernel_sum_f32(ncclColl)",
         algo="ring",
@@ -65,7 +67,7 @@ def test_before_2_7(says: Says) -> None:
     )
 
 
-def test_one_kernel_for_all_collectives_of_rccl(says: Says) -> None:
+def test_rccl_kernel_for_all_collectives_has_no_collective(says: Says) -> None:
     for name in (
         "rccl_main_kernel(ncclDevComm*, unsigned long, ncclWork*)",
         "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)",
@@ -74,7 +76,7 @@ def test_one_kernel_for_all_collectives_of_rccl(says: Says) -> None:
         says(name, family="nccl", op="comm", collective=None, short="rccl any")
 
 
-def test_copy(says: Says) -> None:
+def test_memcpy_has_direction_and_says_that_the_host_waits(says: Says) -> None:
     found = says(
         "Memcpy HtoD (Pageable -> Device)",
         family="memcpy",
@@ -85,10 +87,10 @@ def test_copy(says: Says) -> None:
     says("Memcpy DtoD (Device -> Device)", direction="DtoD")
 
 
-def test_set(says: Says) -> None:
+def test_memset_is_decoded_without_direction(says: Says) -> None:
     says("Memset (Device)", family="memset", op="memset", direction=None)
     says("Memset (Unknown)", family="memset")
 
 
-def test_other_text() -> None:
+def test_text_after_memcpy_that_is_no_direction_is_not_decoded() -> None:
     assert decode("Memcpy of nothing") is None

@@ -6,7 +6,7 @@ from tests.gpu.kernel_names.conftest import Says
 from fusetui.gpu.kernel_names import decode
 
 
-def test_matmul_ogs(says: Says) -> None:
+def test_matmul_ogs_has_types_tile_and_epilogue(says: Says) -> None:
     says(
         "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu",
         family="triton",
@@ -22,7 +22,7 @@ def test_matmul_ogs(says: Says) -> None:
     )
 
 
-def test_block_sizes(says: Says) -> None:
+def test_words_block_size_are_the_tile(says: Says) -> None:
     says(
         "_gemm_a8w8_kernel_BLOCK_SIZE_M_128_BLOCK_SIZE_N_64_BLOCK_SIZE_K_32_GROUP_SIZE_M_1",
         op="gemm",
@@ -32,7 +32,7 @@ def test_block_sizes(says: Says) -> None:
     )
 
 
-def test_habits_of_libraries(says: Says) -> None:
+def test_names_of_triton_libraries_have_operation_and_pass(says: Says) -> None:
     says("_swiglu_bwd_kernel", op="elementwise", pass_="bwd")
     says("liger_cross_entropy_kernel", op="loss", pass_=None)
     says("attn_fwd", op="attention", pass_="fwd")
@@ -53,10 +53,12 @@ def test_any_function_name_is_unknown() -> None:
         ("awq_dequantize_kernel", "quant"),
     ],
 )
-def test_quantization(says: Says, name: str, op: str) -> None:
+def test_quant_words_of_triton_kernels_are_quantization(
+    says: Says, name: str, op: str
+) -> None:
     says(name, family="triton", op=op)
 
 
-def test_kernels_of_inference_servers(says: Says) -> None:
+def test_triton_kernels_of_inference_servers_have_their_operation(says: Says) -> None:
     says("fused_moe_kernel", family="triton", op="moe")
     says("_fwd_grouped_kernel_stage1", family="triton", op="attention")

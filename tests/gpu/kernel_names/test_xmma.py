@@ -3,7 +3,7 @@
 from tests.gpu.kernel_names.conftest import Says
 
 
-def test_gemm(says: Says) -> None:
+def test_xmma_gemm_has_types_tile_stages_and_layout(says: Says) -> None:
     says(
         "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize32x32x64_stage6_warpsize2x2x1_tensor16x8x16"
         "_execute_kernel_trt",
@@ -36,7 +36,7 @@ def test_split_k_is_a_reduction(says: Says) -> None:
     )
 
 
-def test_three_types_and_epilogue(says: Says) -> None:
+def test_xmma_gemm_with_three_types_has_each_and_its_epilogue(says: Says) -> None:
     says(
         "sm89_xmma_gemm_e4m3e5m2e4m3_e4m3e5m2f32_f32_tn_n_tilesize256x64x64_stage4_warpsize8x1x1"
         "_tensor16x8x32_bias_f16_algo2_execute_kernel__5x_cublas",
@@ -47,7 +47,7 @@ def test_three_types_and_epilogue(says: Says) -> None:
     )
 
 
-def test_reduced_precision_arithmetic(says: Says) -> None:
+def test_xmma_gemm_in_tf32_has_fp32_operands_and_tf32_math(says: Says) -> None:
     says(
         "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x32_cgasize1x1x1_warpgroupsize1x1x1"
         "_execute_segment_k_off_kernel__5x_cublas",

@@ -53,7 +53,7 @@ def flash(causal: str, q: list[int], k: list[int], window: str = "") -> Inputs:
     return inputs(FLASH, [q, k, k], values)
 
 
-def test_forward_in_both_layouts() -> None:
+def test_attention_forward_counts_equally_in_both_layouts() -> None:
     full = 2 * 2 * 8 * 100 * 100 * (64 + 64)
     found = attention(flash("False", [2, 100, 8, 64], [2, 100, 8, 64]), None)
     assert found is not None
@@ -147,7 +147,7 @@ sizes = st.integers(1, 40)
 @pytest.mark.torch
 @settings(deadline=None)  # the first example imports torch
 @given(sizes, st.integers(1, 4), st.integers(1, 4), sizes, sizes, sizes, sizes)
-def test_the_convention_of_pytorch(
+def test_attention_flop_is_that_of_torch_flop_counter(
     batch: int, kv: int, repeat: int, rows: int, keys: int, d: int, dv: int
 ) -> None:
     counter = pytest.importorskip("torch.utils.flop_counter")

@@ -32,7 +32,7 @@ def inputs(op: str, values: list[str], *shapes: list[int]) -> Inputs:
 FORWARD = ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 
 
-def test_forward() -> None:
+def test_convolution_forward_counts_flop_and_bytes() -> None:
     found = conv(
         inputs("aten::convolution", FORWARD, [8, 3, 32, 32], [16, 3, 3, 3]), None
     )
@@ -65,7 +65,7 @@ BACKWARD = ["", "", "", "[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", 
 
 
 @pytest.mark.parametrize("mask", ["[True, True, False]", "[False, True, True]"])
-def test_gradients(mask: str) -> None:
+def test_convolution_backward_counts_each_gradient_that_is_asked_for(mask: str) -> None:
     shapes = [8, 16, 16, 16], [8, 3, 32, 32], [16, 3, 3, 3]
     recorded = inputs("aten::convolution_backward", [*BACKWARD, mask], *shapes)
     for pass_ in ("dgrad", "wgrad"):
@@ -136,7 +136,7 @@ sizes = st.integers(1, 4)
     sizes,
     sizes,
 )
-def test_the_convention_of_pytorch(
+def test_convolution_flop_is_that_of_torch_flop_counter(
     side: int,
     kernel: int,
     stride: int,

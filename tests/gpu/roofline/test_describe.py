@@ -41,7 +41,9 @@ def said(trace: Any) -> tuple[str, ...]:
     return remarks(trace, int(trace.gpu_rows[0]))
 
 
-def test_product(op_trace: Make, tensor: Make) -> None:
+def test_line_of_a_product_has_shapes_flop_share_and_waves(
+    op_trace: Make, tensor: Make
+) -> None:
     inputs = [tensor(8192, 768), tensor(768, 3072)]
     trace = op_trace("aten::mm", inputs, (GEMM, LAUNCH), us=190)
     assert line(trace) == (
@@ -59,12 +61,16 @@ def test_unknown_parts_are_left_out(op_trace: Make, tensor: Make) -> None:
     assert line(op_trace("my::op", inputs, GEMM)) == ""
 
 
-def test_elementwise(op_trace: Make, tensor: Make) -> None:
+def test_line_of_an_elementwise_op_has_bytes_and_share_of_bandwidth(
+    op_trace: Make, tensor: Make
+) -> None:
     trace = op_trace("aten::gelu", [tensor(8192, 3072)], GELU, us=70)
     assert line(trace) == "[8192, 3072]   101 MB   1.44 TB/s   71 % of peak bandwidth"
 
 
-def test_memory_bound_product(op_trace: Make, tensor: Make) -> None:
+def test_line_of_a_memory_bound_product_has_bytes_and_bandwidth(
+    op_trace: Make, tensor: Make
+) -> None:
     inputs = [tensor(8, 8192), tensor(8192, 32768)]
     trace = op_trace("aten::mm", inputs, GEMM, us=400)
     assert line(trace) == (
@@ -73,7 +79,7 @@ def test_memory_bound_product(op_trace: Make, tensor: Make) -> None:
     )
 
 
-def test_an_older_kernel_on_a_newer_device(op_trace: Make, tensor: Make) -> None:
+def test_ampere_kernel_on_hopper_gets_a_remark(op_trace: Make, tensor: Make) -> None:
     inputs = [tensor(64, 32), tensor(32, 16)]
     assert said(op_trace("aten::mm", inputs, GEMM, device=H100)) == (
         "an Ampere kernel on a Hopper GPU",
@@ -82,7 +88,7 @@ def test_an_older_kernel_on_a_newer_device(op_trace: Make, tensor: Make) -> None
     assert said(op_trace("aten::mm", inputs, "k", device=H100)) == ()
 
 
-def test_idle_multiprocessors(op_trace: Make, tensor: Make) -> None:
+def test_few_tiles_get_a_remark_about_idle_sms(op_trace: Make, tensor: Make) -> None:
     few = {**LAUNCH, "grid": [4, 5, 1]}
     trace = op_trace("aten::mm", [tensor(640, 768), tensor(768, 512)], (GEMM, few))
     assert said(trace) == ("20 tiles leave 88 of 108 SMs idle",)
@@ -115,5 +121,7 @@ def test_idle_multiprocessors(op_trace: Make, tensor: Make) -> None:
         ({}, None),
     ],
 )
-def test_generation(properties: dict[str, Any], name: str | None) -> None:
+def test_generation_of_a_device_follows_from_its_compute_capability(
+    properties: dict[str, Any], name: str | None
+) -> None:
     assert device_generation(properties) == name

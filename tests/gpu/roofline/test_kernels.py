@@ -35,13 +35,15 @@ def attributed(op_trace: Make, tensor: Make) -> Callable[..., list[bool]]:
     return make
 
 
-def test_the_only_kernel(attributed: Make) -> None:
+def test_the_only_kernel_of_an_op_did_its_work_unless_it_fills(
+    attributed: Make,
+) -> None:
     assert attributed(GEMM) == [True]
     assert attributed("a_kernel_of_our_own") == [True]
     assert attributed(FILL) == [False]
 
 
-def test_the_product_among_helpers(attributed: Make) -> None:
+def test_the_product_among_helpers_did_the_work_of_its_op(attributed: Make) -> None:
     assert attributed(GEMM, REDUCE) == [True, False]
     assert attributed(FILL, GEMM, "helper") == [False, True, False]
 

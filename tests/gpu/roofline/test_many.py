@@ -45,7 +45,7 @@ def agrees(trace: Trace, most: int = 300) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_as_each_alone(name: str) -> None:
+def test_work_of_many_kernels_is_that_of_each_alone(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"there is no {path}")

@@ -26,7 +26,7 @@ def job(trace: Trace, number: int = 0) -> KernelJob | None:
     return work_of(trace, int(trace.gpu_rows[number]))
 
 
-def test_mm(op_trace: Make, tensor: Make) -> None:
+def test_mm_counts_sizes_flop_and_bytes(op_trace: Make, tensor: Make) -> None:
     done = job(
         op_trace("aten::mm", [tensor(8192, 768), tensor(768, 3072)], GEMM, us=190)
     )
@@ -50,7 +50,7 @@ def test_addmm_reads_its_bias_unless_beta_is_zero(
         assert found.bytes == 2 * (200 + 600 + 300) + bias
 
 
-def test_batches(op_trace: Make, tensor: Make) -> None:
+def test_bmm_counts_each_matrix_of_the_batch(op_trace: Make, tensor: Make) -> None:
     found = work(op_trace("aten::bmm", [tensor(4, 10, 20), tensor(4, 20, 30)], GEMM))
     assert found is not None
     assert (found.batch, found.flop) == (4, 4 * 2 * 10 * 20 * 30)
@@ -126,7 +126,9 @@ sizes = st.integers(1, 500)
 @pytest.mark.torch
 @settings(deadline=None)  # the first example imports torch
 @given(sizes, sizes, sizes, sizes)
-def test_the_convention_of_pytorch(batch: int, m: int, n: int, k: int) -> None:
+def test_bmm_flop_is_that_of_torch_flop_counter(
+    batch: int, m: int, n: int, k: int
+) -> None:
     counter = pytest.importorskip("torch.utils.flop_counter")
     found = matmul(recorded("aten::bmm", (batch, m, k), (batch, k, n)))
     assert found is not None

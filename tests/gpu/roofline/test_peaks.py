@@ -35,7 +35,9 @@ def device(name: str, sms: int, **more: Any) -> dict[str, Any]:
         ("AMD Instinct MI210", 104, 181.0, 1638.4),
     ],
 )
-def test_known(name: str, sms: int, bf16: float, bandwidth: float) -> None:
+def test_known_data_center_gpus_have_bf16_rate_and_bandwidth(
+    name: str, sms: int, bf16: float, bandwidth: float
+) -> None:
     peak = peak_of(device(name, sms))
     assert peak is not None
     assert (peak.teraflops["bf16"], peak.gigabytes_per_s) == (bf16, bandwidth)
@@ -58,7 +60,9 @@ def test_known(name: str, sms: int, bf16: float, bandwidth: float) -> None:
         ("NVIDIA GeForce RTX 2080", 46, 42.4, 448),
     ],
 )
-def test_known_workstations(name: str, sms: int, fp16: float, bandwidth: float) -> None:
+def test_known_workstation_gpus_have_fp16_rate_and_bandwidth(
+    name: str, sms: int, fp16: float, bandwidth: float
+) -> None:
     peak = peak_of(device(name, sms))
     assert peak is not None
     assert (peak.teraflops["fp16"], peak.gigabytes_per_s) == (fp16, bandwidth)
@@ -72,7 +76,7 @@ def test_an_rtx_3060_with_8_gb_has_slower_memory(size: int, known: bool) -> None
     assert (found is not None) is known
 
 
-def test_rates_of_geforce_tensor_cores_double_that_of_the_plain_ones() -> None:
+def test_fp16_rate_of_rtx_tensor_cores_is_twice_or_four_times_fp32() -> None:
     """With sums in fp32 on Ampere and Ada; of workstation cards they are four times as
     fast, and TF32 twice."""
     for peak in PEAKS:
@@ -152,7 +156,7 @@ def test_fp8_of_geforce_is_as_fast_as_fp16_with_sums_in_fp16() -> None:
         ("", 304),
     ],
 )
-def test_unknown(name: str, sms: int) -> None:
+def test_mig_slices_and_wrong_sm_counts_have_no_peak(name: str, sms: int) -> None:
     assert peak_of(device(name, sms)) is None
     assert peak_of({}) is None
 
@@ -167,7 +171,7 @@ def test_unknown(name: str, sms: int) -> None:
         ((9, 0), 304, 206_141_652_992, None),
     ],
 )
-def test_a_device_without_a_name(
+def test_device_without_a_name_is_known_by_capability_sms_and_memory(
     compute: tuple[int, int], sms: int, memory: int, name: str | None
 ) -> None:
     """As ROCm records it at times."""
@@ -250,7 +254,9 @@ MXFP4_BY_MXFP8 = (
         (None, "ampere_sgemm_128x64_tn", None),
     ],
 )
-def test_arithmetic(dtype: str | None, name: str, kind: str | None) -> None:
+def test_kernel_name_and_dtype_decide_the_kind_of_arithmetic(
+    dtype: str | None, name: str, kind: str | None
+) -> None:
     assert arithmetic(dtype, decode(name), A100) == kind
 
 
@@ -302,7 +308,7 @@ def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:
     assert found.compute_ns == pytest.approx(0.5 * 10**9)
 
 
-def test_which_limit_binds() -> None:
+def test_longer_of_compute_and_memory_time_is_the_bound() -> None:
     half = share(flop=9_750 * 10**9, size=10**9, ns=10**9)
     assert half == ("compute", pytest.approx(0.5))
     half = share(flop=10**9, size=1_019_500_000_000, ns=10**9)

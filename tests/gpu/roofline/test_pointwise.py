@@ -40,7 +40,9 @@ def moved(op_trace: Make) -> Callable[..., int | None]:
     return make
 
 
-def test_bytes(moved: Make, tensor: Make, scalar: Make) -> None:
+def test_elementwise_bytes_are_inputs_and_result_with_their_types(
+    moved: Make, tensor: Make, scalar: Make
+) -> None:
     a, one = tensor(100, 30), scalar("1")
     assert moved("aten::gelu", a) == 2 * 2 * 3000
     assert moved("aten::add", a, a, one) == 3 * 2 * 3000
@@ -94,7 +96,9 @@ shapes = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)
 @pytest.mark.torch
 @settings(deadline=None)  # the first example imports torch
 @given(shapes, shapes)
-def test_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+def test_broadcast_shape_is_that_of_torch(
+    a: tuple[int, ...], b: tuple[int, ...]
+) -> None:
     torch = pytest.importorskip("torch")
     try:
         expected = tuple(torch.broadcast_shapes(a, b))
@@ -118,7 +122,7 @@ NAMES = {
 @pytest.mark.torch
 @settings(deadline=None)  # the first example imports torch
 @given(st.sampled_from(list(NAMES)), st.sampled_from(list(NAMES)))
-def test_promotion(a: str, b: str) -> None:
+def test_promoted_type_is_that_of_torch(a: str, b: str) -> None:
     torch = pytest.importorskip("torch")
     found = promoted([a, b])
     if found is not None:

@@ -38,7 +38,7 @@ def found(amount: Amount, name: str, grid: list[int], **more: Any) -> Any:
     return tiles(amount, decode(name), args, A100, in_threads=False)
 
 
-def test_waves() -> None:
+def test_tiles_by_sms_are_waves_and_the_last_one_has_empty_places() -> None:
     # N = 3072 in 24 tiles of 128, M = 8192 in 32 tiles of 256
     work = found(product(8192, 3072), CUBLAS, [24, 32, 1])
     assert (work.tiles, work.sms) == (768, 108)
@@ -64,7 +64,7 @@ def test_the_tile_lies_along_the_output_features() -> None:
     assert found(product(300, 1000), CUBLAS, [3, 4, 1]) is None
 
 
-def test_swizzled_grids_of_cutlass() -> None:
+def test_swizzled_grid_of_cutlass_counts_padded_tiles() -> None:
     # 1024 x 2880: 12 tiles of 256 along N, 16 of 64 along M, launched as (16 * 8,
     # ceil(12 / 8))
     assert found(product(1024, 2880), CUTLASS, [128, 2, 1]).tiles == 192
@@ -93,7 +93,7 @@ def test_unknown_residency_counts_waves_only_below_one() -> None:
     assert found(product(256, 128 * 54), CUBLAS, [54, 1, 1], **gone).waves == 0.5
 
 
-def test_grids_in_threads() -> None:
+def test_grid_in_threads_is_divided_by_the_block() -> None:
     args = {"grid": [512, 4, 1], "block": [256, 1, 1]}
     assert blocks_of(args, in_threads=True) == (2, 4, 1)
     assert blocks_of(args, in_threads=False) == (512, 4, 1)
@@ -113,7 +113,9 @@ def test_grids_in_threads() -> None:
         (64, 20, 0, 32),
     ],
 )
-def test_residency(threads: int, registers: int, shared: int, blocks: int) -> None:
+def test_registers_threads_and_shared_memory_limit_resident_blocks(
+    threads: int, registers: int, shared: int, blocks: int
+) -> None:
     args = {
         "block": [threads, 1, 1],
         "registers per thread": registers,

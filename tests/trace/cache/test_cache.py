@@ -88,7 +88,7 @@ def test_a_large_trace_is_mapped_once_it_is_kept(
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_again(
+def test_second_opening_reads_the_cache_alone(
     tmp_path: Path, folder: Path, packed: bool, never_read: Callable[[], None]
 ) -> None:
     path = tmp_path / "t.json"
@@ -99,7 +99,7 @@ def test_again(
     same(first, open_trace(str(path)))
 
 
-def test_an_empty_trace(
+def test_empty_trace_is_cached(
     tmp_path: Path, folder: Path, never_read: Callable[[], None]
 ) -> None:
     path = tmp_path / "t.json"
@@ -145,7 +145,9 @@ def test_a_file_that_changed_in_its_middle_alone(
 
 
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.3, 0.6, 0.99])
-def test_damage(write: Callable[..., Path], folder: Path, share: float) -> None:
+def test_damaged_entry_is_ignored_and_written_anew(
+    write: Callable[..., Path], folder: Path, share: float
+) -> None:
     path = str(write(TEXT))
     first = open_trace(path)
     entry = entries(folder)[0]
@@ -159,7 +161,7 @@ def test_damage(write: Callable[..., Path], folder: Path, share: float) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"fusetui\x1a", b"fusetui\x1a" + bytes(99)]
 )
-def test_foreign_content(
+def test_entry_with_foreign_content_is_ignored(
     write: Callable[..., Path], folder: Path, content: bytes
 ) -> None:
     path = str(write(TEXT))
@@ -168,7 +170,7 @@ def test_foreign_content(
     same(first, open_trace(path))
 
 
-def test_another_version(
+def test_entry_of_another_version_is_ignored(
     write: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(write(TEXT))
@@ -190,7 +192,7 @@ def test_a_file_that_is_gone_later(write: Callable[..., Path], folder: Path) -> 
 
 
 @pytest.mark.parametrize("value", ["", "0", "off"])
-def test_switched_off(
+def test_cache_that_is_off_has_no_entries(
     write: Callable[..., Path],
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -208,7 +210,7 @@ def test_standard_input_is_not_kept(folder: Path) -> None:
     assert entry_for("-") is None
 
 
-def test_no_room_and_no_right(
+def test_cache_without_room_or_permission_costs_nothing(
     write: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(write(TEXT))
@@ -259,7 +261,9 @@ for _ in range(5):
 """
 
 
-def test_several_processes(write: Callable[..., Path], folder: Path) -> None:
+def test_several_processes_share_the_cache(
+    write: Callable[..., Path], folder: Path
+) -> None:
     command = [sys.executable, "-P", "-c", OPEN_OFTEN, str(write(TEXT)), str(folder)]
     processes = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]

@@ -55,7 +55,7 @@ def by_label(trace: Trace) -> dict[str, list[tuple[int, float]]]:
     return {counter.label: pairs(counter) for counter in counters(trace)}
 
 
-def test_a_counter_in_order_of_time(trace_of: Make) -> None:
+def test_counter_samples_are_sorted_by_time(trace_of: Make) -> None:
     trace = trace_of([sample("queue", 7, depth=2), sample("queue", 5, depth=1.5)])
     (found,) = counters(trace)
     assert (found.group, found.label, found.unit) == ("counters", "queue", "")
@@ -73,13 +73,13 @@ def test_each_series_and_each_id_is_a_counter(trace_of: Make) -> None:
     }
 
 
-def test_a_series_without_a_name(trace_of: Make) -> None:
+def test_counter_without_a_series_name_has_that_of_the_event(trace_of: Make) -> None:
     """Kineto's hardware counters."""
     trace = trace_of([sample("dram__bytes", 1, "GPU 0 Counters", args={"": 9})])
     assert by_label(trace) == {"dram__bytes": [(1_000, 9.0)]}
 
 
-def test_counters_of_two_processes(trace_of: Make) -> None:
+def test_counters_of_two_processes_are_told_apart(trace_of: Make) -> None:
     trace = trace_of([sample("cpu", 1, 10, load=1), sample("cpu", 1, 20, load=2)])
     assert list(by_label(trace)) == ["cpu of 10", "cpu of 20"]
 
@@ -103,7 +103,9 @@ def test_times_are_exact(trace_of: Make, ts: str, time: int) -> None:
 @pytest.mark.parametrize(
     "value", ["true", '"3"', "null", "[1]", "1e999", "NaN", "1" * 400]
 )
-def test_what_is_no_finite_number_is_left_out(trace_of: Make, value: str) -> None:
+def test_counter_values_that_are_not_finite_are_left_out(
+    trace_of: Make, value: str
+) -> None:
     trace = trace_of(
         f'[{{"ph": "C", "name": "c", "pid": 1, "ts": 1, "args": {{"v": {value}, "w": 2}}}}]'
     )
@@ -125,7 +127,7 @@ def test_a_time_that_is_none_costs_one_sample(trace_of: Make) -> None:
     assert by_label(trace) == {"c": [(1_000, 1.0), (2_500, 3.0)]}
 
 
-def test_memory_of_devices(trace_of: Make) -> None:
+def test_memory_events_become_allocated_and_reserved_counters(trace_of: Make) -> None:
     trace = trace_of(
         [
             memory(1.5, 8, 0, **{"Device Type": 0, "Device Id": -1}),
@@ -167,7 +169,7 @@ def test_stretches_without_samples_are_not_read(
     assert counters(trace) == ()
 
 
-def test_a_trace_from_the_cache(
+def test_counters_of_a_cached_trace_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))

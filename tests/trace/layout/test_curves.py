@@ -27,7 +27,7 @@ def curve(pairs: list[tuple[int, int]]) -> Curve:
     return curve_of(Counter("counters", "c", "", None, time, value))
 
 
-def test_the_largest_value_of_a_cell_else_the_last_before_it() -> None:
+def test_cell_of_a_counter_shows_its_largest_value_else_the_last() -> None:
     found = values(curve([(10, 1), (12, 7), (19, 3)]), edges(0, 40, 4))
     assert np.isnan(found[0])
     assert found[1:].tolist() == [7.0, 3.0, 3.0]
@@ -40,7 +40,7 @@ def test_the_largest_value_of_a_cell_else_the_last_before_it() -> None:
     st.integers(1, 30),
     st.sampled_from([0, 4, MAX_SCANNED_SAMPLES]),
 )
-def test_cells(
+def test_cells_of_a_counter_equal_a_slow_search(
     pairs: list[tuple[int, int]], begin: int, dur: int, width: int, max_scanned: int
 ) -> None:
     shown = curve(pairs)

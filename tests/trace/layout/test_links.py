@@ -30,7 +30,9 @@ def kernel(event: Make, name: str, ts: int, **args: int) -> dict[str, Any]:
     return made
 
 
-def test_launch_and_innermost_op(trace_of: Make, event: Make, launched: Make) -> None:
+def test_kernel_is_linked_to_its_launch_and_innermost_op(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     ops = [event("aten::linear", 0, 50), event("aten::mm", 5, 30)]
     trace = trace_of([*launched(1, 10, 20), *ops])
     assert launch_name(trace, "k") == "cudaLaunchKernel"
@@ -38,7 +40,7 @@ def test_launch_and_innermost_op(trace_of: Make, event: Make, launched: Make) ->
     assert op_name(trace, "aten::mm") == "aten::mm"
 
 
-def test_one_graph_launch_many_kernels(trace_of: Make, event: Make) -> None:
+def test_graph_launch_is_linked_to_all_its_kernels(trace_of: Make, event: Make) -> None:
     call = event("cudaGraphLaunch", 1, 2, cat="cuda_runtime", args={"correlation": 9})
     kernels = [kernel(event, f"k{n}", 10 * n, correlation=9) for n in range(1, 4)]
     trace = trace_of([*kernels, call, event("replay", 0, 5)])
@@ -47,7 +49,7 @@ def test_one_graph_launch_many_kernels(trace_of: Make, event: Make) -> None:
     assert [op_name(trace, f"k{n}") for n in range(1, 4)] == ["replay"] * 3
 
 
-def test_driver_calls_launch_too(trace_of: Make, event: Make) -> None:
+def test_driver_call_is_linked_as_a_launch(trace_of: Make, event: Make) -> None:
     call = event("cuLaunchKernelEx", 1, 2, cat="cuda_driver", args={"correlation": 3})
     assert launch_name(trace_of([call, kernel(event, "k", 5, correlation=3)]), "k")
 
@@ -91,7 +93,9 @@ def test_external_id_that_is_the_correlation_says_nothing(
     assert op_name(trace, "k") is None
 
 
-def test_external_id_of_2021(trace_of: Make, event: Make) -> None:
+def test_lower_case_external_id_of_2021_links_the_op(
+    trace_of: Make, event: Make
+) -> None:
     op = event("aten::mm", 0, 9, cat="Operator", args={"external id": 77})
     trace = trace_of(
         [op, kernel(event, "k", 20, **{"correlation": 5, "external id": 77})]
@@ -113,7 +117,7 @@ def test_negative_delays_are_counted(trace_of: Make, launched: Make) -> None:
     assert trace.start[row(trace, "k")] == 8000
 
 
-def test_op_of_a_call_on_a_subrow(trace_of: Make, event: Make) -> None:
+def test_call_on_a_subrow_has_the_op_around_it(trace_of: Make, event: Make) -> None:
     calls = [
         event(f"call{n}", 2 + n, 4, cat="cuda_runtime", args={"correlation": n})
         for n in (1, 2)

@@ -49,14 +49,14 @@ def slow_parents(rows: list[Span]) -> list[int]:
     ]
 
 
-def test_a_tree() -> None:
+def test_slices_nest_with_parent_depth_and_end_row() -> None:
     nesting = nest(*columns([(0, 10), (1, 4), (2, 3), (4, 9), (12, 15)]))
     assert nesting.parent.tolist() == [-1, 0, 1, 0, -1]
     assert nesting.depth.tolist() == [0, 1, 2, 1, 0]
     assert nesting.end_row.tolist() == [4, 3, 3, 4, 5]
 
 
-def test_empty() -> None:
+def test_no_slices_nest_to_empty_columns() -> None:
     nesting = nest(*columns([]))
     assert len(nesting.parent) == len(nesting.depth) == len(nesting.end_row) == 0
     assert subrows([]) == []
@@ -66,7 +66,7 @@ def test_equal_times_nest() -> None:
     assert nest(*columns([(0, 5), (0, 5), (0, 5)])).parent.tolist() == [-1, 0, 1]
 
 
-def test_nothing_lasts_at_the_end_of_another() -> None:
+def test_slice_of_no_length_at_the_end_of_another_is_not_inside() -> None:
     rows = [(0, 5), (5, 5), (5, 5), (5, 8), (8, 8)]
     assert nest(*columns(sorted(rows, key=lambda r: (r[0], -r[1])))).parent.max() == 1
 
@@ -97,7 +97,7 @@ def test_subrows_nest_perfectly(rows: list[Span], flat: bool) -> None:
 
 
 @given(spans)
-def test_parents(rows: list[Span]) -> None:
+def test_parents_equal_a_slow_search(rows: list[Span]) -> None:
     placed = subrows(rows)
     for place in set(placed):
         here = [row for row, at in zip(rows, placed, strict=True) if at == place]
@@ -115,7 +115,7 @@ def test_parents(rows: list[Span]) -> None:
 
 
 @given(spans)
-def test_what_nests_stays_on_one_row(rows: list[Span]) -> None:
+def test_slices_that_nest_stay_on_one_row(rows: list[Span]) -> None:
     if not any(crosses(a, b) for n, a in enumerate(rows) for b in rows[n + 1 :]):
         assert not any(subrows(rows))
 

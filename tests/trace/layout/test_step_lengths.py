@@ -143,7 +143,7 @@ def test_the_three_lengths_of_steps_that_only_enqueue_differ(
     assert spans_us == [200, 200, 200]
 
 
-def test_words_for_users() -> None:
+def test_each_length_of_a_step_has_its_words() -> None:
     assert [length.step for length in StepLength] == [
         "step (wall)",
         "step (launched)",

@@ -39,7 +39,9 @@ def work(launched: Make) -> list[dict[str, Any]]:
     ]
 
 
-def test_profiler_steps_first(trace_of: Make, event: Make, work: list[Any]) -> None:
+def test_profiler_steps_come_before_other_repeated_annotations(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
     notes = [note(event, "ProfilerStep#3", 0, 50), note(event, "whole 1", 0, 200)]
     found = steps_of(trace_of([*work, *notes, note(event, "whole 2", 200, 200)]))
     assert (found.names, found.by) == (("ProfilerStep#3",), "ProfilerStep")
@@ -69,7 +71,7 @@ def test_around_little_of_the_work(
 @pytest.mark.parametrize(
     "name", ["execute_context_1(8)_generation_0(0)", "step[DECODE bs=16]"]
 )
-def test_a_single_step_of_a_server(
+def test_single_annotation_of_a_server_is_a_step(
     trace_of: Make, event: Make, work: list[Any], name: str
 ) -> None:
     assert spans(trace_of([*work, note(event, name, 5, 380)])) == [(5, 385)]
@@ -92,7 +94,9 @@ def test_optimizer_steps_end_steps(
 
 
 @pytest.mark.parametrize("pattern", ["my_step", "my_.*p$", "my_step["])
-def test_by_pattern(trace_of: Make, event: Make, work: list[Any], pattern: str) -> None:
+def test_steps_by_a_pattern_are_the_outermost_matches(
+    trace_of: Make, event: Make, work: list[Any], pattern: str
+) -> None:
     """A match inside another one is part of it; an invalid regular expression is taken
     literally."""
     names = ["my_step[" if pattern.endswith("[") else "my_step", "ProfilerStep#1"]
@@ -105,11 +109,13 @@ def test_by_pattern(trace_of: Make, event: Make, work: list[Any], pattern: str) 
     ]
 
 
-def test_no_such_pattern(trace_of: Make, work: list[Any]) -> None:
+def test_pattern_without_a_match_gives_no_steps(
+    trace_of: Make, work: list[Any]
+) -> None:
     assert len(steps_of(trace_of(work), "nothing")) == 0
 
 
-def test_what_is_a_part_of_a_step_is_none(
+def test_annotation_inside_a_step_is_no_step(
     trace_of: Make, event: Make, work: list[Any]
 ) -> None:
     """However much of the work an optimizer launches."""
@@ -163,7 +169,7 @@ def test_prefill_and_decode_are_steps_of_one_server(
 
 
 @pytest.mark.parametrize("category", ["Operator", "cpu_op", "user_annotation"])
-def test_steps_in_files_of_any_year(
+def test_profiler_steps_are_found_in_any_category(
     trace_of: Make, event: Make, work: list[Any], category: str
 ) -> None:
     steps = [event(f"ProfilerStep#{n}", 100 * n, 90, cat=category) for n in (0, 1)]
@@ -207,7 +213,7 @@ def step(event: Make, number: int, ts: int, dur: int, **more: Any) -> dict[str, 
     return note(event, f"ProfilerStep#{number}", ts, dur, **more)
 
 
-def test_no_steps(trace_of: Make, event: Make) -> None:
+def test_trace_without_steps_has_none(trace_of: Make, event: Make) -> None:
     assert len(steps_of(trace_of([event("note", cat="user_annotation")]))) == 0
 
 
@@ -234,14 +240,14 @@ def test_kernels_belong_to_the_step_that_launched_them(
     ]
 
 
-def test_the_thread_with_most_steps(trace_of: Make, event: Make) -> None:
+def test_steps_are_those_of_the_thread_with_most(trace_of: Make, event: Make) -> None:
     twin = step(event, 1, 0, 10, tid=99)
     on_gpu = event("ProfilerStep#1", 0, 10, cat="gpu_user_annotation", pid=0, tid=7)
     trace = trace_of([twin, on_gpu, step(event, 1, 0, 10), step(event, 2, 10, 10)])
     assert steps_of(trace).names == ("ProfilerStep#1", "ProfilerStep#2")
 
 
-def test_by_launch_time(trace_of: Make, launched: Make) -> None:
+def test_kernels_are_sorted_by_launch_time(trace_of: Make, launched: Make) -> None:
     trace = trace_of([*launched(1, 20, 30), *launched(2, 5, 60)])
     rows, called = by_launch_time(trace)
     assert trace.start[rows].tolist() == [60_000, 30_000]

@@ -37,7 +37,7 @@ def lanes(trace: Trace) -> list[tuple[str, str]]:
         ("made_up", Role.OTHER),
     ],
 )
-def test_role(category: str, expected: Role) -> None:
+def test_category_decides_the_role(category: str, expected: Role) -> None:
     assert role(category) is expected
 
 
@@ -54,7 +54,9 @@ def test_a_thread_has_layers(trace_of: Make, event: Make) -> None:
     assert trace.parent.tolist() == [-1, -1, -1, 2]
 
 
-def test_order_of_lanes(trace_of: Make, event: Make) -> None:
+def test_lanes_are_cpu_threads_by_start_then_gpu_streams(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of(
         [
             event("k", 0, 1, cat="kernel", pid=1, tid=20),
@@ -84,7 +86,7 @@ def test_category_decides_and_not_pid(trace_of: Make, event: Make) -> None:
     ]
 
 
-def test_labels_after_the_events(trace_of: Make, event: Make) -> None:
+def test_labels_behind_the_events_name_their_lanes(trace_of: Make, event: Make) -> None:
     events = [event("aten::a"), event("k", 0, 1, cat="kernel", pid=0, tid=7)]
     names = [
         meta("process_labels", 0, 0, labels="GPU 0"),
@@ -106,7 +108,7 @@ def test_the_number_of_a_thread_does_not_replace_its_name(
     assert lanes(trace_of([event("f", 0, 1), *labels])) == [("ops", "python 1")]
 
 
-def test_string_ids(trace_of: Make, event: Make) -> None:
+def test_process_and_thread_ids_may_be_texts(trace_of: Make, event: Make) -> None:
     trace = trace_of(
         [event(pid="CPU functions", tid="main"), event(pid="CPU functions", tid=1)]
     )
@@ -134,7 +136,9 @@ def test_steps_of_2021_are_annotations(trace_of: Make, event: Make) -> None:
     assert trace.tracks[0].layer is Layer.ANNOTATIONS
 
 
-def test_devices(trace_of: Make, event: Make) -> None:
+def test_device_names_are_those_of_the_device_properties(
+    trace_of: Make, event: Make
+) -> None:
     kernel = event("k", cat="kernel", pid=2, tid=7)
     one = [{"id": 0, "name": "MI300X"}]
     from fusetui.trace.layout.devices import device_names
@@ -184,7 +188,9 @@ def test_the_device_that_an_event_names_is_its_number_and_not_the_pid(
     ]
 
 
-def test_devices_that_share_a_pid_and_a_stream(trace_of: Make, event: Make) -> None:
+def test_devices_with_one_pid_and_stream_have_lanes_of_their_own(
+    trace_of: Make, event: Make
+) -> None:
     both = [
         event("k", 0, 5, cat="kernel", pid=9, tid=7, args={"device": d}) for d in (0, 1)
     ]

@@ -51,7 +51,7 @@ def test_one_odd_event_costs_the_others_nothing(trace_of: Make, odd: str) -> Non
     ]
 
 
-def test_no_slices(trace_of: Make) -> None:
+def test_arguments_of_no_slices_are_empty(trace_of: Make) -> None:
     trace = trace_of([])
     assert arguments(trace.elements, trace.order, NAMES).distinct == ()
 
@@ -59,7 +59,7 @@ def test_no_slices(trace_of: Make) -> None:
 @pytest.mark.parametrize(
     "name", ["h100_bert-small", "v100_resnet50_2021", "xpu_fixture"]
 )
-def test_as_each_alone(name: str) -> None:
+def test_arguments_of_many_slices_equal_each_alone(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"there is no {path}")

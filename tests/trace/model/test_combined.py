@@ -22,7 +22,7 @@ def both_of(tmp_path: Path) -> Elements:
     return combined(a.elements, b.elements)
 
 
-def test_elements_and_args_of_both(tmp_path: Path) -> None:
+def test_combined_documents_give_elements_and_args_of_both(tmp_path: Path) -> None:
     both = both_of(tmp_path)
     assert [both.element(n)["name"] for n in range(4)] == ["a", "b", "c", "d"]
     found = arguments(both, np.array([3, 1, 2]), ("x",))
@@ -43,7 +43,7 @@ def test_what_reads_the_text_itself_reads_the_right_document(tmp_path: Path) -> 
     assert [found.texts[n] for n in found.number] == [b'"one"', b'"three"']
 
 
-def test_three_documents(tmp_path: Path) -> None:
+def test_three_documents_are_combined(tmp_path: Path) -> None:
     both = both_of(tmp_path)
     third = opened(tmp_path / "c.json", [call("e", 0, 1, 4, x="four")])
     every = combined(both, third.elements)

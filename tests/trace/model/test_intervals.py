@@ -34,7 +34,7 @@ def points(intervals: Spans) -> set[int]:
     }
 
 
-def test_examples() -> None:
+def test_union_of_intervals_by_hand() -> None:
     starts, ends, _ = union(np.array([5, 0, 2, 9]), np.array([6, 3, 4, 9]))
     assert list(zip(starts, ends, strict=True)) == [(0, 4), (5, 6), (9, 9)]
     assert union_length(np.array([0, 4]), np.array([4, 8])) == 8
@@ -47,7 +47,7 @@ def test_exact_where_floats_are_not() -> None:
 
 
 @given(pairs)
-def test_union(intervals: Spans) -> None:
+def test_union_of_intervals_equals_counting_moments(intervals: Spans) -> None:
     start, end = arrays(intervals)
     starts, ends, _ = union(start, end)
     assert union_length(start, end) == len(points(intervals))
@@ -58,7 +58,9 @@ def test_union(intervals: Spans) -> None:
 
 
 @given(pairs, st.lists(st.integers(-5, 60), max_size=8))
-def test_covered_until(intervals: Spans, times: list[int]) -> None:
+def test_covered_until_equals_counting_moments(
+    intervals: Spans, times: list[int]
+) -> None:
     found = covered_until(
         *union(*arrays(intervals))[:2], np.array(times, dtype=np.int64)
     )
@@ -79,7 +81,9 @@ spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12)
 
 
 @given(spans, spans, st.integers(-2, 45), st.integers(0, 45))
-def test_cover(one: Spans, two: Spans, at: int, length: int) -> None:
+def test_cover_within_windows_equals_counting_moments(
+    one: Spans, two: Spans, at: int, length: int
+) -> None:
     cover = joined(union(*bounds(one)), union(*bounds(two)))
     moments = range(at, at + length)
     covered = sum(any(a <= t < b for a, b in (*one, *two)) for t in moments)
@@ -87,7 +91,7 @@ def test_cover(one: Spans, two: Spans, at: int, length: int) -> None:
 
 
 @given(spans, spans)
-def test_common_and_without(one: Spans, two: Spans) -> None:
+def test_common_and_without_equal_counting_moments(one: Spans, two: Spans) -> None:
     a, b = union(*bounds(one)), union(*bounds(two))
     every = np.arange(-1, 45)
     both, rest = (
@@ -100,7 +104,7 @@ def test_common_and_without(one: Spans, two: Spans) -> None:
 
 
 @given(spans)
-def test_innermost(found: Spans) -> None:
+def test_innermost_interval_at_any_moment_equals_a_slow_search(found: Spans) -> None:
     start, end = bounds(found)
     times, inner = innermost(start, end)
     for moment in range(-1, 45):
@@ -110,7 +114,7 @@ def test_innermost(found: Spans) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 100])
-def test_any_intervals(size: int) -> None:
+def test_enclosing_index_equals_a_slow_search(size: int) -> None:
     random = np.random.default_rng(size)
     end = random.integers(0, 50, size)
     until = np.repeat(np.arange(-1, size), 60)
@@ -122,7 +126,7 @@ def test_any_intervals(size: int) -> None:
     assert EnclosingIndex(end).last(until, times).tolist() == slowly
 
 
-def test_no_intervals() -> None:
+def test_enclosing_index_of_no_intervals_finds_nothing() -> None:
     nothing = np.empty(0, dtype=np.int64)
     assert EnclosingIndex(nothing).last(np.array([-1]), np.array([3])).tolist() == [-1]
 
@@ -132,7 +136,9 @@ def test_no_intervals() -> None:
     st.integers(-1, 19),
     st.integers(0, 9),
 )
-def test_one_time(end: list[int], until: int, time: int) -> None:
+def test_enclosing_index_at_one_time_equals_a_slow_search(
+    end: list[int], until: int, time: int
+) -> None:
     until = min(until, len(end) - 1)
     later = [n for n in range(until + 1) if end[n] > time]
     found = EnclosingIndex(np.array(end)).last(np.array([until]), np.array([time]))

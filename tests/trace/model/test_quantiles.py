@@ -27,14 +27,16 @@ VALUES = st.lists(st.integers(0, 10**12), min_size=1, max_size=40)
 
 
 @given(VALUES)
-def test_each_median_as_the_standard_library(values: list[int]) -> None:
+def test_medians_are_those_of_the_standard_library(values: list[int]) -> None:
     assert lower_median(values) == statistics.median_low(values)
     assert upper_median(np.array(values)) == statistics.median_high(values)
     assert median(values) == int(statistics.median(values))
 
 
 @given(VALUES, st.integers(0, 100))
-def test_percentiles_as_numpy(values: list[int], percent: int) -> None:
+def test_percentiles_are_those_of_numpy_within_a_hundredth(
+    values: list[int], percent: int
+) -> None:
     exact = float(np.percentile(values, percent))
     assert exact - 1.01 < percentile(values, percent) <= exact + 0.01
 
@@ -64,7 +66,7 @@ def test_the_index_of_the_lower_median_among_equal_values() -> None:
     assert lower_median_index([5, 5]) == 0
 
 
-def test_percentiles_by_hand() -> None:
+def test_percentiles_of_five_values_by_hand() -> None:
     values = [40, 10, 20, 30, 50]
     assert [percentile(values, n) for n in (0, 10, 50, 90, 100)] == [10, 14, 30, 46, 50]
     assert [nearest_rank(values, n) for n in (0, 10, 50, 90, 100)] == [
@@ -93,7 +95,7 @@ def test_no_values_have_no_median() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 99)), min_size=1))
-def test_the_median_of_each_column(rows: list[tuple[int, int]]) -> None:
+def test_medians_of_columns_are_rounded_down(rows: list[tuple[int, int]]) -> None:
     """Rounded down, also below zero."""
     expected = [
         math.floor(statistics.median(column)) for column in zip(*rows, strict=True)

@@ -11,7 +11,9 @@ from fusetui.trace import open_trace
 from fusetui.trace.program.backward import backward_ops
 
 
-def test_by_sequence_numbers_within_a_process(tmp_path: Path) -> None:
+def test_nsys_backward_ops_belong_to_forward_ops_of_their_process(
+    tmp_path: Path,
+) -> None:
     ranges = [
         ranged
         for pid, at in ((7, 0), (8, 3))

@@ -67,7 +67,7 @@ def test_a_kernel_has_the_args_that_torch_writes(path: Path) -> None:
     ]
 
 
-def test_what_is_not_recorded_is_left_out(path: Path) -> None:
+def test_nsys_values_that_are_not_recorded_are_left_out_of_args(path: Path) -> None:
     trace = opened(path, KERNEL=[kernel(10, 30, None, contextId=None)])
     assert args(trace, Role.KERNEL) == [{"device": 0, "stream": 7}]
 
@@ -151,7 +151,7 @@ def test_what_is_an_op_without_a_sequence_number(
     assert names(trace, Role.OP if is_op else Role.ANNOTATION) == [name]
 
 
-def test_the_payload_of_nccl(path: Path) -> None:
+def test_nccl_payload_becomes_args(path: Path) -> None:
     said = '{"Message size [bytes]": 4096, "Peer rank": 1}'
     ranges = [
         span(0, 0, "NCCL", eventType=75, domainId=1),
@@ -228,7 +228,7 @@ def test_devices_are_those_of_torch(path: Path) -> None:
     }
 
 
-def test_which_gpu_a_process_means_by_its_device(path: Path) -> None:
+def test_cuda_device_of_a_process_is_mapped_to_its_gpu(path: Path) -> None:
     known = [{"pid": 7, "cudaId": 0, "gpuId": 3}, {"pid": 8, "cudaId": 0, "gpuId": 2}]
     work = [kernel(0, 9, pid=7), kernel(0, 9, pid=8)]
     trace = opened(path, KERNEL=work, TARGET_INFO_CUDA_DEVICE=known)
@@ -251,7 +251,9 @@ def test_streams_of_two_processes_on_one_device_are_kept_apart(path: Path) -> No
     assert {pid for pid, _ in lanes(trace, Layer.STREAM)} == {0}
 
 
-def test_processes_of_two_machines_with_one_pid(path: Path) -> None:
+def test_processes_of_two_machines_with_one_pid_have_lanes_of_their_own(
+    path: Path,
+) -> None:
     other = {"globalTid": (2 << 48) | (7 << 24) | 7}
     trace = opened(path, RUNTIME=[call(0, 9), call(0, 9) | other])
     assert len(lanes(trace, Layer.OPS)) == 2
@@ -266,7 +268,7 @@ def test_threads_have_names(path: Path) -> None:
     assert [track.label for track in trace.tracks] == ["python3 7"]
 
 
-def test_the_time_of_the_session(path: Path) -> None:
+def test_session_time_gives_the_time_of_day(path: Path) -> None:
     when = {"TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 10**18}]}
     session = {"ANALYSIS_DETAILS": [{"startTime": 100, "stopTime": 1000}]}
     trace = opened(path, KERNEL=[kernel(150, 190)], **when, **session)
@@ -315,7 +317,7 @@ def test_a_view_in_the_place_of_a_table_is_not_asked(path: Path) -> None:
     assert len(open_trace(str(path), cached=False)) == 1
 
 
-def test_nothing_is_written_beside_a_file(path: Path) -> None:
+def test_nsys_reading_writes_no_file_beside_the_export(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9)])
     path.with_name("a.sqlite-wal").write_bytes(b"changes")
     trace = open_trace(str(path), cached=False)
@@ -327,7 +329,7 @@ def test_nothing_is_written_beside_a_file(path: Path) -> None:
     ]
 
 
-def test_a_packed_export(path: Path) -> None:
+def test_packed_nsys_export_is_read(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9)])
     packed = path.with_suffix(".gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -335,7 +337,7 @@ def test_a_packed_export(path: Path) -> None:
     assert args(trace, Role.KERNEL)[0]["stream"] == 7
 
 
-def test_an_export_in_a_zip(path: Path) -> None:
+def test_nsys_export_in_a_zip_is_read(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9)])
     with zipfile.ZipFile(path.with_suffix(".zip"), "w") as archive:
         archive.write(path, "a.sqlite")
@@ -343,7 +345,9 @@ def test_an_export_in_a_zip(path: Path) -> None:
     assert args(trace, Role.KERNEL)[0]["stream"] == 7
 
 
-def test_a_long_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nsys_export_from_a_long_pipe_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is no text has no text of an event in its first 64 MB."""
     write(path, NVTX_EVENTS=[span(0, 9, "x" * 3_000_000)])
     monkeypatch.setattr(source, "MAX_PIPE_BYTES_BEFORE_EVENT", 1 << 20)
@@ -355,7 +359,7 @@ def test_a_long_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer.join()
 
 
-def test_an_export_without_events(path: Path) -> None:
+def test_nsys_export_without_events_is_refused(path: Path) -> None:
     with pytest.raises(NotATraceError, match="without events of Nsight Systems"):
         opened(path)
 
@@ -385,7 +389,7 @@ def test_args_of_a_file_that_has_changed(path: Path) -> None:
     assert args(trace, Role.KERNEL) == [{}]
 
 
-def test_a_process_without_a_name_for_its_owner(path: Path) -> None:
+def test_nsys_call_without_an_owner_has_a_lane_not_recorded(path: Path) -> None:
     trace = opened(
         path,
         RUNTIME=[call(0, 9, globalTid=None)],
@@ -394,7 +398,7 @@ def test_a_process_without_a_name_for_its_owner(path: Path) -> None:
     assert lanes(trace, Layer.OPS) == [("not recorded", "not recorded")]
 
 
-def test_one_process_of_several(path: Path) -> None:
+def test_one_process_of_an_nsys_export_is_read_alone(path: Path) -> None:
     calls = [call(0, 5, 1, pid=7), call(1, 6, 1, pid=8)]
     work = [kernel(10, 20, 1, pid=8, deviceId=1), kernel(11, 21, 1, pid=7)]
     write(
@@ -432,7 +436,7 @@ def test_rowids_far_apart_make_no_empty_stretches(path: Path) -> None:
     assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1, 2]
 
 
-def test_each_process_numbers_its_own_domains(path: Path) -> None:
+def test_nvtx_domains_are_numbered_per_process(path: Path) -> None:
     declared = {"eventType": 75, "domainId": 1}
     ranges = [
         span(0, 0, "NCCL", 7, **declared),
@@ -591,7 +595,7 @@ def test_warnings_of_the_profiler_are_told_errors_first(path: Path) -> None:
     assert not trace.report.left_out
 
 
-def test_what_the_profiler_informs_of_is_not_told(path: Path) -> None:
+def test_nsys_informational_diagnostics_are_not_reported(path: Path) -> None:
     events = [
         diagnostic(1, "Profiling has started."),
         diagnostic(2, None),

@@ -50,7 +50,9 @@ def db(path: Path) -> Iterator[sqlite3.Connection]:
         yield found
 
 
-def test_kernels_by_name_and_device(trace: Trace, db: sqlite3.Connection) -> None:
+def test_kernels_of_real_exports_equal_sql_by_name_and_device(
+    trace: Trace, db: sqlite3.Connection
+) -> None:
     rows = trace.rows_of(Role.KERNEL)
     found = Counter[tuple[str, object]]()
     total = Counter[tuple[str, object]]()

@@ -70,7 +70,7 @@ def test_ends_without_a_begin_and_begins_without_an_end() -> None:
     assert times(scanned(*marks)) == [(1, None), (2, 3), (0, None)]
 
 
-def test_brackets_beside_plain_stacks() -> None:
+def test_pftrace_pairs_equal_plain_stacks_at_random() -> None:
     for seed in range(300):
         rnd = Random(seed)
         marks = [
@@ -98,7 +98,7 @@ def stacked(marks: list[tuple[int, int, int]]) -> list[int]:
     return found
 
 
-def test_nothing() -> None:
+def test_pftrace_without_marks_has_no_pairs() -> None:
     piece = scanned()
     assert times(piece) == []
     assert np.array_equal(piece.ends.at, [])

@@ -71,7 +71,7 @@ def args(trace: Trace, name: str) -> Any:
     return trace.elements.element(int(trace.order[rows[0]]))["args"]
 
 
-def test_ops_calls_and_kernels(make: Make) -> None:
+def test_pftrace_ops_calls_and_kernels_are_linked(make: Make) -> None:
     trace = make(*pftraces.group(OPS), KERNEL)
     assert trace.report.format == "pftrace"
     rows = {trace.name_of(row): row for row in range(len(trace))}
@@ -89,7 +89,7 @@ def test_ops_calls_and_kernels(make: Make) -> None:
     assert trace.keys["baseTimeNanoseconds"] == pftraces.BASE
 
 
-def test_args_of_a_kernel(make: Make) -> None:
+def test_pftrace_kernel_args_are_those_of_its_packet(make: Make) -> None:
     extras = (
         ("context id", "1"),
         ("stream id", "13"),
@@ -151,20 +151,22 @@ def test_a_correlation_of_an_annotation_is_none(make: Make) -> None:
         ((11, [(10, "k"), (6, "v")]), {"k": "v"}),
     ],
 )
-def test_values_of_args(make: Make, value: Any, expected: Any) -> None:
+def test_pftrace_arg_values_keep_their_types(
+    make: Make, value: Any, expected: Any
+) -> None:
     given = arg("x", *([] if value is None else [value]))
     trace = make(*pftraces.group([(0, 1, THREAD, [*OP, given])]))
     assert args(trace, "aten::mm")["x"] == expected
 
 
-def test_nested_lists(make: Make) -> None:
+def test_pftrace_nested_lists_are_args(make: Make) -> None:
     """An empty list has no value."""
     dims = arg("Input Dims", (12, [(12, [(4, 2)]), (12, [(4, 3)])]), (12, []))
     trace = make(*pftraces.group([(0, 1, THREAD, [*OP, dims])]))
     assert args(trace, "aten::mm")["Input Dims"] == [[2, 3], []]
 
 
-def test_args_nested_too_deeply(make: Make) -> None:
+def test_pftrace_args_nested_too_deeply_say_so(make: Make) -> None:
     inner = b""
     for _ in range(5000):
         inner = pftraces.message([(12, inner)])
@@ -220,7 +222,7 @@ def test_ends_that_torch_cut(make: Make) -> None:
     assert make(one, two, other, note).report.cut_ends == 1
 
 
-def test_arrows_between_nodes(make: Make) -> None:
+def test_pftrace_flows_between_nodes_are_counted_in_pairs(make: Make) -> None:
     trace = make(
         pftraces.stage(0, 10, number=1),
         pftraces.stage(20, 5, 1, (18, 1), (18, 99), number=2),
@@ -233,7 +235,7 @@ def test_arrows_between_nodes(make: Make) -> None:
     ]
 
 
-def test_counters(make: Make) -> None:
+def test_pftrace_counters_are_read(make: Make) -> None:
     trace = make(
         pftraces.counter(5, 250.5),
         pftraces.counter(6, 3, 1),
@@ -325,7 +327,7 @@ def test_a_packet_larger_than_what_is_read_at_once(make: Make) -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_from_the_cache(
+def test_pftrace_from_the_cache_scans_its_events_again(
     make: Make,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -353,17 +355,17 @@ def test_a_trace_of_another_writer_has_one_sentence(make: Make) -> None:
         make(other * 5, head=False)
 
 
-def test_recognized_by_its_first_packet() -> None:
+def test_pftrace_is_recognized_by_its_first_packet() -> None:
     head = b"".join(pftraces.head())
     assert format_of(head) == "pftrace"
     for size in range(30):
         assert format_of(head[:size]) == "json"
 
 
-def test_nothing_but_the_tables(make: Make) -> None:
+def test_pftrace_of_tables_alone_is_an_empty_trace(make: Make) -> None:
     assert len(make()) == 0
 
 
-def test_durations_of_longer_than_146_years(make: Make) -> None:
+def test_pftrace_durations_beyond_146_years_are_refused(make: Make) -> None:
     with pytest.raises((NotATraceError, CannotReadError), match="146 years"):
         make(*[pftraces.stage(-pftraces.BASE, 1 << 60)] * 8)

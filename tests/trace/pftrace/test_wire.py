@@ -31,7 +31,7 @@ FIELD = st.tuples(st.integers(1, 3000), VALUE)
         min_size=1,
     )
 )
-def test_numbers_of_any_length(numbers: list[int]) -> None:
+def test_varints_of_any_length_are_decoded(numbers: list[int]) -> None:
     texts = [varint(number) for number in numbers]
     at = np.cumsum([0, *map(len, texts)])[:-1]
     found, size = varints(words_of(b"".join(texts)), at)
@@ -51,7 +51,7 @@ def test_eleven_bytes_are_no_number() -> None:
 
 
 @given(st.lists(st.lists(FIELD, max_size=6), max_size=6))
-def test_fields_of_many_messages(
+def test_fields_of_many_messages_equal_a_plain_decoder(
     contents: list[list[tuple[int, int | bytes | float]]],
 ) -> None:
     texts = [message(content) for content in contents]
@@ -105,19 +105,21 @@ def test_a_message_with_as_many_fields_as_are_read_is_readable() -> None:
         b"\xff" * 11,
     ],
 )
-def test_damaged_fields(data: bytes) -> None:
+def test_damaged_fields_make_a_message_unreadable(data: bytes) -> None:
     found = fields(words_of(data), np.array([0]), np.array([len(data)]), {1: BYTES})
     assert found.whole.tolist() == [False]
 
 
-def test_doubles() -> None:
+def test_doubles_are_found_at_their_bytes() -> None:
     data = message([(3, 2.5)])
     found = fields(words_of(data), np.array([0]), np.array([len(data)]), {3: FIXED64})
     assert np.frombuffer(data, "<f8", 1, int(found.at[3][0])).tolist() == [2.5]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.binary(max_size=20))
-def test_packets_one_behind_the_other(contents: list[bytes], rest: bytes) -> None:
+def test_consecutive_packets_are_found_with_their_bounds(
+    contents: list[bytes], rest: bytes
+) -> None:
     whole = b"".join(packet((1, content)) for content in contents)
     data = whole + rest.replace(b"\x0a", b"")
     start, end, used, next_end = packets(words_of(data), data)

@@ -34,7 +34,9 @@ def chain(trace: Trace, name: str) -> tuple[Origins, Program]:
     return found, program_of(found, row)
 
 
-def test_forward(trace_of: Make, event: Make, launched: Make) -> None:
+def test_forward_kernel_has_module_and_frames_around_it(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     trace = trace_of([*program(event), *launched(1, 20, 200)])
     found, of_kernel = chain(trace, "k")
     assert path_of(found, of_kernel) == "## forward ## > MLP_3"
@@ -48,7 +50,7 @@ def test_forward(trace_of: Make, event: Make, launched: Make) -> None:
     assert chain(trace, "aten::addmm")[1] == of_kernel
 
 
-def test_backward_through_the_forward_op(
+def test_backward_kernel_has_the_module_of_its_forward_op(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     args = {"Sequence number": 5, "Fwd thread id": 1}
@@ -61,7 +63,9 @@ def test_backward_through_the_forward_op(
     assert source_of(found, of_kernel) == ("my_model.py", 42, "forward")
 
 
-def test_nothing_is_known(trace_of: Make, event: Make) -> None:
+def test_kernel_without_op_and_frames_has_nothing_around_it(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of([event("k", cat="kernel", pid=0, tid=7)])
     found, of_kernel = chain(trace, "k")
     assert of_kernel == Program(-1, (), (), -1)

@@ -33,7 +33,9 @@ def pairs(trace: Trace, found: Backward) -> dict[str, str]:
     return {trace.name_of(n): trace.name_of(to) if to >= 0 else "" for n, to in rows}
 
 
-def test_the_last_forward_op_with_the_number(trace_of: Make, event: Make) -> None:
+def test_backward_op_belongs_to_the_last_forward_op_with_its_number(
+    trace_of: Make, event: Make
+) -> None:
     events = [
         numbered(event, "aten::linear", 0, 10, 7),
         numbered(event, "aten::addmm", 5, 3, 7),

@@ -9,7 +9,7 @@ from fusetui.trace.program.modules import longest_calls
 from fusetui.trace.program.origin import origins
 
 
-def test_the_longest_of_each_path(
+def test_longest_call_of_each_module_path_is_found(
     trace_of: Callable[..., Any], event: Callable[..., Any]
 ) -> None:
     def module(name: str, ts: int, dur: int) -> dict[str, Any]:

@@ -61,7 +61,9 @@ def test_library_frames_count_for_their_caller(
     assert [(one.why, one.gpu_ns) for one in found.none] == [(Nowhere.OUTSIDE, 3_000)]
 
 
-def test_a_file_or_folder(trace_of: Make, event: Make, launched: Make) -> None:
+def test_functions_are_limited_to_a_file_or_folder(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     found = origins(trace_of(program(event, launched)))
     (forward,) = function_times(found, "my_model.py").functions
     assert (forward.function, forward.gpu_ns) == ("forward", 12_000)
@@ -124,7 +126,7 @@ def test_a_module_launches_without_a_function_in_between(
     assert [*map(trace.name_of, found)] == ["nn.Module: Lin_0", "a.py(3): f"]
 
 
-def test_a_function_that_calls_itself(
+def test_recursive_function_counts_its_time_once(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     events = [frame(event, "a.py(1): walk", n, 90 - 2 * n) for n in range(10)]
@@ -143,14 +145,14 @@ def test_a_function_that_calls_itself(
     )
 
 
-def test_no_frames(trace_of: Make, launched: Make) -> None:
+def test_trace_without_frames_has_no_functions(trace_of: Make, launched: Make) -> None:
     found = function_times(origins(trace_of(launched(1, 0, 10))))
     assert (found.functions, found.gpu_ns) == ((), 10_000)
     assert function_times(origins(trace_of([]))).none == ()
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_traces_against_every_event(name: str) -> None:
+def test_function_times_of_real_traces_equal_a_slow_count(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip("no folder of real traces")

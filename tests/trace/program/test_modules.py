@@ -97,7 +97,7 @@ def test_annotations_and_modules_are_one_tree(
     assert {m.gpu_ns for m in (forward, mlp, block)} == {10_000}
 
 
-def test_annotations_that_cross_frames(
+def test_annotation_that_crosses_a_frame_is_cut_at_it(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     events = [
@@ -136,7 +136,7 @@ def test_what_is_recomputed_belongs_to_its_own_module(
     assert rows == [("Conv2d_*", 7_000, 0, 7_000, 1), ("ReLU_*", 5_000, 5_000, 0, 1)]
 
 
-def test_a_module_around_a_backward_op_recomputes_nothing(
+def test_module_that_calls_backward_itself_recomputes_nothing(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """It calls loss.backward() itself."""
@@ -207,7 +207,9 @@ def test_a_tree_has_a_last_level(trace_of: Make, event: Make, launched: Make) ->
     )
 
 
-def test_no_modules(trace_of: Make, launched: Make) -> None:
+def test_trace_without_modules_has_all_gpu_time_outside(
+    trace_of: Make, launched: Make
+) -> None:
     found = times_of(trace_of(launched(1, 0, 10)))
     assert (found.modules, found.none[0].why, found.gpu_ns) == (
         (),
@@ -218,7 +220,7 @@ def test_no_modules(trace_of: Make, launched: Make) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_traces_against_every_event(name: str) -> None:
+def test_module_times_of_real_traces_equal_a_slow_count(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip("no folder of real traces")

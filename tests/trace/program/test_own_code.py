@@ -16,7 +16,9 @@ from fusetui.trace.program.own_code import function_of, is_in, is_own
         ("<frozen os>(709): __getitem__", "<frozen os>", 709, "__getitem__"),
     ],
 )
-def test_functions(name: str, file: str, line: int, function: str) -> None:
+def test_frame_name_gives_file_line_and_function(
+    name: str, file: str, line: int, function: str
+) -> None:
     assert function_of(name) == (file, line, function)
 
 
@@ -29,7 +31,7 @@ def test_functions(name: str, file: str, line: int, function: str) -> None:
         "a(1)",
     ],
 )
-def test_no_functions(name: str) -> None:
+def test_names_that_are_no_frames_give_no_function(name: str) -> None:
     assert function_of(name) is None
 
 
@@ -56,12 +58,12 @@ C:\\env\\Lib\\site-packages\\x.py
 
 
 @pytest.mark.parametrize("file", OWN.splitlines())
-def test_own(file: str) -> None:
+def test_files_of_the_user_are_own_code(file: str) -> None:
     assert is_own(file)
 
 
 @pytest.mark.parametrize("file", OTHERS.splitlines())
-def test_libraries(file: str) -> None:
+def test_files_of_libraries_are_not_own_code(file: str) -> None:
     assert not is_own(file)
 
 
@@ -75,5 +77,7 @@ def test_libraries(file: str) -> None:
         ("/home/me/src/a.py", "/home/me/", True),
     ],
 )
-def test_files_and_folders(file: str, wanted: str, found: bool) -> None:
+def test_file_is_matched_by_its_end_or_a_folder(
+    file: str, wanted: str, found: bool
+) -> None:
     assert is_in(file, wanted) == found

@@ -38,7 +38,7 @@ Make = Callable[..., Any]
         ("## sparse_data_dist ##", None),
     ],
 )
-def test_annotations(name: str, phase: Phase | None) -> None:
+def test_annotation_name_decides_the_phase(name: str, phase: Phase | None) -> None:
     assert phase_of(name) == phase
 
 
@@ -50,7 +50,9 @@ def on(thread: int, launched: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**launched[0], "tid": thread}, launched[1]]
 
 
-def test_autograd_and_annotations(trace_of: Make, event: Make, launched: Make) -> None:
+def test_autograd_ops_and_annotations_decide_the_phase_together(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     ahead = {"args": {"Sequence number": 5, "Fwd thread id": 0}}
     back = {"args": {"Sequence number": 5, "Fwd thread id": 1}, "tid": 2}
     note = {"cat": "user_annotation"}

@@ -52,11 +52,11 @@ EXPECTED = {
 }
 
 
-def test_what_started_last(trace_of: Make, event: Make) -> None:
+def test_row_is_inside_what_started_last(trace_of: Make, event: Make) -> None:
     assert around(trace_of(events(event))) == EXPECTED
 
 
-def test_times_too_far_apart_for_one_line(
+def test_spans_far_apart_in_time_give_the_same_result(
     trace_of: Make, event: Make, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(regions, "MAX_LINE_LENGTH", 1000)

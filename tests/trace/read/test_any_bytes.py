@@ -55,14 +55,16 @@ def survives(data: bytes) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_give_a_trace_or_one_sentence(data: bytes) -> None:
     survives(data)
     survives(b"[" + data)
     survives(b'{"traceEvents": [' + data)
 
 
 @given(st.lists(edit, min_size=1, max_size=4))
-def test_edited_bytes(edits: list[tuple[float, int, bytes]]) -> None:
+def test_trace_with_edited_bytes_gives_a_trace_or_one_sentence(
+    edits: list[tuple[float, int, bytes]],
+) -> None:
     survives(edited(VALID, edits))
 
 
@@ -71,12 +73,16 @@ def test_edited_bytes(edits: list[tuple[float, int, bytes]]) -> None:
         st.tuples(st.floats(0, 1), st.integers(0, 1), digits), min_size=1, max_size=3
     )
 )
-def test_edited_syntax(edits: list[tuple[float, int, bytes]]) -> None:
+def test_trace_with_edited_syntax_gives_a_trace_or_one_sentence(
+    edits: list[tuple[float, int, bytes]],
+) -> None:
     survives(edited(VALID, edits))
 
 
 @given(st.lists(edit, min_size=1, max_size=2))
-def test_edited_gzip(edits: list[tuple[float, int, bytes]]) -> None:
+def test_gzip_with_edited_bytes_gives_a_trace_or_one_sentence(
+    edits: list[tuple[float, int, bytes]],
+) -> None:
     survives(edited(gzip.compress(VALID, mtime=0), edits))
 
 
@@ -85,7 +91,9 @@ REAL = gzip.decompress((ROOT / "sample_traces" / "linear-eager.json.gz").read_by
 
 @settings(max_examples=25)
 @given(st.lists(edit, min_size=1, max_size=20))
-def test_edited_bytes_of_a_real_trace(edits: list[tuple[float, int, bytes]]) -> None:
+def test_real_trace_with_edited_bytes_gives_a_trace_or_one_sentence(
+    edits: list[tuple[float, int, bytes]],
+) -> None:
     survives(edited(REAL, edits))
 
 

@@ -58,14 +58,14 @@ def test_a_zip_with_one_trace_opens(tmp_path: Path, name: str) -> None:
     assert trace.args_of(row) == plain.args_of(row)
 
 
-def test_a_zip_with_a_pftrace(tmp_path: Path) -> None:
+def test_zip_with_a_pftrace_opens(tmp_path: Path) -> None:
     content = b"".join((*pftraces.head(), pftraces.stage(4000, 500, 1, (20, 3))))
     path = zipped(tmp_path / "a.zip", "a.pftrace", content=content)
     trace = open_trace(str(path), cached=False)
     assert (trace.report.format, trace.names) == ("pftrace", ("sgemm",))
 
 
-def test_settings_beside_the_trace_of_a_zip(tmp_path: Path) -> None:
+def test_settings_beside_the_trace_in_a_zip_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("run/trace.json", TRACE)
@@ -73,7 +73,7 @@ def test_settings_beside_the_trace_of_a_zip(tmp_path: Path) -> None:
     assert len(open_trace(str(path), cached=False)) == len(open_trace(str(LESSON)))
 
 
-def test_a_zip_with_a_compressed_trace(tmp_path: Path) -> None:
+def test_zip_with_a_compressed_trace_opens(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.zip", "a.json.gz", content=LESSON.read_bytes())
     assert len(open_trace(str(path))) == len(open_trace(str(LESSON)))
 
@@ -89,7 +89,7 @@ def test_a_large_zip_is_not_kept_in_the_cache(
         assert trace.args_of(int(trace.gpu_rows[0]))
 
 
-def test_other_zips(tmp_path: Path) -> None:
+def test_zips_with_two_traces_or_none_say_what_they_hold(tmp_path: Path) -> None:
     assert "2 traces (a.json, b.json)" in message(
         zipped(tmp_path / "a.zip", "a.json", "b.json")
     )
@@ -142,7 +142,7 @@ def test_a_wrong_byte_in_a_zip_is_never_a_bug(tmp_path: Path, method: int) -> No
             open_trace(str(path))
 
 
-def test_a_zip_that_unpacks_to_far_too_much(
+def test_zip_beyond_the_unpack_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUSETUI_UNPACK_LIMIT", "0.000001")
@@ -191,3 +191,21 @@ def test_what_unpacks_to_far_too_much_is_unpacked_in_pieces(
     path.write_bytes(path.read_bytes().replace(size, struct.pack("<I", 0)))
     assert "too much for a trace" in message(path)
     assert max(sizes) <= 1 << 20
+
+
+def test_what_precedes_damage_in_one_piece_of_lzma_is_read(tmp_path: Path) -> None:
+    """The whole archive is one piece to the decompressor, which gives nothing of a piece
+    with damage in it."""
+    path = zipped(
+        tmp_path / "a.zip", "trace.json", content=MANY[:3000], method=zipfile.ZIP_LZMA
+    )
+    with zipfile.ZipFile(path) as archive:
+        (entry,) = archive.infolist()
+    data = bytearray(path.read_bytes())
+    data_begin = entry.header_offset + 30 + len("trace.json")
+    damaged_at = data_begin + entry.compress_size * 3 // 4
+    data[damaged_at : damaged_at + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    trace = open_trace(str(path), cached=False)
+    assert trace.report.cut is not None
+    assert len(trace.start) > 10

@@ -72,7 +72,7 @@ def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change],
 
 
 @pytest.mark.parametrize("change", [shrink, overwrite, grow])
-def test_it_is_told(
+def test_file_that_changes_while_it_is_read_is_reported(
     write: Callable[[bytes], Path],
     cells_read_late: Callable[[Path, Change], None],
     change: Change,
@@ -84,7 +84,7 @@ def test_it_is_told(
     assert "changed while it was read" in next(notices(trace.report))
 
 
-def test_its_exit_code_is_not_0(
+def test_file_that_changes_while_it_is_read_gives_exit_code_2(
     write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None]
 ) -> None:
     path = write(TEXT)
@@ -92,7 +92,7 @@ def test_its_exit_code_is_not_0(
     assert load(str(path)).code == 2
 
 
-def test_it_is_not_kept_in_the_cache(
+def test_file_that_changes_while_it_is_read_is_not_cached(
     write: Callable[[bytes], Path],
     cells_read_late: Callable[[Path, Change], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +104,7 @@ def test_it_is_not_kept_in_the_cache(
     assert not open_trace(str(path)).report.changed
 
 
-def test_nothing_is_left_of_it(
+def test_file_that_shrinks_to_nothing_is_refused(
     write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None]
 ) -> None:
     path = write(TEXT)

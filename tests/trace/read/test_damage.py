@@ -93,7 +93,9 @@ def test_negative_durations_are_counted(trace_of: Callable[..., Trace]) -> None:
     assert trace.report.negative_durations == 1
 
 
-def test_empty_fragments(trace_of: Callable[..., Trace]) -> None:
+def test_empty_elements_between_commas_are_skipped(
+    trace_of: Callable[..., Trace],
+) -> None:
     trace = trace_of(f'{{"traceEvents":[,{GOOD},,\n{LAST},]}}')
     assert names(trace) == ["good", "last"]
     assert not trace.report.skipped
@@ -129,7 +131,9 @@ def test_a_plugin_without_quotes_and_bracket(trace_of: Callable[..., Trace]) -> 
     ) == (5, 1, 1)
 
 
-def test_damaged_keys_around_the_events(trace_of: Callable[..., Trace]) -> None:
+def test_damaged_keys_around_the_events_do_not_hide_sound_ones(
+    trace_of: Callable[..., Trace],
+) -> None:
     head = '"user": "say "hi"", "deviceProperties": [{"id": 0, "name": "A"}]'
     trace = trace_of(f'{{{head}, "traceEvents": [{GOOD}], "WARNING": ["a "b" c"]}}')
     assert names(trace) == ["good"]
@@ -138,7 +142,9 @@ def test_damaged_keys_around_the_events(trace_of: Callable[..., Trace]) -> None:
 
 
 @pytest.mark.parametrize("form", ['{"traceEvents": [%s], "a": "]["}', "[%s]"])
-def test_two_files_in_one(trace_of: Callable[..., Trace], form: str) -> None:
+def test_second_document_behind_the_first_is_not_read_but_reported(
+    trace_of: Callable[..., Trace], form: str
+) -> None:
     """The second one is not read, and the report says where it begins."""
     first = form % GOOD
     assert not trace_of(first).report.skipped
@@ -148,7 +154,9 @@ def test_two_files_in_one(trace_of: Callable[..., Trace], form: str) -> None:
     assert trace.report.events == 2
 
 
-def test_merged_ranks(trace_of: Callable[..., Trace]) -> None:
+def test_kernels_of_merged_ranks_belong_to_the_call_before_them(
+    trace_of: Callable[..., Trace],
+) -> None:
     """Two ranks with the same ids: each kernel belongs to the call before it."""
     call = '{"ph":"X","cat":"cuda_runtime","name":"c%d","pid":%d,"tid":1,"ts":%d,"dur":1,%s}'
     kernel = (
@@ -231,7 +239,7 @@ EXPECTED = {  # file: names, skipped, complete
 
 @pytest.mark.skipif(not DAMAGED.is_dir(), reason=f"there is no folder {DAMAGED}")
 @pytest.mark.parametrize("file", EXPECTED)
-def test_files(file: str) -> None:
+def test_damaged_files_give_their_known_events_and_losses(file: str) -> None:
     trace = open_trace(str(DAMAGED / file))
     found = (names(trace), len(trace.report.skipped), trace.report.complete)
     assert found == EXPECTED[file]

@@ -30,7 +30,7 @@ def read(text: str) -> list[int]:
         max_size=9,
     )
 )
-def test_they_are_those_of_decimals(values: list[float]) -> None:
+def test_times_by_their_digits_are_those_of_decimals(values: list[float]) -> None:
     text = ", ".join(
         f'{{"ts":{" " * (n % 2)}{value}}}' for n, value in enumerate(values)
     )
@@ -58,7 +58,7 @@ def test_what_only_looks_like_the_key_is_passed() -> None:
     assert read('{"name":"ts","cat":"a\\"ts\\":1","ts":5.25},' + other) == [5250, 0]
 
 
-def test_events_in_several_pieces() -> None:
+def test_times_of_events_in_several_pieces_are_exact() -> None:
     """The first piece ends inside the args of an event, the others are only long; each
     is exact."""
     trap = '{"ph":"X","args":{"inner":[{"z":"%s"},{"name":1}]},"ts":1.5}' % (

@@ -32,7 +32,7 @@ def filed(path: Path) -> Filed:
         return Filed(str(path), OpenFile(file.fileno()), state_of(file.fileno()))
 
 
-def test_a_part_of_a_plain_file(write: Write) -> None:
+def test_part_of_a_plain_file_is_at_hand(write: Write) -> None:
     text = filed(write("[0, 1, 2]"))
     assert text.at_hand
     assert text.problem() == ""
@@ -61,7 +61,7 @@ def test_a_file_that_was_written_over(tmp_path: Path, packed: bool) -> None:
         text.part(1, 5)
 
 
-def test_the_same_size_at_another_time(write: Write) -> None:
+def test_file_with_another_modification_time_has_changed(write: Write) -> None:
     path = write("[0]")
     text = filed(path)
     os.utime(path, (1, 1))

@@ -15,20 +15,20 @@ from fusetui.trace.read.elements import Elements
 Make = Callable[..., Any]
 
 
-def test_by_place() -> None:
+def test_elements_are_found_by_their_place_across_stretches() -> None:
     data = b'[{"a": 1}, {"b": 2.50},\n{"c": "x"} ]'
     elements = Elements(Held(data), [Stretch(1, 23, 2), Stretch(24, len(data) - 1, 1)])
     assert [elements.element(n) for n in range(3)] == [{"a": 1}, {"b": 2.5}, {"c": "x"}]
 
 
-def test_places_of_their_own() -> None:
+def test_elements_with_recorded_places_are_found_between_junk() -> None:
     data = b'[{"a": 1} junk {"b": nan}]'
     places = np.array([[0, 1, 9], [2, 15, 25]])
     elements = Elements(Held(data), [Stretch(1, 25, 3, places=places)])
     assert [elements.element(n) for n in range(3)] == [{"a": 1}, {}, {"b": "nan"}]
 
 
-def test_exponents_beyond_all_bounds() -> None:
+def test_huge_exponents_become_infinity_or_zero() -> None:
     huge, tiny = "-1.5e" + "9" * 30, "1.5e-" + "9" * 30
     data = f'[{{"a": {huge}, "b": {tiny}, "c": 1.5}}]'.encode()
     found = Elements(Held(data), [Stretch(1, len(data) - 1, 1)]).element(0)
@@ -36,12 +36,12 @@ def test_exponents_beyond_all_bounds() -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 1, 99])
-def test_no_such_place(place: int) -> None:
+def test_element_without_a_place_is_an_index_error(place: int) -> None:
     with pytest.raises(IndexError):
         Elements(Held(b"[{}]"), [Stretch(1, 3, 1)]).element(place)
 
 
-def test_args(trace_of: Make, event: Make) -> None:
+def test_args_of_a_slice_are_those_in_the_file(trace_of: Make, event: Make) -> None:
     args = {
         "Input Dims": [[2, 3], []],
         "big": 2**63 + 1,

@@ -47,7 +47,7 @@ def test_a_device_without_end() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_pipe_without_an_event(tmp_path: Path, packed: bool) -> None:
+def test_pipe_without_an_event_is_refused(tmp_path: Path, packed: bool) -> None:
     text = os.urandom(6 << 20).replace(b'"', b" ")
     path = piped(tmp_path, gzip.compress(text, 0) if packed else text)
     with pytest.raises(CannotReadError, match="no trace event"):
@@ -56,7 +56,7 @@ def test_a_pipe_without_an_event(tmp_path: Path, packed: bool) -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_long_pipe_with_events(tmp_path: Path, packed: bool) -> None:
+def test_long_pipe_with_events_is_read_to_its_end(tmp_path: Path, packed: bool) -> None:
     text = b"[" + EVENT + b"," + b" " * (6 << 20) + EVENT + b"]"
     path = piped(tmp_path, gzip.compress(text, 0) if packed else text)
     assert len(open_trace(str(path))) == 2
@@ -117,7 +117,7 @@ def test_what_is_no_event_takes_no_memory(tmp_path: Path, unit: bytes) -> None:
 
 
 @needs_proc
-def test_a_sparse_file(tmp_path: Path) -> None:
+def test_sparse_file_is_read_up_to_its_hole_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "sparse.json"
     with path.open("wb") as file:
         file.write(b"[" + EVENT + b",")
@@ -127,7 +127,7 @@ def test_a_sparse_file(tmp_path: Path) -> None:
     assert kilobytes < 80_000
 
 
-def test_more_slices_than_memory(
+def test_more_slices_than_memory_are_refused_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assemble, "MIN_CHECKED_SLICES", 10)

@@ -58,7 +58,9 @@ def database(path: Path, table: str) -> None:
         ("people", "a SQLite database", "torch.profiler"),
     ],
 )
-def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
+def test_databases_are_named_by_their_tables(
+    tmp_path: Path, table: str, what: str, instead: str
+) -> None:
     database(tmp_path / "report.db", table)
     told = message(tmp_path / "report.db")
     assert what in told
@@ -126,7 +128,7 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_files_of_other_programs(
+def test_files_of_other_programs_are_named_with_what_to_do_instead(
     tmp_path: Path, content: bytes, what: str, instead: str, packed: bool
 ) -> None:
     """Also compressed, and whatever their name."""
@@ -160,7 +162,7 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
         ),
     ],
 )
-def test_nothing_else_is_taken_for_one(content: bytes) -> None:
+def test_ordinary_files_are_not_taken_for_foreign_formats(content: bytes) -> None:
     assert foreign("trace.json", content) is None
 
 

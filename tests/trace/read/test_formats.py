@@ -53,7 +53,7 @@ def write(folder: Path, data: bytes) -> str:
     return str(path)
 
 
-def test_zstd(tmp_path: Path) -> None:
+def test_zstd_file_is_read_whole(tmp_path: Path) -> None:
     path = write(tmp_path, zstd.compress(MANY.encode()))
     trace = open_trace(path)
     assert len(trace) == 9000
@@ -62,7 +62,7 @@ def test_zstd(tmp_path: Path) -> None:
     assert trace.args_of(5) == {}
 
 
-def test_zstd_of_several_frames(tmp_path: Path) -> None:
+def test_zstd_of_several_frames_is_read_whole(tmp_path: Path) -> None:
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
     half = len(MANY) // 2
     frames = [zstd.compress(part.encode()) for part in (MANY[:half], MANY[half:])]
@@ -79,7 +79,7 @@ def test_zstd_cut_short(tmp_path: Path) -> None:
     assert not trace.report.complete
 
 
-def test_zstd_damaged(tmp_path: Path) -> None:
+def test_damaged_zstd_is_read_up_to_its_damage(tmp_path: Path) -> None:
     events = [
         {**json.loads(EVENT), "name": str(n * 7919 % 10007)} for n in range(20_000)
     ]
@@ -92,7 +92,7 @@ def test_zstd_damaged(tmp_path: Path) -> None:
     assert len(trace) > 3000
 
 
-def test_gzip_of_many_members(tmp_path: Path) -> None:
+def test_gzip_of_many_members_is_read_whole(tmp_path: Path) -> None:
     pieces = [MANY[at : at + 999].encode() for at in range(0, len(MANY), 999)]
     assert (
         len(open_trace(write(tmp_path, b"".join(map(gzip.compress, pieces))))) == 9000
@@ -100,7 +100,7 @@ def test_gzip_of_many_members(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
-def test_a_bomb(
+def test_compression_bomb_is_refused_at_the_unpack_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
 ) -> None:
     path = write(tmp_path, pack(b"[" + b" " * 30_000_000 + EVENT.encode() + b"]"))
@@ -114,7 +114,7 @@ def test_a_bomb(
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd.compress])
-def test_standard_input(
+def test_standard_input_is_read_plain_and_packed(
     monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(MANY.encode()))))
@@ -133,7 +133,7 @@ def test_a_named_pipe(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_jax(trace_of: Callable[..., Trace]) -> None:
+def test_trace_of_jax_opens_with_its_lanes(trace_of: Callable[..., Trace]) -> None:
     trace = trace_of(JAX)
     assert [track.label for track in trace.tracks] == [
         "thread 4294967295",
@@ -144,7 +144,7 @@ def test_jax(trace_of: Callable[..., Trace]) -> None:
     assert (figures.events, figures.events_skipped, figures.slices) == (6, 0, 2)
 
 
-def test_viztracer(trace_of: Callable[..., Trace]) -> None:
+def test_trace_of_viztracer_opens_nested(trace_of: Callable[..., Trace]) -> None:
     trace = trace_of(VIZTRACER)
     assert [track.label for track in trace.tracks] == ["MainThread"]
     assert trace.start.tolist() == [212_123_457, 212_124_500]
@@ -152,12 +152,12 @@ def test_viztracer(trace_of: Callable[..., Trace]) -> None:
     assert trace.keys["file_info"] == {"files": {}, "functions": {}}
 
 
-def test_a_list_of_empty_objects(trace_of: Callable[..., Trace]) -> None:
+def test_list_of_empty_objects_is_not_a_trace(trace_of: Callable[..., Trace]) -> None:
     with pytest.raises(NotATraceError):
         trace_of("[{}, {}]")
 
 
-def test_a_gzip_header_longer_than_the_first_piece(tmp_path: Path) -> None:
+def test_gzip_header_longer_than_the_first_piece_is_skipped(tmp_path: Path) -> None:
     """It has extra bytes, a name and a comment, which ISA-L does not skip piece by
     piece."""
     packed = gzip.compress(MANY.encode())

@@ -14,13 +14,13 @@ from fusetui.trace.read.gather import Interner, gather
 from fusetui.trace.read.times import InexactTimesError
 
 
-def test_interner() -> None:
+def test_interner_numbers_distinct_keys_in_their_order() -> None:
     table = Interner()
     assert table.ids(["b", "a", "b"]).tolist() == [0, 1, 0]
     assert list(table) == ["b", "a"]
 
 
-def test_columns() -> None:
+def test_gathered_events_become_columns_with_labels_and_phases() -> None:
     columns = gather(
         decode_events(
             b'[{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"main"}},'
@@ -57,7 +57,7 @@ def test_ids_that_do_not_fit() -> None:
 @pytest.mark.parametrize(
     "text", [b"17", b"null", b"[]", b'{"name":"x"}', b'{"ph":"X","ts":"soon"}']
 )
-def test_no_event(text: bytes) -> None:
+def test_values_that_are_no_events_are_not_decoded(text: bytes) -> None:
     assert event_in(text) is None
 
 

@@ -29,7 +29,7 @@ def group(limit: str, used: str) -> dict[str, str]:
     }
 
 
-def test_a_machine(tmp_path: Path) -> None:
+def test_available_memory_is_that_of_meminfo(tmp_path: Path) -> None:
     assert memory_left(system(tmp_path, proc__meminfo=MEMINFO)) == 50 * 1024
 
 
@@ -41,7 +41,9 @@ def test_a_system_that_does_not_say(tmp_path: Path) -> None:
     ("limit", "used", "left"),
     [("30000\n", "10000\n", 20_000), ("max\n", "10000\n", 51_200), ("10\n", "20\n", 0)],
 )
-def test_a_container(tmp_path: Path, limit: str, used: str, left: int) -> None:
+def test_limit_of_a_container_bounds_available_memory(
+    tmp_path: Path, limit: str, used: str, left: int
+) -> None:
     assert (
         memory_left(system(tmp_path, proc__meminfo=MEMINFO, **group(limit, used)))
         == left

@@ -57,7 +57,9 @@ CASES: dict[str, tuple[Events, Found]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_slices(trace_of: Callable[..., Trace], case: str) -> None:
+def test_begin_and_end_events_become_slices(
+    trace_of: Callable[..., Trace], case: str
+) -> None:
     events, slices = CASES[case]
     trace = trace_of(events)
     if case == "absolute times":
@@ -73,7 +75,7 @@ def test_slices(trace_of: Callable[..., Trace], case: str) -> None:
     assert summary(trace).slices_unfinished == summary(trace).ends_unmatched == 0
 
 
-def test_beside_whole_slices(
+def test_pairs_stand_beside_whole_slices_with_their_args(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
     events = [
@@ -88,7 +90,9 @@ def test_beside_whole_slices(
     assert trace.order[rows["b"]] == 1
 
 
-def test_what_has_no_partner(trace_of: Callable[..., Trace]) -> None:
+def test_begin_and_end_events_without_partner_are_counted(
+    trace_of: Callable[..., Trace],
+) -> None:
     trace = trace_of(
         [mark("E", ts=1), mark("B", "open", 2), mark("B", "b", 3), mark("E", ts=8)]
     )

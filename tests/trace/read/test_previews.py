@@ -39,7 +39,7 @@ def check(path: Path) -> list[Trace]:
     return parts
 
 
-def test_a_plain_file(write: Callable[[bytes], Path]) -> None:
+def test_plain_file_gives_growing_previews(write: Callable[[bytes], Path]) -> None:
     parts = check(write(TEXT))
     shares = [
         part.report.prefix.read / len(TEXT) for part in parts if part.report.prefix
@@ -48,7 +48,7 @@ def test_a_plain_file(write: Callable[[bytes], Path]) -> None:
     assert max(shares) < 0.6  # the whole follows soon
 
 
-def test_a_packed_file(tmp_path: Path) -> None:
+def test_packed_file_gives_previews(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(TEXT, 1))
     assert check(path)
@@ -66,14 +66,16 @@ def test_a_small_file_has_none(
 
 
 @pytest.mark.parametrize("every", [10, 100, 1500])
-def test_a_damaged_file(write: Callable[[bytes], Path], every: int) -> None:
+def test_damaged_file_gives_previews(
+    write: Callable[[bytes], Path], every: int
+) -> None:
     lines = TEXT.split(b"\n")[:2000]
     for n in range(every // 2, len(lines), every):
         lines[n] = lines[n].replace(b'"name"', b'"name', 1)
     assert check(write(b"\n".join(lines).rstrip(b",") + b"\n]}"))
 
 
-def test_events_in_pairs(write: Callable[[bytes], Path]) -> None:
+def test_events_in_pairs_give_previews(write: Callable[[bytes], Path]) -> None:
     events = [
         {
             "ph": "BE"[n % 2],
@@ -101,7 +103,7 @@ def test_labels_that_follow_late(write: Callable[[bytes], Path]) -> None:
     assert check(write(text))
 
 
-def test_several_threads(
+def test_several_threads_give_previews(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)

@@ -37,7 +37,7 @@ def opened(path: Path) -> Trace:
         f'\ufeff{{"traceEvents" : \n[\n{EVENT}\n]\n}}\n',
     ],
 )
-def test_forms(write: Write, text: str) -> None:
+def test_every_form_of_a_document_gives_the_same_event(write: Write, text: str) -> None:
     trace = opened(write(text))
     assert [trace.name_of(row) for row in range(len(trace))] == ["aten::a"]
     assert (trace.start[0], trace.dur[0]) == (10_000, 5_000)
@@ -46,20 +46,20 @@ def test_forms(write: Write, text: str) -> None:
     assert not trace.report.skipped
 
 
-def test_keys_before_and_after(write: Write) -> None:
+def test_keys_before_and_after_the_events_are_kept(write: Write) -> None:
     trace = opened(
         write(f'{{"a": [1, {{"b": 2}}], "traceEvents": [{EVENT}], "c": "]}}"}}')
     )
     assert trace.keys == {"a": [1, {"b": 2}], "c": "]}"}
 
 
-def test_no_events(write: Write) -> None:
+def test_document_without_events_is_an_empty_trace(write: Write) -> None:
     trace = opened(write('{"traceEvents": []}'))
     assert (len(trace), trace.report.events, trace.tracks) == (0, 0, ())
     assert trace.report.complete
 
 
-def test_gzip_by_its_content(tmp_path: Path) -> None:
+def test_gzip_is_recognized_by_content_whatever_the_name(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(
         gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n", mtime=0)
@@ -69,7 +69,7 @@ def test_gzip_by_its_content(tmp_path: Path) -> None:
     assert trace.report.bytes == path.stat().st_size
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sys, "stdin", io.TextIOWrapper(io.BytesIO(f"[{EVENT}]".encode()))
     )
@@ -88,7 +88,7 @@ def test_gzip_cut_short(tmp_path: Path) -> None:
     assert trace.report.cut == f"the gzip data ends early, at byte {len(whole) // 2}"
 
 
-def test_gzip_without_its_checksum(tmp_path: Path) -> None:
+def test_gzip_without_its_checksum_is_read_and_reported_as_cut(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(f"[{EVENT}]".encode())[:-4])
     trace = opened(path)
@@ -98,7 +98,9 @@ def test_gzip_without_its_checksum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_gzip_damaged_in_the_middle(tmp_path: Path, share: float) -> None:
+def test_gzip_damaged_in_the_middle_is_read_up_to_there(
+    tmp_path: Path, share: float
+) -> None:
     text = json.dumps(
         [{**json.loads(EVENT), "name": str(n * 7919 % 1009)} for n in range(1500)]
     )
@@ -112,7 +114,7 @@ def test_gzip_damaged_in_the_middle(tmp_path: Path, share: float) -> None:
     assert len(trace) > 1500 * share * 0.8
 
 
-def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
+def test_gzip_with_a_wrong_checksum_is_read_whole_and_reported(tmp_path: Path) -> None:
     whole = bytearray(gzip.compress(json.dumps([json.loads(EVENT)] * 400).encode()))
     whole[-6] ^= 0xFF  # in the checksum
     path = tmp_path / "trace.json.gz"
@@ -151,7 +153,9 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
         (b"\x1f\x8b\x08\x00garbage", "gzip"),
     ],
 )
-def test_no_trace(write: Write, text: str | bytes, says: str) -> None:
+def test_files_that_are_no_traces_are_refused_in_one_sentence(
+    write: Write, text: str | bytes, says: str
+) -> None:
     path = write(text)
     with pytest.raises(NotATraceError) as caught:
         opened(path)
@@ -162,22 +166,22 @@ def test_no_trace(write: Write, text: str | bytes, says: str) -> None:
     assert message.endswith(".")
 
 
-def test_empty(write: Write) -> None:
+def test_empty_file_is_refused(write: Write) -> None:
     with pytest.raises(CannotReadError, match="is empty"):
         opened(write(""))
 
 
-def test_missing(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotReadError, match="no such file"):
         opened(tmp_path / "nowhere.json")
 
 
-def test_a_folder(tmp_path: Path) -> None:
+def test_folder_is_not_read_as_a_trace(tmp_path: Path) -> None:
     with pytest.raises(CannotReadError, match="cannot be opened"):
         opened(tmp_path)
 
 
-def test_progress(write: Write) -> None:
+def test_progress_counts_up_to_the_size_of_the_file(write: Write) -> None:
     seen: list[tuple[int, int]] = []
     path = write(f"[{EVENT}]")
     open_trace(str(path), lambda done, total: seen.append((done, total)))
@@ -185,7 +189,9 @@ def test_progress(write: Write) -> None:
     assert all(0 <= done <= total == path.stat().st_size for done, total in seen)
 
 
-def test_many_chunks(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_chunks_give_every_event_once(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT_BYTES", 300)
     trap = 'text },\n{"ph": "X"} of a name'  # looks like the border of two events
     events: list[dict[str, Any]] = [

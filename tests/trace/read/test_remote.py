@@ -122,7 +122,7 @@ def in_memory() -> Iterator[str]:
     system.rm("/job", recursive=True)
 
 
-def test_what_is_a_url() -> None:
+def test_text_with_a_scheme_is_a_url() -> None:
     assert [
         is_remote(one) for one in ("s3://a/b", "HTTPS://a/b", "a/b", "-", "sample:mlp")
     ] == [
@@ -142,7 +142,7 @@ def test_a_trace_behind_a_url_is_the_same(in_memory: str, tmp_path: Path) -> Non
     assert there.elements.element(7)["name"] == "aten::op7"  # args stay within reach
 
 
-def test_patterns_and_folders(in_memory: str) -> None:
+def test_patterns_and_folders_behind_urls_list_their_traces(in_memory: str) -> None:
     wanted = "memory:///job/rank3.json.gz"
     assert matching(f"{in_memory}/*.gz") == [wanted]
     assert wanted in matching(in_memory)
@@ -151,7 +151,7 @@ def test_patterns_and_folders(in_memory: str) -> None:
 @pytest.mark.skipif(
     "not hasattr(os, 'memfd_create')", reason="there are no files in memory here"
 )
-def test_nothing_is_put_on_disk(
+def test_remote_trace_is_not_written_to_disk(
     in_memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A local file of that size would be unpacked to disk."""
@@ -169,7 +169,7 @@ def test_more_than_fits_into_memory(
         open_trace(f"{in_memory}/rank3.json.gz")
 
 
-def test_over_http(server: str) -> None:
+def test_trace_over_http_is_read_whole(server: str) -> None:
     assert len(open_trace(f"{server}/rank3.json.gz")) == len(EVENTS)
 
 
@@ -215,7 +215,7 @@ def test_a_file_that_is_not_as_long_as_its_server_says(
             open_trace(f"{in_memory}/rank3.json.gz")
 
 
-def test_an_archive_behind_a_url(in_memory: str) -> None:
+def test_zip_behind_a_url_is_read(in_memory: str) -> None:
     packed = BytesIO()
     with ZipFile(packed, "w") as archive:
         archive.writestr("trace.json", PLAIN)
@@ -379,7 +379,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             server.kill()
 
 
-def test_ranks_of_a_bucket(bucket: str) -> None:
+def test_ranks_of_an_s3_bucket_are_summarized(bucket: str) -> None:
     found = summarize(matching(f"{bucket}/*.json.gz"))
     assert [(one.path, one.rank) for one in found if isinstance(one, RankSummary)] == [
         ("s3://job/rank0.json.gz", 0),

@@ -48,7 +48,9 @@ BACKWARD = '"Sequence number":7,"Fwd thread id":2'
         ["", ""],
     ],
 )
-def test_events_of_one_stretch(trace_of: Make, args: list[str]) -> None:
+def test_args_and_sequence_numbers_in_one_pass_equal_each_alone(
+    trace_of: Make, args: list[str]
+) -> None:
     events = ",".join(OP % (10 * n, text) for n, text in enumerate(args, 1))
     is_as_alone(trace_of(f'{{"traceEvents": [{events}]}}'))
 
@@ -56,7 +58,9 @@ def test_events_of_one_stretch(trace_of: Make, args: list[str]) -> None:
 @pytest.mark.parametrize(
     "name", ["h100_bert-small", "mi250_minitoy", "v100_resnet50_2021"]
 )
-def test_real_traces(name: str, small_extents: None) -> None:
+def test_args_and_sequence_numbers_of_real_traces_equal_each_alone(
+    name: str, small_extents: None
+) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"there is no {path}")

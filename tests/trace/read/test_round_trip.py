@@ -94,7 +94,9 @@ def read_back(trace: Trace) -> list[Row]:
 
 
 @given(rows, st.booleans())
-def test_round_trip(written: list[Row], ascii_only: bool) -> None:
+def test_written_events_are_read_back_unchanged(
+    written: list[Row], ascii_only: bool
+) -> None:
     text = ",\n".join(text_of(row, ascii_only) for row in written)
     trace = opened(f'{{"traceEvents": [{text}], "end": 1}}'.encode())
     assert read_back(trace) == written
@@ -107,7 +109,7 @@ def all_of(trace: Trace) -> range:
 
 
 @given(rows)
-def test_invariants(written: list[Row]) -> None:
+def test_sums_and_counts_of_random_traces_agree(written: list[Row]) -> None:
     text = ",\n".join(text_of(row, True) for row in written)
     trace = opened(f'{{"traceEvents": [{text}]}}'.encode())
     figures = summary(trace)
@@ -132,7 +134,9 @@ def test_invariants(written: list[Row]) -> None:
 
 
 @given(rows, st.floats(0, 1), st.booleans())
-def test_truncation(written: list[Row], share: float, bare: bool) -> None:
+def test_truncated_trace_keeps_every_event_before_the_cut(
+    written: list[Row], share: float, bare: bool
+) -> None:
     head = "[" if bare else '{"schemaVersion": 1, "traceEvents": ['
     whole, ends = head.encode(), []
     for number, row in enumerate(written):

@@ -143,7 +143,7 @@ def test_names_that_are_no_utf8() -> None:
     assert scan(b'{"ph":"s","cat":"\xff"}') is None
 
 
-def test_nothing_is_read_behind_the_end() -> None:
+def test_scanner_reads_nothing_behind_the_end() -> None:
     text = KNOWN[4].encode()
     for end in range(len(text)):
         with memoryview(text)[:end] as cut:
@@ -168,7 +168,9 @@ def args(text: str, places: Sequence[int], names: tuple[str, ...]) -> Any:
     ],
 )
 @pytest.mark.parametrize("end", ["", ", \n"])
-def test_args(values: Sequence[str], end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scanned_args_are_those_that_python_reads(
+    values: Sequence[str], end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = ",".join(f'{{"ph":"X","args":{{{each}}}}}' for each in values) + end
     places = [0, 1, 1, len(values) - 1]
     found = args(text, places, ("a", "b"))
@@ -198,7 +200,7 @@ ODD = [  # Python looks at them
 
 
 @given(st.lists(st.sampled_from(TOTALED), min_size=1, max_size=6))
-def test_totals_of_memory_events(events: list[str]) -> None:
+def test_scanned_memory_totals_are_those_that_python_reads(events: list[str]) -> None:
     text = Held(",".join(f"{{{each}}}" for each in events).encode())
     stretch = Stretch(0, len(text), len(events), samples=1)
     found = args_in(text, stretch, [], ("a",), sequences=True)
@@ -229,7 +231,9 @@ def test_args_that_cannot_be_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["mi300_sglang_capture", "mtia_inference"])
-def test_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scanned_columns_of_real_traces_are_those_of_python(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"there is no {path}")

@@ -51,7 +51,9 @@ def whole(tmp_path: Path) -> Trace:
     return open_trace(str(path))
 
 
-def test_a_plain_file(write: Callable[[bytes], Path], whole: Trace) -> None:
+def test_stopped_plain_file_gives_an_exact_prefix(
+    write: Callable[[bytes], Path], whole: Trace
+) -> None:
     trace = stopped(write(TEXT))
     part = trace.report.prefix
     assert part is not None
@@ -69,7 +71,9 @@ def test_the_args_of_what_was_kept(write: Callable[[bytes], Path]) -> None:
     assert trace.args_of(last) == EVENTS[int(trace.order[last])]["args"]
 
 
-def test_a_packed_file(tmp_path: Path, whole: Trace) -> None:
+def test_stopped_packed_file_gives_a_prefix_of_estimated_size(
+    tmp_path: Path, whole: Trace
+) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(TEXT, 1))
     trace = stopped(path, 0.4)
@@ -90,7 +94,9 @@ def damaged() -> bytes:
     )
 
 
-def test_a_damaged_file(write: Callable[[bytes], Path]) -> None:
+def test_stopped_damaged_file_gives_the_events_before(
+    write: Callable[[bytes], Path],
+) -> None:
     path = write(damaged())
     seen: list[int] = []
     trace = open_trace(
@@ -136,7 +142,7 @@ def test_a_part_is_not_kept_in_the_cache(
     assert entry.trace(text_of) is None
 
 
-def test_what_is_said_of_a_part(write: Callable[[bytes], Path]) -> None:
+def test_stopped_trace_says_which_part_it_is(write: Callable[[bytes], Path]) -> None:
     trace = stopped(write(TEXT))
     said = list(notices(trace.report))
     assert len(said) == 1

@@ -14,7 +14,7 @@ from fusetui.trace.read.times import InexactTimesError, exact_nanoseconds, nanos
 NEAR = 2**42
 
 
-def test_integers() -> None:
+def test_integer_microseconds_are_exact_nanoseconds() -> None:
     assert nanoseconds([0, 7, 1712195495519689]).tolist() == [
         0,
         7000,
@@ -22,21 +22,21 @@ def test_integers() -> None:
     ]
 
 
-def test_floats() -> None:
+def test_decimal_microseconds_are_exact_nanoseconds() -> None:
     assert nanoseconds([0.001, 7.68, 123.045, -0.5]).tolist() == [1, 7680, 123045, -500]
 
 
-def test_empty() -> None:
+def test_no_times_give_an_empty_array() -> None:
     assert nanoseconds([]).shape == (0,)
 
 
 @pytest.mark.parametrize("ns", [NEAR * 1000 - 1, NEAR * 1000 - 999, (NEAR - 1) * 1000])
-def test_floats_below_the_limit(ns: int) -> None:
+def test_floats_below_the_limit_are_exact(ns: int) -> None:
     assert nanoseconds([float(Decimal(ns) / 1000)]).tolist() == [ns]
 
 
 @pytest.mark.parametrize("value", [float(NEAR), 1712195495519689.047])
-def test_floats_beyond_the_limit(value: float) -> None:
+def test_floats_beyond_the_limit_need_their_text(value: float) -> None:
     with pytest.raises(InexactTimesError):
         nanoseconds([1.5, value])
 
@@ -44,7 +44,7 @@ def test_floats_beyond_the_limit(value: float) -> None:
 @pytest.mark.parametrize(
     "value", [0.0005, 1.0015, 499999999999.9975, 1e9 + 0.0004999999]
 )
-def test_floats_between_two_nanoseconds(value: float) -> None:
+def test_floats_between_two_nanoseconds_need_their_text(value: float) -> None:
     """Whether they are rounded up or down, only their text can tell."""
     with pytest.raises(InexactTimesError):
         nanoseconds([value])
@@ -53,7 +53,7 @@ def test_floats_between_two_nanoseconds(value: float) -> None:
 @pytest.mark.parametrize(
     "values", [[2**62], [float("nan")], [1.0, float("inf")], [2**70]]
 )
-def test_what_does_not_fit(values: list[float]) -> None:
+def test_times_beyond_64_bits_are_refused(values: list[float]) -> None:
     with pytest.raises(OverflowError):
         nanoseconds(values)
 
@@ -74,12 +74,12 @@ def test_what_does_not_fit(values: list[float]) -> None:
         ("0.0015", 2),
     ],
 )
-def test_text(text: bytes | str, ns: int) -> None:
+def test_text_of_a_time_is_exact_nanoseconds(text: bytes | str, ns: int) -> None:
     assert exact_nanoseconds(text) == ns
 
 
 @pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1e40", "--1", b"\xff"])
-def test_no_time(text: str | bytes) -> None:
+def test_text_that_is_no_time_is_a_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match="not a"):
         exact_nanoseconds(text)
 

@@ -26,22 +26,26 @@ N = 10_000
 
 
 @pytest.mark.parametrize("category", ["cpu_op", "kernel", "cuda_runtime"])
-def test_all_overlap_partly(trace_of: Open, event: Event, category: str) -> None:
+def test_slices_that_all_overlap_get_subrows_in_bounded_time(
+    trace_of: Open, event: Event, category: str
+) -> None:
     trace = trace_of([event("a", n, N, cat=category) for n in range(N)])
     assert len(trace.tracks) == len(trace) == N
 
 
-def test_all_equal_calls(trace_of: Open, event: Event) -> None:
+def test_equal_calls_nest_in_bounded_time(trace_of: Open, event: Event) -> None:
     trace = trace_of([event("a", 1, 5, cat="cuda_runtime") for _ in range(N)])
     assert len(trace.tracks) == N
 
 
-def test_deeply_nested_slices(trace_of: Open, event: Event) -> None:
+def test_deeply_nested_slices_have_their_depth(trace_of: Open, event: Event) -> None:
     trace = trace_of([event("a", n, 2 * N - 2 * n) for n in range(N)])
     assert trace.depth.tolist() == list(range(N))
 
 
-def test_one_correlation_for_all(trace_of: Open, event: Event) -> None:
+def test_kernels_with_one_correlation_take_the_last_call_before(
+    trace_of: Open, event: Event
+) -> None:
     args = {"correlation": 1}
     calls = [event("c", n, 1, cat="cuda_runtime", args=args) for n in range(N)]
     kernels = [event("k", n, 1, cat="kernel", args=args) for n in reversed(range(N))]
@@ -50,7 +54,7 @@ def test_one_correlation_for_all(trace_of: Open, event: Event) -> None:
     assert (trace.start[trace.launch[gpu]] == trace.start[gpu]).all()
 
 
-def test_thousands_of_damaged_events(trace_of: Open) -> None:
+def test_thousands_of_damaged_events_are_each_counted(trace_of: Open) -> None:
     good = '{"ph":"X","name":"a","ts":1,"args":{"x":[1,2]}}'
     bad = '{"ph":"X","name":"a "b" c","ts":1,"args":{"x":[1,2]}}'
     trace = trace_of('{"traceEvents":[' + ",\n".join([good, bad, good] * 1000) + "]}")
@@ -58,7 +62,9 @@ def test_thousands_of_damaged_events(trace_of: Open) -> None:
 
 
 @pytest.mark.parametrize("end", ['"}]', '\\q"}]', ""])
-def test_a_long_name(trace_of: Open, end: str) -> None:
+def test_name_of_a_million_characters_is_read_or_refused(
+    trace_of: Open, end: str
+) -> None:
     text = '[{"ph":"X","ts":1,"name":"' + "a" * 1_000_000 + end
     if not end:
         with pytest.raises(NotATraceError):
@@ -82,21 +88,25 @@ def test_a_long_name(trace_of: Open, end: str) -> None:
     ],
     ids=["deep args", "deep", "commas", "blanks", "empty objects", "nulls", "numbers"],
 )
-def test_between_two_events(trace_of: Open, middle: str, skipped: int) -> None:
+def test_junk_between_two_events_loses_neither(
+    trace_of: Open, middle: str, skipped: int
+) -> None:
     event = '{"ph":"X","ts":1}'
     trace = trace_of(f'{{"traceEvents":[{event},{middle},{event}]}}')
     assert (len(trace), len(trace.report.skipped)) == (2, skipped)
 
 
 @pytest.mark.parametrize("text", ['{"ph":', "}", "]", '"', '{"ph":"'])
-def test_nothing_but_syntax(write: Callable[[str], Any], text: str) -> None:
+def test_syntax_alone_after_an_event_is_counted_as_damage(
+    write: Callable[[str], Any], text: str
+) -> None:
     path = write('{"traceEvents":[{"ph":"X","ts":1}' + text * 2000)
     trace = open_trace(str(path))
     assert not trace.report.complete
     assert len(trace.report.skipped) <= trace.report.events
 
 
-def test_a_list_of_events_in_args(trace_of: Open, event: Event) -> None:
+def test_list_of_events_in_args_adds_no_events(trace_of: Open, event: Event) -> None:
     """They are no events of the file."""
     inner = [event("x", n) for n in range(5000)]
     trace = trace_of([event("a", args={"list": inner}), event("b", 5)])
@@ -161,7 +171,7 @@ def test_nothing_but_starts_of_events(trace_of: Open) -> None:
         trace_of('[{"ph":' * 100_000)
 
 
-def test_a_quote_too_few_in_every_event(
+def test_damage_in_every_event_ends_reading_at_a_bound(
     trace_of: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time that damage may cost is bounded; what is beyond the bound is
@@ -192,7 +202,9 @@ def test_begin_events_that_never_end(trace_of: Open) -> None:
     assert summary(trace).slices_unfinished == 50_000
 
 
-def test_deep_ops_of_one_name(trace_of: Open, event: Event) -> None:
+def test_nested_ops_of_one_name_count_their_time_once(
+    trace_of: Open, event: Event
+) -> None:
     n = 20_000
     trace = trace_of([event("a", k, 2 * n - 2 * k) for k in range(n)])
     (total,) = op_totals(trace)
@@ -200,7 +212,9 @@ def test_deep_ops_of_one_name(trace_of: Open, event: Event) -> None:
 
 
 @pytest.mark.parametrize("category", ["cpu_op", "kernel"])
-def test_a_thread_for_every_slice(trace_of: Open, event: Event, category: str) -> None:
+def test_thread_for_every_slice_gives_as_many_tracks(
+    trace_of: Open, event: Event, category: str
+) -> None:
     n = 20_000
     trace = trace_of([event("a", k, 2, cat=category, pid=k, tid=k) for k in range(n)])
     figures = summary(trace)
@@ -223,7 +237,7 @@ def test_many_small_threads_nest_as_a_few_do(trace_of: Open, event: Event) -> No
     assert (many.parent[3::3] < 0).all()
 
 
-def test_times_far_apart(trace_of: Open, event: Event) -> None:
+def test_times_50_years_apart_give_an_exact_span(trace_of: Open, event: Event) -> None:
     """Some writers set the first time to 0 and count the others from 1970."""
     trace = trace_of([event("a", 0, 1), event("b", 1.7e15, 1)])
     assert summary(trace).span_ns == 1_700_000_000_000_001_000
@@ -232,7 +246,7 @@ def test_times_far_apart(trace_of: Open, event: Event) -> None:
 @pytest.mark.parametrize(
     "ts", ["2305843009213694", "-2305843009213694", "1e1000000", "-1e999999999"]
 )
-def test_times_out_of_range(trace_of: Open, ts: str) -> None:
+def test_times_out_of_range_are_unreadable(trace_of: Open, ts: str) -> None:
     trace = trace_of(f'[{{"ph":"X","ts":1}},{{"ph":"X","ts":{ts}}}]')
     assert (len(trace), trace.report.unreadable) == (1, 1)
 
@@ -245,7 +259,7 @@ def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
 @pytest.mark.parametrize(
     "properties", [[{"id": [1], "name": ["a"]}], [5], {"id": 1}, "x"]
 )
-def test_device_properties_of_odd_types(
+def test_device_properties_of_odd_types_are_ignored(
     trace_of: Open, event: Event, properties: Any
 ) -> None:
     kernel = event("k", cat="kernel", pid=0, tid=7)

@@ -82,7 +82,7 @@ def test_progress_is_reported_up_to_the_end(file: Path, text: bytes) -> None:
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_two_threads_decode_at_the_same_time(
+def test_two_threads_decode_extents_while_the_caller_waits(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each waits for the other in its first extent; the caller decodes none."""
@@ -237,7 +237,9 @@ def test_after_a_halt_no_extent_is_begun(
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_many_extents(write: Callable[[bytes], Path], text: bytes) -> None:
+def test_many_extents_are_decoded_once_each(
+    write: Callable[[bytes], Path], text: bytes
+) -> None:
     size = 1_100_000
     path = write(text[:size])
     with (

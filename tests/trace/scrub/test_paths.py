@@ -50,7 +50,7 @@ def scrubbed(text: str) -> str:
         ("/home/ädä/prøjekt/x.py", "dir1/x.py"),
     ],
 )
-def test_folders_go(text: str, expected: str) -> None:
+def test_folders_become_placeholders(text: str, expected: str) -> None:
     assert scrubbed(text) == expected
 
 

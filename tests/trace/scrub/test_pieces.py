@@ -92,7 +92,7 @@ def test_a_document_of_many_pieces_is_scrubbed_as_one(
     assert all(e["args"] == INNER for n, e in enumerate(found) if n != 250)
 
 
-def test_no_element_at_all(scrub: Callable[..., str]) -> None:
+def test_empty_list_of_events_is_scrubbed(scrub: Callable[..., str]) -> None:
     assert json.loads(scrub('{"traceEvents": [ ]}')) == {"traceEvents": []}
 
 

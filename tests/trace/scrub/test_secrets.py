@@ -99,7 +99,7 @@ def test_secrets_are_named_once_and_never_told() -> None:
         "mysqldump -u root -h db -phunter22 x",
     ],
 )
-def test_a_password_as_an_option_of_one_letter(command: str) -> None:
+def test_password_after_an_option_p_is_found_and_removed(command: str) -> None:
     assert secrets_in({}, [command]) == ("password",)
     assert "hunter22" not in Texts().scrub(command)
 

@@ -64,7 +64,9 @@ def with_events(*events: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_protocols(tmp_path: Path, protocol: int) -> None:
+def test_snapshot_of_each_pickle_protocol_is_read(
+    tmp_path: Path, protocol: int
+) -> None:
     events = [event(frames=STACK, addr=addr) for addr in range(0, 3_000_000, 1000)]
     found = read(tmp_path, with_events(*events), protocol)
     assert found.events[0].addr.tolist() == [one["addr"] for one in events]
@@ -108,7 +110,7 @@ def test_runs_of_events_are_interrupted_by_others(
     ] == [[tuple(frame.values()) for frame in one.get("frames", ())] for one in events]
 
 
-def test_compressed(tmp_path: Path) -> None:
+def test_compressed_snapshot_is_read(tmp_path: Path) -> None:
     found = read(tmp_path, gzip.compress(pickle.dumps(with_events(event()))))
     assert found.events[0].size.tolist() == [500]
 
@@ -131,7 +133,7 @@ def test_devices_without_events_are_left_out(tmp_path: Path) -> None:
     assert [one.device for one in found.events] == [1]
 
 
-def test_out_of_memory(tmp_path: Path) -> None:
+def test_out_of_memory_entry_is_an_event_with_its_sizes(tmp_path: Path) -> None:
     entry = {"action": "oom", "device_free": 7, "size": 9, "stream": 0, "time_us": 5}
     events = read(tmp_path, with_events(event(), entry)).events[0]
     assert events.action.tolist() == [MemoryAction.ALLOC, MemoryAction.OOM]
@@ -139,7 +141,7 @@ def test_out_of_memory(tmp_path: Path) -> None:
     assert events.addr.tolist() == [4096, -1]
 
 
-def test_private_pools(tmp_path: Path) -> None:
+def test_private_pool_of_segment_and_event_is_the_same(tmp_path: Path) -> None:
     entry = event(pool_id=(0, 3))
     found = read(
         tmp_path,
@@ -152,7 +154,7 @@ def test_private_pools(tmp_path: Path) -> None:
     )
 
 
-def test_an_action_of_a_later_torch(tmp_path: Path) -> None:
+def test_unknown_action_of_a_later_torch_is_other(tmp_path: Path) -> None:
     found = read(tmp_path, with_events(event("defragment")))
     assert found.events[0].action.tolist() == [MemoryAction.OTHER]
 
@@ -174,7 +176,9 @@ class Call:
         return os.system, ("touch called",)
 
 
-def test_nothing_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_pickle_calls_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert "import or call" in refusal(tmp_path, with_events(Call()))
     assert not (tmp_path / "called").exists()
@@ -195,7 +199,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_pickles(tmp_path: Path, data: bytes) -> None:
+def test_hostile_pickles_are_refused(tmp_path: Path, data: bytes) -> None:
     assert "snapshot.pickle is" in refusal(tmp_path, data)
 
 
@@ -231,7 +235,7 @@ def test_hostile_pickles(tmp_path: Path, data: bytes) -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_other_pickles(tmp_path: Path, value: Any) -> None:
+def test_pickles_that_are_no_snapshots_are_refused(tmp_path: Path, value: Any) -> None:
     assert "memory snapshot" in refusal(tmp_path, value)
 
 
@@ -243,7 +247,7 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
         assert "memory snapshot" in refusal(tmp_path, whole[:end])
 
 
-def test_progress(tmp_path: Path) -> None:
+def test_progress_of_a_snapshot_is_reported_within_long_runs(tmp_path: Path) -> None:
     """Also within one long run of events."""
     read(tmp_path, with_events(*(event(addr=n, frames=STACK) for n in range(50_000))))
     path, seen = str(tmp_path / "snapshot.pickle"), list[tuple[int, int]]()

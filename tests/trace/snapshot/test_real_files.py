@@ -57,7 +57,7 @@ def same_stacks(
     ]
 
 
-def test_events(path: Path) -> None:
+def test_events_of_real_snapshots_equal_pickle(path: Path) -> None:
     found, want = ours(path), theirs(path)["device_traces"]
     assert [one.device for one in found.events] == [
         at for at, one in enumerate(want) if one
@@ -79,7 +79,7 @@ def test_events(path: Path) -> None:
         same_stacks(found, events.stack.tolist(), entries)
 
 
-def test_segments(path: Path) -> None:
+def test_segments_of_real_snapshots_equal_pickle(path: Path) -> None:
     found, want = ours(path), theirs(path)["segments"]
     segments = found.segments
     sizes = ("total_size", "allocated_size", "active_size", "requested_size")
@@ -94,7 +94,7 @@ def test_segments(path: Path) -> None:
     same_stacks(found, segments.stack.tolist(), want)
 
 
-def test_blocks(path: Path) -> None:
+def test_blocks_of_real_snapshots_equal_pickle(path: Path) -> None:
     found = ours(path)
     want = [
         (at, one)
@@ -111,7 +111,7 @@ def test_blocks(path: Path) -> None:
     same_stacks(found, blocks.stack.tolist(), [one for _, one in want])
 
 
-def test_annotations_and_settings(path: Path) -> None:
+def test_annotations_and_settings_of_real_snapshots_equal_pickle(path: Path) -> None:
     found, want = ours(path), theirs(path)
     rows = found.annotations
     assert [

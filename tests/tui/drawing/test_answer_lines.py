@@ -15,7 +15,7 @@ from fusetui.report.why_answer import answer, brief_answer
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList
+from fusetui.tui.layout.answer import BETWEEN_CELLS, AnswerAt, AnswerList
 from fusetui.tui.pages.answer import widths_of
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.state import Size, State
@@ -24,7 +24,7 @@ Make = Callable[..., Trace]
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(
+def test_summary_below_the_lanes_looks_as_kept(
     trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
 ) -> None:
     state = after(opened(trace_of(training()), size=size), explained)
@@ -234,7 +234,7 @@ def test_lists_fill_the_width(trace_of: Make, width: int) -> None:
     found = lists(trace_of(training()))
     for count in (1, 2, 3):
         cells = widths_of(found[:count], width)
-        assert sum(cells) == width - 1 - BETWEEN * (count - 1)
+        assert sum(cells) == width - 1 - BETWEEN_CELLS * (count - 1)
 
 
 def lists(trace: Trace) -> tuple[AnswerList, ...]:
@@ -244,7 +244,7 @@ def lists(trace: Trace) -> tuple[AnswerList, ...]:
 
 
 def test_what_is_not_known_yet_is_announced(trace_of: Make) -> None:
-    said = "working: why the time went where it went will follow"
+    said = "Computing where the time went..."
     state = opened(trace_of(training()))
     assert said in drawn(state)
     assert said not in drawn(after(state, explained))

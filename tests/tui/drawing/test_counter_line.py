@@ -63,7 +63,9 @@ def queue() -> Counter:
 
 
 @pytest.mark.parametrize(("glyphs", "text"), [(UNICODE, " ▁▁▄█"), (ASCII, " ..=#")])
-def test_levels(glyphs: Any, text: str) -> None:
+def test_counter_levels_are_drawn_by_share_of_the_largest(
+    glyphs: Any, text: str
+) -> None:
     assert levels(np.array([np.nan, -3.0, 0.0, 4.0, 8.0]), 8.0, glyphs) == text
 
 
@@ -101,7 +103,7 @@ def replace_of(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace)
 
 
-async def test_counters_stand_below_the_lanes(
+async def test_counters_are_drawn_below_the_lanes(
     counted: str, matches_screen: Callable[[str, str], None]
 ) -> None:
     async with opened([counted]) as (app, _):
@@ -134,7 +136,7 @@ async def test_without_launches_there_is_no_queue(tmp_path: Path) -> None:
         assert "launch queue" not in screen(app)
 
 
-async def test_movements_skip_counters(counted: str) -> None:
+async def test_keys_move_past_counters(counted: str) -> None:
     async with opened([counted], SMALL) as (app, pilot):
         await pilot.press("j", *["J"] * 5, *["j"] * 9)
         last = app.state.view.selected

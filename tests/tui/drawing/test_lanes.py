@@ -32,7 +32,9 @@ def lanes(state: State) -> str:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_lanes(trace_of: Make, size: Size, mode: str, matches_screen: Matches) -> None:
+def test_lanes_look_as_kept_in_every_mode(
+    trace_of: Make, size: Size, mode: str, matches_screen: Matches
+) -> None:
     state = after(opened(trace_of(mixed()), size=size), explained)
     state = replace(state, **MODES[mode])
     matches_screen(f"lanes-{size.width}x{size.height}-{mode}", lanes(state))

@@ -37,7 +37,7 @@ def test_the_chain_goes_on_to_frame_and_module(trace_of: Make) -> None:
         ("Model_0 > " + "x" * 90, "… > " + "x" * 90),
     ],
 )
-def test_of_a_long_path_the_inner_levels(path: str, shown: str) -> None:
+def test_long_module_path_shows_its_inner_levels(path: str, shown: str) -> None:
     """The terminal may have room for little more than them."""
     assert inner(path) == shown
 

@@ -15,13 +15,13 @@ from fusetui.tui.state.session import Range
 Make = Callable[..., Trace]
 
 
-def test_the_reasons_stand_below_the_streams(trace_of: Make) -> None:
+def test_idle_reasons_of_a_range_are_shown_once_known(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), *do("range", "range"))
     assert "idle 2.45 ms:   Python" not in drawn(state)
     assert "idle 2.45 ms:   Python" in drawn(after(state, explained))
 
 
-def test_they_add_up_to_the_idle_time_exactly(trace_of: Make) -> None:
+def test_idle_reasons_of_a_range_add_up_exactly(trace_of: Make) -> None:
     trace = trace_of(training())
     side = after(opened(trace), explained).side
     begin, end = trace.begin_ns + 123_456, trace.begin_ns + 1_234_567
@@ -34,7 +34,7 @@ def test_they_add_up_to_the_idle_time_exactly(trace_of: Make) -> None:
     assert sum(amounts) == window_figures(trace, begin, end).idle_ns
 
 
-def test_a_range_beyond_the_trace(trace_of: Make) -> None:
+def test_range_beyond_the_trace_has_no_not_launched_reason(trace_of: Make) -> None:
     trace = trace_of(training())
     side = after(opened(trace), explained).side
     found = Range(0, trace.end_ns + 5, trace.end_ns + 10, True)

@@ -12,6 +12,7 @@ import pytest
 from rich.color import Color, ColorSystem
 from rich.palette import Palette
 from rich.style import Style
+from tests.cases import Cases
 from tests.tui.prepared import strip
 
 from fusetui.analysis.why.model import IDLE
@@ -123,7 +124,7 @@ def test_what_looks_alike_in_one_scheme_need_not_in_another() -> None:
     assert first.style == Style(color="#000000", bgcolor="#d7d7d7", bold=True)
 
 
-def test_a_line_in_another_scheme() -> None:
+def test_line_in_the_light_scheme_has_its_colors() -> None:
     shown = strip([("gemm", SliceKind.GEMM.token), ("x", "plain")], 8, LIGHT)
     first, second = (one.style for one in shown)
     assert first == Style(color="#000000", bgcolor="#5f87d7")
@@ -139,7 +140,7 @@ def test_blanks_belong_to_what_stands_before_them() -> None:
 @pytest.mark.parametrize(
     ("scheme", "color"), [(LIGHT, "#0000af"), (LIGHT_16, "#ffffff")]
 )
-def test_a_row_under_the_cursor(scheme: Scheme, color: str) -> None:
+def test_row_under_the_cursor_has_the_cursor_color(scheme: Scheme, color: str) -> None:
     """With 16 colors it loses its own."""
     (first, *_) = strip([("gemm", SliceKind.GEMM.token + TEXTS + CURSOR)], 4, scheme)
     block = scheme.colors["cursor"][0]
@@ -183,12 +184,12 @@ def block_of(scheme: Scheme, kind: SliceKind) -> str:
     return scheme.colors[kind.token][0]
 
 
-@pytest.mark.parametrize(("one", "other"), [*combinations(ON_GPU, 2)])
 @pytest.mark.parametrize("scheme", [DARK, LIGHT], ids=lambda scheme: scheme.name)
-def test_two_kinds_of_gpu_work_look_different(
-    one: SliceKind, other: SliceKind, scheme: Scheme
-) -> None:
-    assert distance(block_of(scheme, one), block_of(scheme, other)) > 75
+def test_two_kinds_of_gpu_work_look_different(scheme: Scheme) -> None:
+    with Cases() as cases:
+        for one, other in combinations(ON_GPU, 2):
+            with cases.case(one, other):
+                assert distance(block_of(scheme, one), block_of(scheme, other)) > 75
 
 
 @pytest.mark.parametrize("reason", sorted(IDLE))

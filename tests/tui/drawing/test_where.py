@@ -36,7 +36,7 @@ def test_the_deepest_that_covers_enough(state: State) -> None:
     assert [text for text, _ in runs] == ["  ", "▏Net_0        ", "▏   "]
 
 
-def test_letters_fill_it_without_colors(state: State) -> None:
+def test_module_line_is_filled_with_letters_without_colors(state: State) -> None:
     runs = where_line(state.side, state.view, where(state), 20, ASCII)
     assert "".join(text for text, _ in runs) == "yy|Net_0 yyyyyyy|yyy"
 
@@ -46,7 +46,7 @@ def test_a_click_selects_what_is_seen(state: State) -> None:
     assert state.side.trace.name_of(row) == "nn.Module: Net_0"
 
 
-def test_it_marks_the_selection_and_moves_no_line(state: State) -> None:
+def test_module_line_marks_the_selection(state: State) -> None:
     chosen = after(state, *do("down", "down"))
     assert state.side.trace.name_of(chosen.view.selected) == "nn.Module: Net_0"
     runs = where_line(chosen.side, chosen.view, where(chosen), 20, UNICODE)

@@ -44,7 +44,7 @@ def paths_of(tree: OpTree) -> dict[int, Path]:
     return found
 
 
-def test_figures_by_path(trace: Trace) -> None:
+def test_figures_of_a_call_path_equal_adding_each_op(trace: Trace) -> None:
     own, (gpu, _) = self_ns(trace), gpu_under(trace)
     count, total, self_time, on_gpu = (Counter[Path]() for _ in range(4))
     for row in ops(trace):
@@ -63,7 +63,7 @@ def test_figures_by_path(trace: Trace) -> None:
         assert figures == [count[key], total[key], self_time[key], on_gpu[key]]
 
 
-def test_self_times_from_the_ops_up(trace: Trace) -> None:
+def test_self_times_of_callers_equal_adding_each_op(trace: Trace) -> None:
     own = self_ns(trace)
     expected = Counter[Path]()
     for row in ops(trace):
@@ -77,7 +77,9 @@ def test_self_times_from_the_ops_up(trace: Trace) -> None:
 
 @pytest.mark.parametrize("make", [call_tree, callers_tree])
 @pytest.mark.parametrize("sort", [*MEASURES, "name"])
-def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
+def test_preorder_of_any_sort_keeps_subtrees_together(
+    trace: Trace, make: object, sort: str
+) -> None:
     tree = make(trace)  # type: ignore[operator]
     order = tree.preorder(sort)
     assert sorted(order.nodes.tolist()) == list(range(len(tree)))

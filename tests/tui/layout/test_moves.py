@@ -105,7 +105,7 @@ def test_next_lane_jumps_over_the_lines_of_this_one(side: Side, view: View) -> N
     assert "gemm" in name(side, next_lane(side, start, 1))
 
 
-def test_from_op_to_kernel_and_back_to_the_op(side: Side, view: View) -> None:
+def test_keys_go_from_op_to_kernel_and_back(side: Side, view: View) -> None:
     on_op = select(side, view, row(side, "aten::gelu"))
     on_kernel = to_kernel(side, on_op)
     assert "GeluCUDAKernelImpl" in name(side, on_kernel)
@@ -131,7 +131,7 @@ def test_zoom_to_gives_the_slice_half_of_the_width(side: Side, view: View) -> No
     assert shown.span == 2 * (end - begin)
 
 
-def test_center_puts_the_slice_in_the_middle(side: Side, view: View) -> None:
+def test_center_moves_the_slice_to_the_middle(side: Side, view: View) -> None:
     shown = center(side, select(side, zoom(side, view, 1, 8), row(side, "triton")))
     assert abs(shown.begin + shown.end - sum(times(side, shown.selected))) <= 2
 

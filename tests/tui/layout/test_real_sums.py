@@ -49,7 +49,7 @@ def inside(parent: Int64s, amount: Int64s) -> Int64s:
     return found
 
 
-def test_ops(trace: Trace) -> None:
+def test_op_trees_of_real_traces_add_up(trace: Trace) -> None:
     for tree in (call_tree(trace), op_tree(trace)):
         parent, level, figures = tree.parent, tree.level, tree.figures
         rest = figures["total"] - inside(parent, figures["total"])
@@ -61,7 +61,7 @@ def test_ops(trace: Trace) -> None:
         assert tree.whole("GPU") <= int(trace.dur[trace.gpu_rows[linked]].sum())
 
 
-def test_ops_from_below(trace: Trace) -> None:
+def test_callers_trees_of_real_traces_equal_ops(trace: Trace) -> None:
     """As `fusetui ops`; each tree has the same GPU time."""
     tree = callers_tree(trace)
     names = {
@@ -83,7 +83,7 @@ def test_ops_from_below(trace: Trace) -> None:
     )
 
 
-def test_kernels(trace: Trace) -> None:
+def test_kernel_tables_of_real_traces_equal_kernels(trace: Trace) -> None:
     """As `fusetui kernels`; in whatever groups, all of them once."""
     keys = keys_of(trace)
     if not keys:
@@ -110,7 +110,7 @@ def figures_of(table: KernelTable) -> Mapping[str, tuple[int, ...]]:
     }
 
 
-def test_modules_and_flames(trace: Trace) -> None:
+def test_module_trees_of_real_traces_equal_modules(trace: Trace) -> None:
     """As `fusetui modules`."""
     found = origins(trace)
     modules = module_times(found)

@@ -18,7 +18,9 @@ from fusetui.tui.layout.frame import tick_step, ticks
         ),
     ],
 )
-def test_ticks_stand_at_round_times(window: tuple[int, int], labels: list[str]) -> None:
+def test_ruler_ticks_are_at_round_times(
+    window: tuple[int, int], labels: list[str]
+) -> None:
     assert [label for _, label in ticks(*window, 66)] == labels
 
 

@@ -54,7 +54,7 @@ def names(side: Side, view: View, width: int = 60) -> list[str]:
     return ["".join(text for text, _ in runs).strip() for runs in lines]
 
 
-def test_they_fold(side: Side, view: View) -> None:
+def test_frames_that_span_the_window_fold_into_one_line(side: Side, view: View) -> None:
     found = names(side, view)
     assert found[0] == "<module> > launch_main > train"
     assert found[1].startswith("step a.py:5")
@@ -68,7 +68,7 @@ def test_the_outermost_and_the_innermost_stay_where_there_is_little_room(
     assert names(side, view, 24)[0] == "<module> > ... > train"
 
 
-def test_in_a_part_of_it_more_of_them_fold(side: Side, view: View) -> None:
+def test_more_frames_fold_in_a_smaller_window(side: Side, view: View) -> None:
     inside = replace(view, begin=side.begin + 520_000, end=side.begin + 800_000)
     assert names(side, inside) == ["<module> > launch_main > train > step > backward"]
 

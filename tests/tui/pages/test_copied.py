@@ -37,7 +37,7 @@ async def test_with_nothing_selected_the_clipboard_stays_as_it_is(path: str) -> 
     ],
     ids=["kernels", "a thread", "op tree", "diff"],
 )
-async def test_tables_copy_rows(
+async def test_y_copies_a_row_of_every_table_as_tsv(
     path: str, keys: list[str], row: dict[str, str]
 ) -> None:
     """As TSV: the names of the columns, then the row with all of its name and exact

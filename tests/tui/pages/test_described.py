@@ -71,7 +71,7 @@ def test_i_and_enter_agree_in_the_answer(trace_of: Make) -> None:
         assert shown_by_i(there) == enters
 
 
-def test_a_line_of_the_diff(mlp: Trace, trace_of: Make) -> None:
+def test_i_and_enter_agree_on_a_line_of_the_diff(mlp: Trace, trace_of: Make) -> None:
     state = after(opened(mlp, trace_of(training())), *do("diff"))
     both = after(state, *do("show")).session.views
     assert shown_by_i(state) in {view.selected for view in both}

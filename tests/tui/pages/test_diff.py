@@ -36,12 +36,12 @@ def test_the_color_is_that_of_the_verdict(
     assert verdict(found, 100)[0].token == token
 
 
-def test_what_cannot_be_told_is_said(
+def test_inconclusive_diff_says_why(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
     text = " ".join(line.text for line in verdict(diff(trace, trace), 100))
-    assert "cannot tell: it takes at least 5 steps on each side (A has 1, B 1)" in text
+    assert "Inconclusive: needs at least 5 steps per trace (A 1, B 1)" in text
 
 
 def test_the_story_stands_before_a_line_for_each_side(
@@ -75,7 +75,7 @@ def test_answer_and_story_are_whole_however_little_room_there_is(
     trace = trace_of(launched(1, 0, 10))
     found = diff(trace, trace)
     lines = above(found, 70, 2)
-    assert lines[0].startswith("cannot tell: it takes at least 5 steps on each side")
+    assert lines[0].startswith("Inconclusive: needs at least 5 steps per trace")
     assert lines[-1] == "a step takes the same time"
 
 
@@ -90,7 +90,7 @@ def test_a_story_that_is_too_long_says_that_there_is_more(
     assert len(above(long, 70, 3)) == 2 + 3
 
 
-def test_what_closes_the_sum_is_pinned(
+def test_rows_that_close_the_sum_stay_in_sight(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))

@@ -30,7 +30,7 @@ def name_at(state: State) -> str:
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(
+def test_flame_page_looks_as_kept(
     trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
 ) -> None:
     state = shown(trace_of(training()), "flame-tree", "flame-tree", size=size)
@@ -59,7 +59,7 @@ def test_blocks_fill_the_screen_as_their_time_does(mlp: Trace) -> None:
     assert widths == {"aten::linear": 65, "aten::gelu": 19, "aten::mul": 16}
 
 
-def test_the_three_trees(trace_of: Make) -> None:
+def test_flame_key_turns_through_ops_modules_and_frames(trace_of: Make) -> None:
     state = shown(trace_of(training()))
     assert "GPU time launched by ops" in drawn(state)
     modules = after(state, *do("flame-tree"))
@@ -75,7 +75,7 @@ def test_the_cursor_begins_where_the_time_divides(trace_of: Make) -> None:
     assert name_at(after(state, *do("flame-in", "flame-right"))) == "Attention_0"
 
 
-def test_zooming_in_and_out(mlp: Trace) -> None:
+def test_flame_zoom_and_back_keep_the_cursor(mlp: Trace) -> None:
     state = shown(mlp, "flame-in")
     inside = after(state, *do("flame-zoom"))
     assert inside.flame.root == here(state)[1]
@@ -91,7 +91,7 @@ def test_the_longest_call_is_shown_in_the_timeline(mlp: Trace) -> None:
     assert state.side.trace.name_of(state.view.selected) == "aten::gelu"
 
 
-def test_its_path_is_copied(mlp: Trace) -> None:
+def test_y_copies_the_path_of_a_flame_block(mlp: Trace) -> None:
     assert PAGE.copied(shown(mlp, "flame-in", "flame-in")).endswith(
         "> aten::linear > aten::mm"
     )
@@ -101,7 +101,7 @@ def test_frames_that_are_not_known_yet(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("flame", "flame-tree", "flame-tree", "flame-in", "flame-show")
     )
-    assert "working: the Python frames will follow" in drawn(state)
+    assert "Computing the Python frames..." in drawn(state)
 
 
 def test_a_trace_without_frames_says_so(mlp: Trace) -> None:

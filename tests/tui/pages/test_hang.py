@@ -69,7 +69,9 @@ def row_of(state: State, rank: int) -> str:
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x35"])
-def test_screens(paths: list[str], size: str, matches_screen: Screen) -> None:
+def test_hang_page_looks_as_kept(
+    paths: list[str], size: str, matches_screen: Screen
+) -> None:
     width, height = map(int, size.split("x"))
     matches_screen(f"hang-{size}", drawn(shown(paths, width, height)))
 
@@ -109,9 +111,8 @@ def test_details_say_where_the_others_wait(state: State) -> None:
 
 
 def test_details_of_the_missing_rank_name_what_it_issued_last(state: State) -> None:
-    assert (
-        "The last that rank 2 issued is broadcast, collective 1 of pair, at train,"
-        in drawn(state)
+    assert "Last issued by rank 2: broadcast, collective 1 of pair, at train," in drawn(
+        state
     )
 
 
@@ -193,7 +194,7 @@ def test_dumps_beside_a_trace_leave_its_page_in_front(paths: list[str]) -> None:
     assert "Rank 2 is missing" in drawn(after(state, *do("hang")))
 
 
-def test_without_dumps_the_key_turns_to_the_ranks(paths: list[str]) -> None:
+def test_hang_key_without_dumps_says_so(paths: list[str]) -> None:
     trace = opened(open_trace(str(sample_traces.path("mlp-eager"))))
     assert "7 Ranks" in drawn(trace)
     assert "7 Hang" not in drawn(trace)

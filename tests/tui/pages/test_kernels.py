@@ -43,10 +43,10 @@ def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> 
 
 def test_what_needs_the_answer_says_so(mlp: Trace) -> None:
     state = by(after(opened(mlp), *do("kernels")), "module")
-    assert state.hint.startswith("working: kernels by module")
+    assert state.hint.startswith("Computing kernels by module")
 
 
-def test_only_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
+def test_narrowing_shows_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
     kinds = by(after(opened(mlp), *do("kernels")), "kind")
     assert labels(kinds) == ["gemm", "pointwise", "fused"]
     only = after(kinds, *do("row-down", "narrow"))
@@ -56,7 +56,7 @@ def test_only_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_any_column_sorts(mlp: Trace, sort: str) -> None:
+def test_every_column_of_kernels_sorts(mlp: Trace, sort: str) -> None:
     state = after(opened(mlp), *do("kernels", *("sort-right",) * SORTS.index(sort)))
     table = shown_table(state)
     order = table.order(sort)
@@ -94,7 +94,7 @@ def test_shares_add_up_and_decimals_are_aligned(mlp: Trace) -> None:
     assert len({line.index(".") for line in rows}) == 1
 
 
-def test_a_trace_without_kernels_lists_cpu_ops(
+def test_kernels_page_without_kernels_lists_cpu_ops(
     trace_of: Make, event: Callable[..., object]
 ) -> None:
     state = after(opened(trace_of([event("aten::add", 5)])), *do("kernels"))
@@ -114,8 +114,9 @@ def test_ops_of_a_trace_without_kernels_have_no_groups(
 
 def test_the_heading_says_what_shares_are_of(mlp: Trace, trace_of: Make) -> None:
     state = after(opened(mlp), *do("kernels"))
-    assert "kernels by name: 3 of 8   share of the 1.112 ms of kernel time" in drawn(
-        state
+    assert (
+        "3 distinct kernels, 8 launches   share of the 1.112 ms of kernel time"
+        in drawn(state)
     )
     narrowed = after(state, *do("group-by", "narrow"))
     assert "only kind gemm   share of the 724 us of kernel time" in drawn(narrowed)

@@ -77,7 +77,9 @@ def state(tmp_path: Path) -> State:
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(200, 50)], ids=str)
-def test_screens(size: Size, tmp_path: Path, matches_screen: Matches) -> None:
+def test_memory_page_looks_as_kept(
+    size: Size, tmp_path: Path, matches_screen: Matches
+) -> None:
     first = remembered(State(size=size), failed(tmp_path))
     opened_rows = do("memory-turn", "row-down", "memory-turn", "row-down")
     shown = drawn(after(first, *opened_rows))
@@ -190,12 +192,12 @@ def test_where_no_other_process_can_read_it_the_thread_does(
     )
 
 
-def test_a_click_puts_the_cursor_there(state: State) -> None:
+def test_click_on_the_memory_curve_moves_the_cursor(state: State) -> None:
     before = cursor(state)
     assert cursor(after(state, partial(moused, y=6, done=Click(30)))) != before
 
 
-def test_two_snapshots_side_by_side(tmp_path: Path) -> None:
+def test_two_snapshots_are_compared_row_by_row(tmp_path: Path) -> None:
     state = remembered(State(size=Size(120, 40)), trained(tmp_path), failed(tmp_path))
     a, b = (one.moments[0] for one in memory_of(state).sides)
     rows = [row for row in PAGE.found(state) if not row.level]

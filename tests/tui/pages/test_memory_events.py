@@ -114,7 +114,7 @@ def test_the_cursor_has_the_totals_of_a_real_trace() -> None:
         state = after(state, *do("memory-later") * 4)
 
 
-def test_who_holds_it_by_op_and_by_annotation(state: State) -> None:
+def test_memory_is_listed_by_op_and_by_annotation(state: State) -> None:
     """Opened rows add up; of what was there before, the number of blocks is not
     said."""
 
@@ -139,7 +139,7 @@ def test_who_holds_it_by_op_and_by_annotation(state: State) -> None:
     assert "100 bytes (100 bytes) at 0x1, aten::mm" in said
     assert "from 5 us to 30 us, for 25 us" in said
     assert "freed in no op" in said
-    assert "A snapshot would also tell the stack" in said
+    assert "A snapshot would also have stacks" in said
     assert "nothing to open" in after(state, *do("memory-turn")).hint
 
 
@@ -159,16 +159,18 @@ def test_zoom_is_that_of_the_timeline(state: State) -> None:
         state.view.span,
     )
     assert "\ntimeline " in drawn(zoomed)
-    assert "does not tell which segments" in after(zoomed, *do("memory-map")).hint
+    assert "has no segments;" in after(zoomed, *do("memory-map")).hint
 
 
-def test_what_contradicts_the_totals_is_told(trace_of: Make, state: State) -> None:
+def test_memory_events_that_contradict_totals_are_reported(
+    trace_of: Make, state: State
+) -> None:
     lost = answered(opened(trace_of([*OPS, EVENTS[0], *EVENTS[2:]]), size=WIDE))
     said = "4 events, which differ from their last total by 70 bytes"
     assert (said in drawn(lost), "differ" in drawn(state)) == (True, False)
 
 
-def test_screen(matches_screen: Matches) -> None:
+def test_memory_page_of_a_real_trace_looks_as_kept(matches_screen: Matches) -> None:
     if not REAL[0].exists():
         pytest.skip("needs real traces")
     trace = open_trace(str(REAL[0]))
@@ -180,7 +182,7 @@ def test_screen(matches_screen: Matches) -> None:
 @pytest.mark.parametrize(
     ("events", "why"),
     [
-        ((), "no memory events: profile_memory=True adds them"),
+        ((), "no memory events (profile_memory=True records them)"),
         ([event(5, 8, 8, Addr=None)], "no memory events with addresses and totals"),
     ],
 )
@@ -201,7 +203,7 @@ def test_the_page_is_offered_once_totals_are_known(trace_of: Make) -> None:
     assert ["9 Memory" in drawn(one) for one in (first, known)] == [False, True]
 
 
-def test_it_does_not_come_to_the_front_of_another_page(
+def test_memory_read_late_does_not_replace_another_page(
     trace_of: Make, state: State
 ) -> None:
     """Nor for a trace that is no longer there; and it is gone with its trace."""

@@ -26,7 +26,7 @@ def tree_of(state: State) -> ModuleTree:
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(
+def test_modules_page_looks_as_kept(
     trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
 ) -> None:
     state = after(opened(trace_of(training()), size=size), explained, *do("modules"))
@@ -55,18 +55,18 @@ def test_enter_shows_the_longest_call(trace_of: Make) -> None:
 def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     """The annotations of steps are no part of the program."""
     state = after(opened(mlp), explained, *do("modules"))
-    assert "in no module or annotation" in drawn(state)
-    assert named(PAGE, after(state, *do("last"))) == "(in no module or annotation)"
+    assert "outside modules" in drawn(state)
+    assert named(PAGE, after(state, *do("last"))) == "(outside modules)"
     assert after(state, *do("last", "show")).hint.startswith(
-        "this belongs to no module"
+        "This work is outside modules"
     )
 
 
-def test_it_works_before_the_modules_are_known(mlp: Trace) -> None:
+def test_modules_page_takes_keys_before_modules_are_known(mlp: Trace) -> None:
     state = after(
         opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show")
     )
-    assert "working" in drawn(state)
+    assert "Computing" in drawn(state)
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
@@ -98,7 +98,7 @@ def test_sorted_by_any_column(trace_of: Make, sort: str, on_gpu: bool) -> None:
     assert not figure or f" {percent(figure, whole)} " in drawn(state).split("\n")[4]
 
 
-def test_all_of_a_measure_adds_up(trace_of: Make) -> None:
+def test_every_measure_of_modules_adds_up(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained)
     tree = tree_of(state)
     outermost = tree.parent < 0

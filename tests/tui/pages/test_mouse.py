@@ -55,7 +55,7 @@ def test_a_click_on_the_other_side_makes_it_active(mlp: Trace) -> None:
     assert after(state, partial(moused, y=17, done=Click(50))).active == 1
 
 
-def test_a_click_on_a_row_puts_the_cursor_there(mlp: Trace) -> None:
+def test_click_on_a_row_moves_the_cursor(mlp: Trace) -> None:
     state = after(opened(mlp), *do("kernels"), partial(moused, y=6, done=Click(5)))
     assert state.list_of("kernels").cursor == 2
 
@@ -88,7 +88,7 @@ def test_a_click_on_the_bar_brings_the_page(
 def test_a_page_that_needs_more_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     at = drawn(state).index("4 Diff")
-    assert "needs two traces" in after(state, partial(moused, y=0, done=Click(at))).hint
+    assert "needs two" in after(state, partial(moused, y=0, done=Click(at))).hint
 
 
 def test_the_wheel_zooms_about_the_time_beneath_it(mlp: Trace) -> None:
@@ -113,7 +113,7 @@ def test_shift_and_the_wheel_move_the_window(mlp: Trace) -> None:
     assert there.view.span == state.view.span
 
 
-async def test_dragging_chooses_a_range_of_time(path: str) -> None:
+async def test_drag_over_lanes_selects_a_range(path: str) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.mouse_down(offset=(LABELS + 10, STREAM))
         await pilot.hover(offset=(LABELS + 30, STREAM))

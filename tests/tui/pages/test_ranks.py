@@ -64,7 +64,7 @@ def test_the_key_asks_for_the_ranks_once(paths: tuple[str, ...]) -> None:
     assert isinstance(do("ranks")[0](outcome[0]), State)
 
 
-def test_the_table_and_the_reason(state: State) -> None:
+def test_ranks_page_names_the_straggler_and_its_reason(state: State) -> None:
     text = drawn(state)
     assert "4 of 4 ranks, 3 steps, 3 collectives." in text
     assert "Rank 2 arrives last in 3 of 3 collectives" in text
@@ -73,7 +73,9 @@ def test_the_table_and_the_reason(state: State) -> None:
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x35"])
-def test_screens(state: State, size: str, matches_screen: Screen) -> None:
+def test_ranks_page_looks_as_kept(
+    state: State, size: str, matches_screen: Screen
+) -> None:
     width, height = map(int, size.split("x"))
     matches_screen(f"ranks-{size}", drawn(replace(state, size=Size(width, height))))
 
@@ -141,7 +143,7 @@ def test_times_of_clocks_that_are_apart_are_moved(
     assert "share a clock" not in shown.hint
 
 
-def test_on_a_tall_screen_all_ranks_share_one_axis(
+def test_tall_screen_shows_all_ranks_on_one_axis(
     state: State, paths: tuple[str, ...]
 ) -> None:
     """The rank that waits, the one that it waits for, then the others in the order of
@@ -225,7 +227,7 @@ def test_what_was_asked_of_ranks_holds_for_their_traces_alone(
         )
 
 
-def test_every_column_sorts(state: State) -> None:
+def test_every_column_of_ranks_sorts(state: State) -> None:
     orders = set()
     for _ in RANK_SORTS:
         orders.add(tuple(row.rank for row in state.job.rows()))
@@ -234,7 +236,7 @@ def test_every_column_sorts(state: State) -> None:
     assert state.job.sort == next(iter(RANK_SORTS))
 
 
-def test_the_list_of_traces_offers_the_job(paths: tuple[str, ...]) -> None:
+def test_start_list_of_rank_files_offers_the_job(paths: tuple[str, ...]) -> None:
     first = State(
         offers=offers_of(paths, are_job=True), job=job_of_paths(paths), must_choose=True
     )
@@ -279,7 +281,7 @@ def test_what_to_do_without_ranks_fits_a_small_terminal(mlp: Trace) -> None:
 def test_what_is_said_of_the_job_uses_the_lines_below_a_short_table(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.tui.pages.ranks.ABOVE", 1)
+    monkeypatch.setattr("fusetui.tui.pages.ranks.MIN_ABOVE_LINES", 1)
     answer = state.job.answer
     assert answer is not None
     said = " ".join([*headline(answer), clocks_text(answer)])

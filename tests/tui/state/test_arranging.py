@@ -72,7 +72,7 @@ def test_a_hidden_lane_is_named_in_the_last_line(state: State) -> None:
     assert labels(after(after_hiding, *do("undo"))) == labels(after(state, NCCL))
 
 
-def test_only_the_device_of_the_selection(state: State) -> None:
+def test_isolate_shows_the_device_of_the_selection_alone(state: State) -> None:
     alone = after(state, NCCL, *do("isolate"))
     assert labels(alone)[0] == "GPU 0"
     assert hidden(alone).startswith("folded: thread 100")
@@ -87,7 +87,9 @@ def test_only_the_device_of_the_selection(state: State) -> None:
         ("notes | stream 9", ["thread 100", "GPU 0 stream 9"]),
     ],
 )
-def test_lanes_by_a_pattern(state: State, pattern: str, shown: list[str]) -> None:
+def test_only_command_shows_lanes_by_part_of_their_name(
+    state: State, pattern: str, shown: list[str]
+) -> None:
     found = after(state, typed(f"only {pattern}"))
     assert [
         text for text in labels(found) if "folded" not in text and "idle" not in text
@@ -98,7 +100,9 @@ def test_lanes_by_a_pattern(state: State, pattern: str, shown: list[str]) -> Non
 @pytest.mark.parametrize(
     "pattern", ["/stream [89]/", "/str?eam 9$/", "-/stream 7|thread|other/"]
 )
-def test_lanes_by_a_regular_expression(state: State, pattern: str) -> None:
+def test_only_command_shows_lanes_by_a_regular_expression(
+    state: State, pattern: str
+) -> None:
     found = after(state, *expressed(state, pattern))
     shown = [
         text for text in labels(found) if "folded" not in text and "idle" not in text
@@ -121,7 +125,7 @@ def test_an_expression_that_takes_too_long_is_given_up(
     assert labels(found) == labels(state)
 
 
-def test_what_is_no_expression_is_said(state: State) -> None:
+def test_invalid_lane_expression_is_one_sentence(state: State) -> None:
     assert "is no regular expression" in after(state, typed("only /(/")).hint
 
 
@@ -148,7 +152,7 @@ def test_the_busiest_lanes_come_first(state: State) -> None:
     assert labels(after(state, *do("sort", "sort"))) == labels(state)
 
 
-def test_all_lanes_unfolded(state: State) -> None:
+def test_unfold_all_shows_every_line(state: State) -> None:
     every = after(state, *do("unfold-all"))
     lines = sum(lane.height for lane in state.side.lanes)
     shown = [p for p in places(every.side, every.view) if p.line is not None]

@@ -53,7 +53,9 @@ def test_rows_are_found_by_their_place_in_the_file(part: Trace, more: Trace) -> 
     assert rows[-1] == -1
 
 
-def test_the_selection_and_the_marks(session: ViewSession, more: Trace) -> None:
+def test_selection_and_marks_stay_when_more_is_read(
+    session: ViewSession, more: Trace
+) -> None:
     chosen = replace(session.selected(0, 1), marked=(frozenset({0, 1}),))
     after = now(chosen, more)
     assert more.name_of(after.views[0].selected) == "b"

@@ -35,7 +35,7 @@ from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record, over
         ("mark a slow  step ", "mark a is set: slow  step"),
     ],
 )
-def test_commands(mlp: Trace, line: str, said: str) -> None:
+def test_command_lines_answer_with_their_hint(mlp: Trace, line: str, said: str) -> None:
     assert after(opened(mlp), partial(obeyed, line=line)).hint.startswith(said)
 
 
@@ -89,7 +89,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
         "q x",
     ],
 )
-def test_what_is_wrong_is_answered_with_what_is_right(mlp: Trace, line: str) -> None:
+def test_wrong_commands_are_answered_with_the_right_form(mlp: Trace, line: str) -> None:
     state = opened(mlp)
     found = after(state, partial(obeyed, line=line))
     assert found.hint
@@ -175,7 +175,7 @@ async def test_the_empty_line_shows_what_can_be_typed(path: str) -> None:
         )
 
 
-async def test_tab_completes_the_word(path: str) -> None:
+async def test_tab_completes_the_command(path: str) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.press("colon", "g")
         await settled(app, pilot)
@@ -187,7 +187,7 @@ async def test_tab_completes_the_word(path: str) -> None:
 async def test_tab_completes_what_a_change_is_about(path: str) -> None:
     async with app_opened([str(lessons.path("mlp-eager"))]) as (app, pilot):
         for typed, whole in (
-            ("family:g", "family:gemm x0.5"),
+            ("kind:g", "kind:gemm x0.5"),
             ("op:aten::l", "op:aten::linear x0.5"),
         ):
             await pilot.press("colon", *f"whatif {typed}")
@@ -228,7 +228,9 @@ async def test_a_file_that_is_no_trace_leaves_what_is_open(
         assert "notes.txt" in screen(app).splitlines()[-1]
 
 
-async def test_ctrl_z_suspends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ctrl_z_suspends_the_app(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with app_opened([path]) as (app, pilot):
         pressed: list[str] = []
         monkeypatch.setattr(

@@ -20,7 +20,7 @@ def name_of(state: State) -> str:
     return state.side.trace.name_of(state.view.selected)
 
 
-def test_the_next_slice_of_the_name(mlp: Trace) -> None:
+def test_next_alike_goes_to_the_next_slice_of_the_name(mlp: Trace) -> None:
     first = after(opened(mlp), at("aten::gelu"))
     second = after(first, *do("next-alike"))
     assert name_of(second) == "aten::gelu"
@@ -38,7 +38,7 @@ def test_names_that_only_contain_it_are_others(
     assert len(state.session.hits.rows) == 2
 
 
-def test_from_step_to_step(trace_of: Make) -> None:
+def test_next_step_goes_from_step_to_step(trace_of: Make) -> None:
     state = opened(trace_of(mlp_events(3)))
     first = after(state, *do("next-step"))
     assert first.hint.endswith(", 1 of 3 steps")
@@ -106,7 +106,7 @@ def passes() -> list[dict[str, Any]]:
     ]
 
 
-def test_from_forward_to_backward_and_back(trace_of: Make) -> None:
+def test_other_pass_goes_from_forward_to_backward_and_back(trace_of: Make) -> None:
     state = after(opened(trace_of(passes())), explained)
     backward = after(state, at("aten::linear"), *do("other-pass"))
     assert name_of(backward) == "AddmmBackward0"
@@ -125,21 +125,19 @@ def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(
         "ts": 105,
     }
     state = after(opened(trace_of([*passes(), {**call, "dur": 30}])), explained)
-    assert "no op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
+    assert "No op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
 
 
-def test_what_has_no_other_pass_says_so(mlp: Trace) -> None:
+def test_other_pass_without_a_partner_says_so(mlp: Trace) -> None:
     state = after(opened(mlp), explained, at("aten::gelu"), *do("other-pass"))
-    assert "no op of the other pass" in state.hint
+    assert "No op of the other pass" in state.hint
 
 
-def test_what_leads_nowhere_says_so(mlp: Trace) -> None:
+def test_jump_that_leads_nowhere_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     assert after(state, *do("to-launch")).hint == "nothing is selected"
     kernel = after(state, at("gemm"))
-    assert (
-        "no GPU event is known to be launched" in after(kernel, *do("to-kernel")).hint
-    )
+    assert "No GPU event was launched" in after(kernel, *do("to-kernel")).hint
     assert not after(kernel, *do("to-launch")).hint
 
 

@@ -42,7 +42,7 @@ def test_marks_stay_with_their_trace_when_sides_are_swapped(mlp: Trace) -> None:
     assert session.swapped().bookmarks["b"].side == 0
 
 
-async def test_from_anywhere_back_to_a_mark(path: str) -> None:
+async def test_mark_key_goes_back_to_window_and_selection(path: str) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"gemm", "enter", "z", "m", "a")
         assert "mark a is set" in screen(app)

@@ -24,7 +24,9 @@ def at(side: Side, view: View, name: str) -> View:
     return select(side, view, int(find(side.trace, name)[0]))
 
 
-def test_from_one_slice_to_another_in_either_direction(side: Side, view: View) -> None:
+def test_range_between_two_slices_is_the_same_in_either_direction(
+    side: Side, view: View
+) -> None:
     # 60..240 us, 432..542 us
     early, late = at(side, view, "gemm"), at(side, view, "Gelu")
     there = pressed(pressed(None, 0, side, early), 0, side, late)
@@ -128,7 +130,7 @@ def test_a_trace_without_a_gpu_shows_its_ops(
     assert "aten::a" in texts[2]
 
 
-async def test_a_range_by_keys(
+async def test_range_by_keys_looks_as_kept(
     path: str, matches_screen: Callable[[str, str], None]
 ) -> None:
     async with opened([path]) as (app, pilot):

@@ -63,7 +63,7 @@ def test_keys_go_along_the_path_and_back(lesson: State) -> None:
     assert after(there, *do("path-previous")).view.selected == stops[-1]
 
 
-def test_from_beside_the_path_to_the_next_slice_on_it(lesson: State) -> None:
+def test_path_key_beside_the_path_goes_to_the_next_slice_on_it(lesson: State) -> None:
     known = with_marks(lesson)
     marks = known.side.critical
     assert marks is not None
@@ -77,7 +77,7 @@ def test_from_beside_the_path_to_the_next_slice_on_it(lesson: State) -> None:
     assert begin >= trace.start[beside]
 
 
-def test_nothing_is_said_about_a_part_of_a_trace(lesson: State) -> None:
+def test_critical_path_of_a_partly_read_trace_is_not_marked(lesson: State) -> None:
     trace = open_trace(PATH)
     trace = replace(trace, report=replace(trace.report, prefix=1000))
     part = opened(trace)
@@ -101,7 +101,7 @@ def test_an_answer_waits_until_a_person_has_typed(lesson: State) -> None:
     assert found.overlay is None
     shown = after(found, partial(replace, prompt=None))
     assert isinstance(shown.overlay, Replayed)
-    assert f"With {CHANGE}" in laid_over(shown)
+    assert f"with {CHANGE}" in laid_over(shown)
 
 
 def test_an_answer_that_nobody_waits_for_is_dropped(lesson: State) -> None:
@@ -131,7 +131,9 @@ def test_a_finding_has_its_own_change() -> None:
 @pytest.mark.parametrize(
     ("line", "said"), [("whatif", "takes a change"), ("path x", "no argument")]
 )
-def test_what_a_command_needs(line: str, said: str, lesson: State) -> None:
+def test_replay_commands_name_what_they_need(
+    line: str, said: str, lesson: State
+) -> None:
     found = obeyed(lesson, line)
     assert isinstance(found, State)
     assert said in found.hint
@@ -150,7 +152,7 @@ async def test_from_the_key_to_the_answer() -> None:
         assert app.state.hint == "No kernel matches family:nonsense."
         app.do(partial(obeyed, line=f"whatif {CHANGE}"))
         await settled(app, pilot)
-        assert f"With {CHANGE}" in screen(app)
+        assert f"with {CHANGE}" in screen(app)
 
 
 def test_where_there_is_no_time_there_is_no_second_timeline(lesson: State) -> None:

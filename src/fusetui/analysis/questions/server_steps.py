@@ -43,7 +43,7 @@ _MAX_NAME_CHARACTERS: Final = 400
 
 
 class ServerPhase(StrEnum):
-    """What a step does."""
+    """The work of a step."""
 
     DECODE = "decode"
     PREFILL = "prefill"

@@ -13,7 +13,7 @@ from fusetui.text.printable import without_credentials
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """One element that could not be read."""
+    """One unreadable element."""
 
     byte: int  # in the unpacked document
     reason: str
@@ -64,6 +64,7 @@ class Report(msgspec.Struct, frozen=True):
     cut_ends: int = 0
     converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
+    compile_log: str = ""  # the file or folder of it that the user named
     process_names: tuple[str, ...] = ()  # names and labels of processes, each once
     damaged_keys: tuple[str, ...] = ()  # text around the events that is no JSON
     pending: bool = False  # changes lie in a file beside it that is not read

@@ -20,7 +20,7 @@ MODULE, ANNOTATION = "module", "annotation"
 
 class ModuleTime(msgspec.Struct, frozen=True):
     """All calls of one path. `gpu_ns`, `kernels` and `cpu_ns` include everything
-    inside; `self` is what belongs to no module further inside."""
+    inside; `self` leaves out modules inside it."""
 
     module: str
     path: str
@@ -39,7 +39,7 @@ class ModuleTime(msgspec.Struct, frozen=True):
 
 
 class Unclaimed(msgspec.Struct, frozen=True):
-    """GPU events that belong to nothing in the list, and why."""
+    """GPU events outside all rows of the list, and the reason."""
 
     why: Nowhere
     gpu_ns: int

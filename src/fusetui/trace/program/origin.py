@@ -43,6 +43,14 @@ class Nowhere(StrEnum):
     OUTSIDE = "outside"
 
 
+NOWHERE_IN_WORDS = {
+    Nowhere.NOT_LAUNCHED: "launch not recorded",
+    Nowhere.NO_FORWARD: "forward op not recorded",
+    Nowhere.OUTSIDE: "outside modules",
+}
+"""The same in every list of modules and annotations."""
+
+
 class Credit(msgspec.Struct, frozen=True, eq=False):
     """For some rows, the index of the span that each belongs to, or -1; arrays of shape
     [rows]."""

@@ -12,7 +12,7 @@ from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_casts_and_copies_reports_copy_kernels_of_the_device(found: Ask) -> None:
     (finding,) = found(
         "casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70))
     )
@@ -33,7 +33,7 @@ def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
     events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
     (finding,) = found("casts-and-copies", events, **A100)
     assert finding.text.endswith(
-        "; 30 us of it is in runs that fusable-run counts too."
+        "of it in aten::copy_; 30 us of that also counts in fusable-run."
     )
     assert finding.part_of is None
     (finding,) = found(
@@ -120,7 +120,9 @@ def test_the_remedy_is_for_what_there_is(
     assert [one for one in (CASTS, COPIES, JOINS) if one in finding.try_] == told
 
 
-def test_pageable_copies(found: Ask) -> None:
+def test_copies_from_pageable_memory_are_reported_with_their_exposed_time(
+    found: Ask,
+) -> None:
     """Of the copy 20 us lie beside the kernel."""
     copy: Event = {
         "ph": "X",
@@ -151,8 +153,9 @@ def test_a_wait_behind_a_copy_to_the_host_stays(
     (finding,) = found("casts-and-copies", read_back(event, TO_HOST, wait))
     assert finding.at_stake_ns == 50_000
     assert finding.text.endswith(
-        "in which no kernel runs. A call that waits for the GPU is behind one of them, to "
-        "the CPU: it stays, and waits for the work before the copy."
+        "take 50 us (31.3 % of the span) in which no kernel runs. One of "
+        "them, to the CPU, is followed by a wait for the GPU, which would "
+        "remain."
     )
 
 
@@ -203,7 +206,7 @@ def test_copies_within_the_device_that_set_the_program_up_are_silent(
     assert finding.at_stake_ns == 100_000
 
 
-def test_other_kernels_are_silent(found: Ask) -> None:
+def test_kernels_that_do_not_copy_are_not_reported(found: Ask) -> None:
     assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
 
 

@@ -79,7 +79,7 @@ def test_a_tensor_that_is_filled_on_the_cpu(
     assert found("host-bound", events) == []
 
 
-def test_a_product_in_the_memory_of_the_host(
+def test_product_computed_on_the_cpu_is_named_in_the_remedy(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """A quarter of the host part, and a bit more."""

@@ -12,7 +12,9 @@ from .conftest import Ask
 Make = Callable[..., Any]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_drained_by_sync_reports_the_gap_behind_a_synchronization(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """The gap 105-155 us begins while the program waits; its launch comes at 150 us."""
     events = [
         *launched(1, 0, 5, dur=100),
@@ -22,9 +24,8 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     ]
     (finding,) = found("drained-by-sync", events)
     assert finding.at_stake_ns == 45_000 - 2_000  # less the end of the wait itself
-    assert (
-        "1 time while the CPU waits for the GPU in cudaStreamSynchronize (aten::item)"
-        in (finding.text)
+    assert "Waits in cudaStreamSynchronize (aten::item) drain the launch queue 1" in (
+        finding.text
     )
     assert finding.part_of == "host-bound"
 
@@ -41,7 +42,7 @@ def test_no_more_is_lost_than_was_waited(
     ]
     (finding,) = found("drained-by-sync", events)
     assert finding.at_stake_ns == 20_000
-    assert "the GPU then waits 93 us for launches" in finding.text
+    assert "the GPU then sits idle for 93 us. Launching" in finding.text
 
 
 def test_what_one_wait_does_not_need_is_left_for_the_next(
@@ -59,7 +60,7 @@ def test_what_one_wait_does_not_need_is_left_for_the_next(
     ]
     (finding,) = found("drained-by-sync", events)
     assert "2 times" in finding.text
-    assert "the GPU then waits 113 us for launches" in finding.text
+    assert "the GPU then sits idle for 113 us. Launching" in finding.text
     assert finding.at_stake_ns == 20_000 + 93_000
 
 
@@ -146,8 +147,7 @@ def test_the_call_before_most_of_the_loss_is_named_too(
     ]
     (finding,) = found("drained-by-sync", events)
     assert (
-        "in cudaDeviceSynchronize and cudaStreamSynchronize, and the GPU then"
-        in finding.text
+        "in cudaDeviceSynchronize and cudaStreamSynchronize drain the" in finding.text
     )
 
 
@@ -178,7 +178,7 @@ def test_the_lead_of_a_thread_is_that_of_the_engine_that_it_asks(
     ]
     (finding,) = found("drained-by-sync", events)
     assert "2 times" in finding.text
-    assert "the GPU then waits 116 us for launches" in finding.text
+    assert "the GPU then sits idle for 116 us. Launching" in finding.text
     assert finding.at_stake_ns == 20_000 + 77_000 + 18_000
 
 

@@ -18,7 +18,9 @@ def lost(
     return [event(name, ts, dur, cat="cuda_runtime", args={"correlation": 1_000 + ts})]
 
 
-def test_calls_without_events(found: Ask, event: Make, launched: Make) -> None:
+def test_holes_reports_launch_calls_without_gpu_events(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Kernels at 10-20 and 500-510 us, and between their launches calls at 15, before
     that kernel has ended, and at 200 us: what they launched may have run from 20 us
     on."""
@@ -86,7 +88,9 @@ def graph(event: Make, *starts: int) -> Events:
     return [event("cudaGraphLaunch", 0, 5, cat="cuda_runtime", args=args), *nodes]
 
 
-def test_a_long_gap_between_nodes(found: Ask, event: Make) -> None:
+def test_holes_reports_a_long_gap_between_nodes_of_a_graph(
+    found: Ask, event: Make
+) -> None:
     """2 ms between the first and the second."""
     (finding,) = found("holes", graph(event, 10, 2_020, 2_030, 2_900))
     assert finding.at_stake_ns == 2_000_000

@@ -16,7 +16,9 @@ from .conftest import Ask, Lack
 Make = Callable[..., Any]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_host_bound_reports_the_gap_before_a_late_launch(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Of the gap 15-95 us the host part is 15-90 us: 60 us in an op, the rest in
     nothing."""
     events = [*launched(1, 0, 5), event("aten::add", 20, 60), *launched(2, 90, 95)]
@@ -29,7 +31,7 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     )
 
 
-def test_it_names_what_holds_the_thread(
+def test_host_bound_names_the_module_that_holds_the_thread(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Each layer calls its module for 30 us, of which an op has 20, with a view of 5 us
@@ -57,7 +59,7 @@ def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> No
     assert finding.certainty == "likely"
 
 
-def test_what_was_not_recorded_is_to_be_recorded_first(
+def test_host_bound_without_recorded_activity_advises_recording_it(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of 75 us the thread spends 20 us in an op, then 50 us."""
@@ -102,7 +104,7 @@ def test_without_ops_an_annotation_may_have_had_some(
         )
 
 
-def test_what_the_loader_claims_is_left_out(
+def test_host_bound_leaves_out_gaps_of_the_data_loader(
     found: Ask, event: Make, launched: Make
 ) -> None:
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
@@ -126,7 +128,7 @@ def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -
     """Where most GPU events are nodes of graphs, the remedy is not to capture one."""
     op = event("aten::add", 20, 60)
     for nodes, first in (
-        (3, "Most of the GPU's work is replayed"),
+        (3, "Prepare the next replay while the GPU"),
         (0, "torch.compile"),
     ):
         call, node = launched(1, 0, 5)
@@ -215,8 +217,10 @@ def test_a_graph_is_advised_after_the_wait_between_its_launches_is_gone(
 ) -> None:
     remedy = remedy_of(found, waiting_between(event, launched))
     assert remedy.startswith(
-        "A graph cannot wait for the GPU, as cudaStreamSynchronize (aten::add) does between the "
-        "launches: take that wait out first, then torch.compile"
+        "Remove the wait in cudaStreamSynchronize (aten::add) between the "
+        "launches, which a graph cannot contain. Then "
+        'torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays '
+        "the launches;"
     )
 
 
@@ -240,7 +244,7 @@ def test_the_steps_with_a_wait_between_their_launches_are_counted(
     later = [*launched(3, 210, 215), *launched(4, 290, 295)]
     later += [event("aten::add", 206, 190)]
     events = [*steps, *waiting_between(event, launched), wait, *later]
-    assert "does between the launches in 1 of 2 steps: take" in remedy_of(found, events)
+    assert "between the launches in 1 of 2 steps," in remedy_of(found, events)
 
 
 def test_a_graph_does_not_contain_the_data_loader(
@@ -249,9 +253,7 @@ def test_a_graph_does_not_contain_the_data_loader(
     loader = {"name": "enumerate(DataLoader)#_SingleProcess.__next__"}
     events = waiting_between(event, launched, **loader, cat="user_annotation")
     remedy = remedy_of(found, events)
-    assert remedy.startswith(
-        "The data loader fetches a batch between the launches, which"
-    )
+    assert remedy.startswith("Move the data loader, which fetches a batch between the")
     assert "from one batch to the next; larger batches" in remedy
 
 
@@ -262,7 +264,7 @@ def test_names_of_a_trace_are_no_part_of_a_remedy_unless_they_are_plain(
     for one in events:
         if one["name"] == "aten::add":
             one["name"] = "{nvidia:a}"
-    assert "as cudaStreamSynchronize does" in remedy_of(found, events)
+    assert "cudaStreamSynchronize" in remedy_of(found, events)
 
 
 def test_a_trace_without_cpu_ops_is_to_be_recorded_with_them(

@@ -19,12 +19,16 @@ def queued(launched: Make, gap: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_it_speaks(found: Ask, launched: Make) -> None:
+def test_kernel_switches_reports_short_gaps_before_queued_work(
+    found: Ask, launched: Make
+) -> None:
     """29 gaps of 2 us; no launch came into a gap, so nothing of them is launch
     latency."""
     (finding,) = found("kernel-switches", queued(launched, 2))
     assert finding.at_stake_ns == 29 * 2_000
-    assert "29 gaps of at most 10 us, 2 us each on average" in finding.text
+    assert (
+        "29 gaps of at most 10 us before queued work, 2 us on average." in finding.text
+    )
 
 
 def test_longer_gaps_are_something_else(found: Ask, launched: Make) -> None:

@@ -14,7 +14,9 @@ MIOPEN = "batched_transpose_32x32_half"
 
 
 @pytest.mark.parametrize(("name", "library"), [(CUDNN, "cuDNN"), (MIOPEN, "MIOpen")])
-def test_it_speaks(found: Ask, name: str, library: str) -> None:
+def test_layout_changes_reports_transpositions_of_libraries(
+    found: Ask, name: str, library: str
+) -> None:
     """Two transpositions of 30 and 20 us beside 150 us of other work."""
     kernels = [(name, 30), ("conv", 100), (name, 20), ("bn", 50)]
     (finding,) = found(
@@ -34,7 +36,7 @@ def test_copies_of_pytorch_are_another_rule(found: Ask) -> None:
     )
 
 
-def test_the_environment_of_rocm(found: Ask) -> None:
+def test_layout_changes_on_rocm_advises_the_miopen_variable(found: Ask) -> None:
     events = work(("aten::conv2d", MIOPEN, 30))
     (finding,) = found("layout-changes", events, roctracer_version=4.1)
     assert finding.try_ is not None
@@ -61,7 +63,7 @@ def test_the_steps_of_a_convolution_are_no_change_of_layout(
     )
 
 
-def test_what_a_search_for_algorithms_tries_changes_no_layout(found: Ask) -> None:
+def test_layout_changes_ignores_kernels_of_an_algorithm_search(found: Ask) -> None:
     tries = tried((CUDNN, "conv_a", "conv_b"), 30)
     assert found("layout-changes", search(0, tries, tries[1:])) == []
     (finding,) = found("layout-changes", search(0, tries, tries[:2]))

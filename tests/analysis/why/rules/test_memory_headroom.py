@@ -29,16 +29,16 @@ def used(*totals: tuple[int, int]) -> list[Event]:
     return [*work(("aten::add", ADD, 20)), *events]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_memory_headroom_reports_reserved_memory_that_is_never_used(found: Ask) -> None:
     """70 of 80 GB are reserved, and 49 of them at most allocated."""
     events = used((20, 40), (49, 60), (10, 70))
     (finding,) = found("memory-headroom", events, deviceProperties=[DEVICE])
     assert finding.at_stake_ns is None
     assert "reserves 70 GB of the 80 GB of GPU 0" in finding.text
-    assert "30 % of it" in finding.text
+    assert "30 % of the" in finding.text
 
 
-def test_what_is_used_is_silent(found: Ask) -> None:
+def test_memory_headroom_is_silent_where_memory_is_used(found: Ask) -> None:
     assert found("memory-headroom", used((60, 70)), deviceProperties=[DEVICE]) == []
 
 
@@ -71,7 +71,9 @@ def on_rocm(*pids: int) -> tuple[list[Event], dict[str, Any]]:
     return events, {"deviceProperties": [DEVICE], "roctracer_version": 400}
 
 
-def test_one_gpu_of_rocm_whatever_its_number(found: Ask) -> None:
+def test_memory_headroom_on_rocm_takes_the_only_gpu_whatever_its_number(
+    found: Ask,
+) -> None:
     events, keys = on_rocm(2)
     (finding,) = found("memory-headroom", events, **keys)
     assert "reserves 70 GB of the 80 GB of GPU 2" in finding.text

@@ -17,7 +17,9 @@ RTX = {
 GP100 = {"deviceProperties": [{"id": 0, "name": "Quadro GP100", "numSms": 56}]}
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_no_tensor_cores_reports_float32_products_with_tf32_as_the_remedy(
+    found: Ask,
+) -> None:
     """19.5 TFLOP/s on the plain cores, 156 in TF32: an eighth of the time."""
     (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **A100)
     assert finding.at_stake_ns == 70_000
@@ -178,7 +180,7 @@ CONVOLUTIONS = tuple(
 )
 
 
-def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+def test_no_tensor_cores_ignores_kernels_of_an_algorithm_search(
     found: Ask,
 ) -> None:
     """Three kernels of 80 us are measured, and the fastest one then runs: it alone
@@ -205,7 +207,9 @@ def attention(arch: int) -> str:
     return f"{kernel}(PyTorchMemEffAttention::AttentionKernel<float>::Params)"
 
 
-def test_float32_attention_multiplies_in_three_parts(found: Ask) -> None:
+def test_no_tensor_cores_reports_float32_attention_in_three_tf32_parts(
+    found: Ask,
+) -> None:
     """156 TFLOP/s in TF32 are 52 in float32; 312 in bfloat16 are six times as many."""
     work_ = work(("aten::_efficient_attention_forward", attention(80), 60))
     (finding,) = found("no-tensor-cores", work_, **A100)
@@ -218,7 +222,7 @@ def test_float32_attention_multiplies_in_three_parts(found: Ask) -> None:
     assert "scaled_dot_product_attention can also use FlashAttention" in finding.try_
 
 
-def test_float32_attention_on_the_plain_cores(found: Ask) -> None:
+def test_no_tensor_cores_reports_float32_attention_on_plain_cores(found: Ask) -> None:
     """15.7 of 125 TFLOP/s."""
     work_ = work(("aten::_efficient_attention_forward", attention(70), 60))
     (finding,) = found("no-tensor-cores", work_, **V100)
@@ -230,7 +234,7 @@ def test_float32_attention_on_the_plain_cores(found: Ask) -> None:
     ("name", "device"),
     [(attention(80).replace("f32", "bf16"), A100), (attention(60), GP100)],
 )
-def test_other_attention_is_left_out(
+def test_no_tensor_cores_leaves_out_attention_of_other_dtypes(
     found: Ask, name: str, device: dict[str, Any]
 ) -> None:
     """In 16 bits, and on a device without tensor cores."""

@@ -18,7 +18,7 @@ def products(*kernels: tuple[str, int]) -> list[Event]:
     return work(*(("aten::mm", name, dur) for name, dur in kernels), args=LARGE)
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_old_architecture_reports_an_ampere_kernel_on_hopper(found: Ask) -> None:
     """2 x 4096 ** 3 FLOP at the measured 794.5 TFLOP/s take 172.988 us."""
     events = products((ALIGN8, 400), (NEW, 180))
     (finding,) = found("old-architecture", events, deviceProperties=[H100])

@@ -18,14 +18,14 @@ def step(kernel: str, count: int, dur: int = 3) -> list[Event]:
     return [span | {"ts": 0, "dur": 10 * count}, *kernels]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_optimizer_launches_reports_sixty_kernels_per_call(found: Ask) -> None:
     """60 kernels of 3 us, and 59 gaps of 2 us."""
     (finding,) = found("optimizer-launches", step(ADD, 60))
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "Each call of an optimizer launches 60 kernels of 3 us on average, one parameter after "
-        "another: with the gaps before them, they take 298 us (100 % of the span), 40 % of it "
-        "idle."
+        "Each optimizer call launches 60 kernels of 3 us on average, "
+        "parameter by parameter. With the gaps before them, they take 298 us "
+        "(100 % of the span), 40 % of it idle."
     )
 
 

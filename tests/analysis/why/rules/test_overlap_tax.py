@@ -16,7 +16,7 @@ def kernels(alone: int, beside: int, each: int = 5) -> list[Event]:
     return [*events, reduce | {"ts": start, "dur": beside * each}]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_overlap_tax_reports_kernels_slower_beside_communication(found: Ask) -> None:
     """Five of 20 us alone, five of 31 us beside it."""
     (finding,) = found("overlap-tax", kernels(20, 31), **A100)
     assert finding.at_stake_ns == 5 * 11_000

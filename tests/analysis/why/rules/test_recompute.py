@@ -22,7 +22,7 @@ def checkpointed(*modules: Event) -> list[Event]:
     ]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_recompute_reports_forward_kernels_in_the_backward_pass(found: Ask) -> None:
     (finding,) = found("recompute", checkpointed(module("Block_0", 0, 9)))
     assert finding.at_stake_ns == 30_000
     assert finding.text == (

@@ -20,7 +20,9 @@ def launch(
     ]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_slow_launches_reports_the_gap_during_a_launch_call(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """The call of 400 us runs from 20 us on, its kernel starts at 415 us: 395 us of the
     gap."""
     slow = launch(event, "cudaLaunchKernel", 20, 400, 415)

@@ -27,7 +27,7 @@ def reduces(number: int, dur: int, elements: int) -> list[Event]:
     return [plain | {"ts": n * (dur + 1), "dur": dur} for n in range(number)]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_small_collectives_reports_two_thousand_small_ones(found: Ask) -> None:
     """2,020 of 11 us: 22.22 ms of a span of 24.24 ms less 1 us."""
     (finding,) = found("small-collectives", reduces(2_020, 11, 8_192))
     assert finding.at_stake_ns == 2_020 * 11_000
@@ -52,5 +52,7 @@ def test_without_sizes_it_is_likely(found: Ask) -> None:
     [(49, 11, 8_192), (100, 60, 8_192), (100, 40, 1 << 20)],
     ids=["few", "long", "large"],
 )
-def test_others_are_silent(found: Ask, number: int, dur: int, elements: int) -> None:
+def test_small_collectives_is_silent_for_few_or_large_ones(
+    found: Ask, number: int, dur: int, elements: int
+) -> None:
     assert found("small-collectives", reduces(number, dur, elements)) == []

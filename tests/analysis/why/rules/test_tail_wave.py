@@ -30,7 +30,7 @@ def product(across: int, down: int, dur: int) -> list[Event]:
     return events
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_tail_wave_reports_the_empty_part_of_the_last_wave(found: Ask) -> None:
     """130 tiles on 108 SMs are two waves for the time of 130 / 216 of them."""
     (finding,) = found("tail-wave", product(13, 10, 150), deviceProperties=[A100])
     assert finding.at_stake_ns == 150_000 * 86 // 216
@@ -52,7 +52,9 @@ def test_no_more_is_at_stake_than_what_exceeds_the_bound(found: Ask) -> None:
         (50, 10, 500),  # 4.63 waves
     ],
 )
-def test_it_is_silent(found: Ask, across: int, down: int, dur: int) -> None:
+def test_tail_wave_is_silent_for_short_kernels_and_full_or_many_waves(
+    found: Ask, across: int, down: int, dur: int
+) -> None:
     assert found("tail-wave", product(across, down, dur), deviceProperties=[A100]) == []
 
 

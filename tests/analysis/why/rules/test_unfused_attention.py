@@ -13,7 +13,7 @@ ATTENTION = (
 )
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_unfused_attention_reports_separate_kernels_of_attention(found: Ask) -> None:
     (finding,) = found(
         "unfused-attention", [*work(*ATTENTION), module("Attention_0", 0, 50)]
     )

@@ -27,7 +27,7 @@ def steps(*durations: int, kernel: str = ADD) -> list[Event]:
     ]
 
 
-def test_it_speaks(found: Ask) -> None:
+def test_unsteady_reports_a_kernel_that_varies_from_step_to_step(found: Ask) -> None:
     """The p90 of these is 32 us, the p10 20 us; one took 20 us more than the median."""
     (finding,) = found("unsteady", steps(20, 20, 40, 20, 20), **A100)
     assert finding.at_stake_ns == 20_000
@@ -43,7 +43,9 @@ def test_it_speaks(found: Ask) -> None:
         (5, 5, 9, 5, 5),  # too short to be measured well
     ],
 )
-def test_it_is_silent(found: Ask, durations: tuple[int, ...]) -> None:
+def test_unsteady_is_silent_for_steady_short_or_few_runs(
+    found: Ask, durations: tuple[int, ...]
+) -> None:
     assert found("unsteady", steps(*durations), **A100) == []
 
 

@@ -19,11 +19,13 @@ def other(event: Make, number: int, ts: int, kernel_ts: int) -> list[dict[str, A
     ]
 
 
-def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+def test_waits_outside_reports_queued_work_on_an_idle_device(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Launched at 10 us, running at 95 us: of the gap 15-95 us all is queued."""
     (finding,) = found("waits-outside", [*launched(1, 0, 5), *launched(2, 10, 95)])
     assert finding.at_stake_ns == 80_000
-    assert "is not recorded" in finding.text
+    assert "It waited for something unrecorded:" in finding.text
 
 
 def test_work_from_before_the_recording_is_likely(
@@ -41,7 +43,9 @@ def test_short_waits_are_silent(found: Ask, launched: Make) -> None:
     assert found("waits-outside", [*launched(1, 0, 5), *launched(2, 10, 30)]) == []
 
 
-def test_what_follows_a_slow_launch_call_is_silent(found: Ask, launched: Make) -> None:
+def test_waits_outside_is_silent_behind_a_slow_launch_call(
+    found: Ask, launched: Make
+) -> None:
     """The call of 150 us loads a module, which goes on for 50 us behind it."""
     events = [*launched(1, 0, 5), *launched(2, 20, 220)]
     events[-2]["dur"] = 150

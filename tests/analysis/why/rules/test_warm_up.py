@@ -22,7 +22,7 @@ def launch(event: Make, ts: int, dur: int, kernel: str = "k") -> Events:
     ]
 
 
-def test_the_first_launch_of_a_kernel(found: Ask, event: Make) -> None:
+def test_slow_first_launch_of_a_kernel_is_warm_up(found: Ask, event: Make) -> None:
     """The call from 100 to 1,100 us loads the kernel; later ones take 5 us."""
     first = [*launch(event, 0, 5, "before"), *launch(event, 100, 1000)]
     events = [*first, *launch(event, 1200, 5), *launch(event, 1300, 5)]
@@ -90,7 +90,7 @@ def test_a_launch_that_is_slow_again_is_no_warm_up(found: Ask, event: Make) -> N
     assert finding.at_stake_ns == 1_000_000 + 500_000
 
 
-def test_the_first_call_of_an_op(found: Ask, event: Make) -> None:
+def test_slow_first_call_of_an_op_is_warm_up(found: Ask, event: Make) -> None:
     """aten::conv2d searches for 2 ms, then takes 50 us; 80 us before the last launch
     remain."""
     ops = [event("aten::conv2d", 100, 2000), event("aten::conv2d", 2200, 50)]
@@ -130,7 +130,9 @@ def in_steps(event: Make, *calls: int, call: str) -> Events:
 
 
 @pytest.mark.parametrize("call", ["cudaStreamCreateWithPriority", "cudaFree"])
-def test_calls_in_the_first_step(found: Ask, event: Make, call: str) -> None:
+def test_setup_calls_in_the_first_step_are_warm_up_and_no_allocation(
+    found: Ask, event: Make, call: str
+) -> None:
     (finding,) = found("warm-up", in_steps(event, 2, 0, 0, call=call))
     assert finding.at_stake_ns == 600_000
     assert f"(2 x {call})" in finding.text
@@ -159,7 +161,7 @@ def test_what_earlier_steps_did_is_not_known(
             )
     (finding,) = found("warm-up", events)
     assert finding.certainty == certainty
-    doubt = f"The recording begins with {name}{first}: earlier steps may have done the same."
+    doubt = f"Earlier steps may have done the same: the recording begins with {name}{first}."
     assert finding.why_likely == (doubt if certainty == "likely" else None)
 
 
@@ -186,7 +188,9 @@ def test_calls_that_recur_are_no_warm_up(found: Ask, event: Make, call: str) -> 
     assert found("warm-up", in_steps(event, 2, 1, 1, call=call)) == []
 
 
-def test_a_first_step_of_more_than_twice_the_others(found: Ask, event: Make) -> None:
+def test_first_step_of_more_than_twice_the_others_is_warm_up(
+    found: Ask, event: Make
+) -> None:
     """Steps of 5, 1, 1 and 1 ms with one launch each in the middle: the first gap ends
     at 2.5 ms, and the next one spends 2.5 ms in the first step."""
     begins, ends = [0, 5000, 6000, 7000], [5000, 6000, 7000, 8000]
@@ -199,7 +203,8 @@ def test_a_first_step_of_more_than_twice_the_others(found: Ask, event: Make) -> 
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
     assert finding.text.endswith(
-        "in the first step. What is said of launches, loading and compilation leaves it out."
+        "for what happens once: 4.975 ms in the first step. Other findings "
+        "exclude this time."
     )
     (late,) = found("host-bound", events)
     assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))

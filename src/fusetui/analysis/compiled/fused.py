@@ -1,0 +1,99 @@
+"""Which lines of Python became one kernel."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.compiled.kernels import KernelOfGraph, joined_kernels
+from fusetui.trace.compile_log.log import (
+    CompiledGraph,
+    CompileLog,
+    dynamo_nodes_of,
+    lines_of_dynamo_nodes,
+    nodes_of,
+    ops_of_dynamo_nodes,
+)
+from fusetui.trace.compile_log.stacks import CodeLine
+from fusetui.trace.model.columns import Trace
+
+GENERATED = ("cpp_", "triton_")
+"""How the names of kernels begin that Inductor generates."""
+
+
+class FusedLine(msgspec.Struct, frozen=True):
+    """A line that is part of a kernel."""
+
+    ops: tuple[str, ...]  # of the line, as far as they are known: gelu, mul
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+class FusedKernel(msgspec.Struct, frozen=True):
+    """A generated kernel with the work of several ops."""
+
+    name: str
+    runs: int
+    total_ns: int
+    lines: tuple[FusedLine, ...]
+
+
+def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ...]:
+    """The generated kernels of a trace that came from several lines, or from several
+    ops of one line, those that take most time first. () without a log."""
+    if log is None:
+        return ()
+    joined = joined_kernels(trace, log)
+    item_ns = joined.item_ns()
+    fused = []
+    for number, kernel in enumerate(joined.kernels):
+        graph = kernel.join.graph
+        is_generated = kernel.name.startswith(GENERATED)
+        if graph is None or not is_generated or kernel.is_possible or not kernel.lines:
+            continue
+        lines = _lines(log, graph, kernel)
+        if len(lines) < 2 and all(len(line.ops) < 2 for line in lines):
+            continue
+        of_kernel = joined.kernel_of_item == number
+        fused.append(
+            FusedKernel(
+                name=kernel.name,
+                runs=int(np.count_nonzero(of_kernel)),
+                total_ns=int(item_ns[of_kernel].sum()),
+                lines=lines,
+            )
+        )
+    fused.sort(key=lambda kernel: (-kernel.total_ns, kernel.name))
+    return tuple(fused)
+
+
+def _lines(
+    log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
+) -> tuple[FusedLine, ...]:
+    """The lines of a kernel, with the ops of Dynamo's graph in them."""
+    pre_nodes = dynamo_nodes_of(log, graph)
+    line_of_node = lines_of_dynamo_nodes(log, graph)
+    op_of_node = ops_of_dynamo_nodes(log, graph)
+    nodes: dict[str, None] = {}
+    for post_node in nodes_of(log, graph).get(kernel.calls[0].handle, ()):
+        nodes |= dict.fromkeys(pre_nodes.get(post_node, ()))
+    in_order = [node for node in line_of_node if node in nodes]
+    ops: dict[tuple[str, int], list[str]] = {}
+    for node in in_order:
+        line = line_of_node[node]
+        if node in op_of_node:
+            ops.setdefault((line.file, line.line), []).append(op_of_node[node])
+    return tuple(_fused_line(line, ops) for line in kernel.lines)
+
+
+def _fused_line(line: CodeLine, ops: dict[tuple[str, int], list[str]]) -> FusedLine:
+    of_line = ops.get((line.file, line.line), [])
+    return FusedLine(
+        ops=tuple(dict.fromkeys(of_line)),
+        file=line.file,
+        line=line.line,
+        function=line.function,
+        code=line.code,
+    )

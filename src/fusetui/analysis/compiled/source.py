@@ -1,0 +1,217 @@
+"""Everything about the source of one slice: lines of Python, nodes of the graph, and the
+generated code."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.compiled.graphs import GraphJoin
+from fusetui.analysis.compiled.kernels import (
+    JoinedKernels,
+    KernelOfGraph,
+    joined_kernels,
+)
+from fusetui.analysis.compiled.lines import lines_of_graph, lines_of_stacks
+from fusetui.analysis.compiled.regions import (
+    NONE,
+    RegionsOfTrace,
+    calls_of_rows,
+    compile_id_of,
+    items_of_rows,
+    regions_of_rows,
+)
+from fusetui.trace.compile_log.log import (
+    CompiledGraph,
+    CompileId,
+    CompileLog,
+    code_of,
+    graph_lines_of,
+    nodes_of,
+    wrapper_in,
+)
+from fusetui.trace.compile_log.stacks import CodeLine, frames_in
+from fusetui.trace.compile_log.wrapper import KernelDefinition
+from fusetui.trace.model.columns import Trace
+
+MAX_NODES = 200  # of a kernel, that are shown
+MAX_STACKS = 100  # of an arg
+
+
+class CalledKernel(msgspec.Struct, frozen=True):
+    """A call of a kernel in a graph, and its lines of Python."""
+
+    name: str  # its handle; its name without provenance
+    lines: tuple[CodeLine, ...]
+
+
+class SliceSource(msgspec.Struct, frozen=True, eq=False):
+    """Where the work of a slice comes from. Texts are those of the log, not escaped.
+
+    Line numbers of the wrapper count from 1.
+    """
+
+    name: str  # of the slice
+    kernel: str  # its handle or name in the wrapper; "" for no kernel
+    compile_id: CompileId | None
+    join: GraphJoin | None  # None: it lies in no call of a compiled graph
+    why_not: str  # why `lines` are not known; "" if they are
+    is_possible: bool  # `lines` are those of several calls
+    lines: tuple[CodeLine, ...]
+    kernels: tuple[CalledKernel, ...]  # of a slice that is no kernel: all of its graph
+    nodes: tuple[str, ...]  # lines of the graph after its passes
+    wrapper_path: str
+    code: str  # of the wrapper; "" without one
+    call_lines: tuple[int, ...]  # of the wrapper
+    definition: KernelDefinition | None
+    kernel_file: str  # that the trace names; never opened
+
+
+def source_of(trace: Trace, log: CompileLog | None, row: int) -> SliceSource | None:
+    """The source of a slice of a compiled region; None for any other. Without a log,
+    what the trace itself has: stacks in its args, and the file of its kernel."""
+    joined = joined_kernels(trace, log)
+    rows = np.array([row])
+    item = int(items_of_rows(joined.regions, rows)[0])
+    args = _args_of_work(trace, joined.regions, item, row)
+    lines = _lines_in_args(args)
+    kernel_file = args.get("kernel_file")
+    kernel_file = kernel_file if isinstance(kernel_file, str) else ""
+    if item != NONE:
+        kernel = joined.of_item(item)
+        return _of_kernel(trace, log, row, kernel, lines, kernel_file)
+    join = _join_of_row(joined, row)
+    if join is None and not lines:
+        return None
+    source = _of_graph(trace, log, row, join, lines, kernel_file)
+    if log is None or join is None or join.graph is None:
+        return source
+    return msgspec.structs.replace(source, kernels=_kernels(log, join.graph))
+
+
+def _kernels(log: CompileLog, graph: CompiledGraph) -> tuple[CalledKernel, ...]:
+    """All calls of the wrapper of a graph."""
+    wrapper = wrapper_in(log, graph)
+    if wrapper is None:
+        return ()
+    lines = lines_of_graph(log, graph)
+    return tuple(
+        CalledKernel(name=call.handle or call.name, lines=lines.get(call.handle, ()))
+        for call in wrapper.calls
+    )
+
+
+def _of_kernel(
+    trace: Trace,
+    log: CompileLog | None,
+    row: int,
+    kernel: KernelOfGraph,
+    lines_in_args: tuple[CodeLine, ...],
+    kernel_file: str,
+) -> SliceSource:
+    source = _of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
+    graph = kernel.join.graph
+    why_not = "" if kernel.why_not is None else kernel.why_not.value
+    nodes: tuple[str, ...] = ()
+    definition = None
+    if log is not None and graph is not None:
+        nodes = _nodes(log, graph, kernel)
+        wrapper = wrapper_in(log, graph)
+        definition = wrapper.definition_of(kernel.name) if wrapper is not None else None
+    handle = kernel.calls[0].handle if len(kernel.calls) == 1 else ""
+    return msgspec.structs.replace(
+        source,
+        kernel=handle or kernel.name,
+        lines=kernel.lines or lines_in_args,
+        why_not="" if lines_in_args else why_not,
+        is_possible=kernel.is_possible,
+        nodes=nodes,
+        call_lines=tuple(call.line for call in kernel.calls),
+        definition=definition,
+    )
+
+
+def _of_graph(
+    trace: Trace,
+    log: CompileLog | None,
+    row: int,
+    join: GraphJoin | None,
+    lines: tuple[CodeLine, ...],
+    kernel_file: str,
+) -> SliceSource:
+    graph = None if join is None else join.graph
+    compile_id = None if join is None else join.compile_id
+    if compile_id is None and graph is not None:
+        compile_id = graph.compile_id
+    why_not = ""
+    if join is not None and join.why_not is not None and not lines:
+        why_not = join.why_not.value
+    return SliceSource(
+        name=trace.name_of(row),
+        kernel="",
+        compile_id=compile_id,
+        join=join,
+        why_not=why_not,
+        is_possible=False,
+        lines=lines,
+        kernels=(),
+        nodes=(),
+        wrapper_path="" if graph is None else graph.wrapper_path,
+        code="" if log is None or graph is None else code_of(log, graph),
+        call_lines=(),
+        definition=None,
+        kernel_file=kernel_file,
+    )
+
+
+def _nodes(
+    log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
+) -> tuple[str, ...]:
+    """The lines of the graph that define the nodes of a kernel, in the graph's order."""
+    lines = graph_lines_of(log, graph)
+    of_handle = nodes_of(log, graph)
+    wanted: dict[str, None] = {}
+    for call in kernel.calls:
+        wanted |= dict.fromkeys(of_handle.get(call.handle, ()))
+    in_order = [name for name in lines if name in wanted]
+    in_order += [name for name in wanted if name not in lines]
+    return tuple(lines.get(name, name) for name in in_order[:MAX_NODES])
+
+
+def _join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
+    """The graph of a row that is no kernel: of the call it lies in, else the first graph
+    of its region."""
+    regions = joined.regions
+    rows = np.array([row])
+    call = int(calls_of_rows(regions, rows)[0])
+    if call != NONE:
+        return joined.calls.of_call(call)
+    region = int(regions_of_rows(regions, rows)[0])
+    if region == NONE:
+        return None
+    name = regions.trace.name_of(int(regions.regions.rows[region]))
+    compile_id = compile_id_of(name)
+    for join in joined.calls.joins:
+        if join.compile_id == compile_id:
+            return join
+    return None
+
+
+def _args_of_work(
+    trace: Trace, regions: RegionsOfTrace, item: int, row: int
+) -> dict[str, object]:
+    """The args of a slice, and of the op that launched it, whose args come second."""
+    args: dict[str, object] = {}
+    if item != NONE:
+        args |= trace.args_of(int(regions.items.spans.rows[item]))
+    return {**args, **trace.args_of(row)}
+
+
+def _lines_in_args(args: dict[str, object]) -> tuple[CodeLine, ...]:
+    """The lines of the stacks that torch's `inductor_trace_handler` adds to kernels
+    (`args.stack`: a list of texts)."""
+    stacks = args.get("stack")
+    if not isinstance(stacks, list):
+        return ()
+    texts = [text for text in stacks[:MAX_STACKS] if isinstance(text, str)]
+    return lines_of_stacks([frames_in(text) for text in texts])

@@ -1,0 +1,188 @@
+"""The files that a compile log consists of.
+
+Only regular files at or below the path that the user names are opened. Links are left
+out, because they may lead anywhere, and so are pipes and devices.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from fusetui.trace.compile_log.records import is_compile_log
+from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
+from fusetui.trace.read.source import is_remote, open_stored
+from fusetui.trace.read.unpack import first_pieces
+
+MAX_LEVELS = 4  # of folders, below the one that is named
+MAX_ENTRIES = 20_000  # of folders, that are looked at altogether
+MAX_LOGS = 4_096  # one for each rank
+MAX_GRAPH_FOLDERS = 10_000
+HEAD_BYTES = 1 << 16  # of a file, that show what it is
+ENDINGS = (".log", ".log.gz", ".log.zst", ".txt", ".txt.gz", ".txt.zst")
+"""Names of files that are looked at to find out whether they are logs."""
+OUTPUT_CODE = "output_code.py"
+"""Of each folder of a graph in `torch_compile_debug/run_*/torchinductor/*/`."""
+
+
+class LogFiles(msgspec.Struct, frozen=True):
+    """What of a path may be read."""
+
+    path: str  # as the user named it
+    logs: tuple[str, ...]  # recognized by their content
+    graph_folders: tuple[str, ...]  # of torch_compile_debug
+    links: int  # that were left out
+    is_cut: bool  # there are more than are looked at
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.logs or self.graph_folders)
+
+
+def files_of(path: str) -> LogFiles:
+    """The logs behind a path: the file itself, or what lies in a folder and below it.
+    Raises CannotReadError for what does not exist and for a URL."""
+    if is_remote(path) or path == "-":
+        raise CannotReadError(
+            f"{path} is no local file or folder, as a compile log is."
+        )
+    if not os.path.exists(path):
+        raise CannotReadError(f"{path} cannot be opened: there is no such file.")
+    if not os.path.isdir(path):
+        if not os.path.isfile(path):
+            raise CannotReadError(f"{path} is neither a file nor a folder.")
+        return LogFiles(
+            path=path, logs=(path,), graph_folders=(), links=0, is_cut=False
+        )
+    walk = _Walk()
+    walk.look_into(Path(path), MAX_LEVELS)
+    return LogFiles(
+        path=path,
+        logs=tuple(sorted(walk.logs)),
+        graph_folders=tuple(sorted(walk.graph_folders)),
+        links=walk.links,
+        is_cut=walk.is_cut,
+    )
+
+
+def checked_path(path: str) -> str:
+    """The path, if there is a log behind it. Raises TraceError if there is none."""
+    files = files_of(path)
+    if files.is_empty:
+        raise NotATraceError(why_empty(files))
+    if not os.path.isdir(path) and not looks_like_log(path):
+        raise NotATraceError(f"{path} is no log of TORCH_TRACE.")
+    return path
+
+
+def logs_beside(folder: Path, most: int) -> list[str]:
+    """The logs in a folder itself, by content, of at most so many files with the names
+    of logs; [] if it cannot be listed."""
+    names = []
+    for entry in _entries(folder, MAX_ENTRIES):
+        if entry.name.endswith(ENDINGS) and _is_regular(entry):
+            names.append(entry.path)
+    return [path for path in sorted(names)[:most] if looks_like_log(path)]
+
+
+def looks_like_log(path: str) -> bool:
+    """Whether a file is a compile log, by its first bytes, unpacked."""
+    try:
+        return is_compile_log(head_of(path))
+    except (TraceError, OSError):
+        return False
+
+
+def head_of(path: str) -> bytes:
+    """The first bytes of a file, unpacked; b"" of what cannot be unpacked. Raises
+    TraceError and OSError."""
+    stored = open_stored(path)
+    with stored.file:
+        pieces = first_pieces(stored.document, stored.packing, HEAD_BYTES)
+        return b"".join(pieces)[:HEAD_BYTES]
+
+
+class _Walk:
+    """Goes through folders, within bounds."""
+
+    def __init__(self) -> None:
+        self.logs: list[str] = []
+        self.graph_folders: list[str] = []
+        self.links = 0
+        self.is_cut = False
+        self._entries_left = MAX_ENTRIES
+
+    def look_into(self, folder: Path, levels: int) -> None:
+        """Takes the logs in a folder and in those below it."""
+        inner: list[Path] = []
+        for entry in _entries(folder, self._entries_left):
+            self._entries_left -= 1
+            if entry.is_symlink():
+                self.links += 1
+            elif entry.is_dir(follow_symlinks=False):
+                inner.append(Path(entry.path))
+            elif _is_regular(entry):
+                self._take(folder, entry)
+        if self._entries_left <= 0 or (inner and not levels):
+            self.is_cut = self.is_cut or bool(inner)
+            return
+        for path in sorted(inner):
+            self.look_into(path, levels - 1)
+
+    def _take(self, folder: Path, entry: os.DirEntry[str]) -> None:
+        """A regular file: takes it if it is a log, or part of the folder of a graph."""
+        if entry.name == OUTPUT_CODE:
+            if len(self.graph_folders) < MAX_GRAPH_FOLDERS:
+                self.graph_folders.append(str(folder))
+            else:
+                self.is_cut = True
+        elif entry.name.endswith(ENDINGS) and looks_like_log(entry.path):
+            if len(self.logs) < MAX_LOGS:
+                self.logs.append(entry.path)
+            else:
+                self.is_cut = True
+
+
+def _entries(folder: Path, most: int) -> Iterator[os.DirEntry[str]]:
+    """What a folder lists, at most so many entries; nothing if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            for number, entry in enumerate(entries):
+                if number >= most:
+                    return
+                yield entry
+    except OSError:
+        return
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a regular file and no link."""
+    try:
+        return stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def text_in(folder: str, name: str, most: int) -> str:
+    """The text of a regular file in a folder, at most so many bytes of it; "" where
+    there is none. A link is never followed."""
+    path = os.path.join(folder, name)
+    no_follow = getattr(os, "O_NOFOLLOW", 0)
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return ""
+        number = os.open(path, os.O_RDONLY | no_follow)
+        with os.fdopen(number, "rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def why_empty(files: LogFiles) -> str:
+    """One sentence about a path in which no log was found."""
+    links = " Links are not followed." if files.links else ""
+    return f"{files.path} holds no log of torch.compile, which TORCH_TRACE=DIR writes.{links}"

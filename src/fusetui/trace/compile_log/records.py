@@ -1,0 +1,354 @@
+"""The records of one compile log as columns.
+
+A record is one line `V1128 17:05:01.123456 PID file:line] {json}`. Where its JSON has
+`has_payload`, the payload follows, each of its lines after a tab. Source:
+torch/_logging/_internal.py (`trace_structured`, TorchLogsFormatter).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.errors import CannotReadError, NotATraceError
+from fusetui.trace.read.document import Document
+from fusetui.trace.read.foreign import COMPILE_LOG, LOG_LEVELS
+from fusetui.trace.read.memory import file_on_disk
+from fusetui.trace.read.source import open_stored, present, reason, unpacked
+
+CHUNK_BYTES = 1 << 22  # that are searched for records at once
+MAX_HEADER_BYTES = 1 << 24  # of the line of a record
+MAX_PAYLOAD_BYTES = 1 << 26  # that are read for a screen or an answer
+MAX_UNREAD_NAMED = 5  # records with a reason; the rest are counted
+UNKNOWN = -1
+"""A number that the record does not have."""
+
+NEWLINE, TAB = 10, 9
+HEADER_END = b"] {"
+UNUSED = (b'{"chromium_event"', b'{"describe_')
+"""How the JSON of records begins that nothing here asks for. They are most of a log."""
+
+
+class ArtifactHeader(msgspec.Struct, frozen=True):
+    name: str
+
+
+class OutputCodeHeader(msgspec.Struct, frozen=True):
+    file_path: str | None = None
+    filename: str | None = None
+
+
+class RecordHeader(msgspec.Struct, frozen=True):
+    """What every record may have, and the fields of those that are looked at at once."""
+
+    frame_id: int | None = None
+    frame_compile_id: int | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    has_payload: str | None = None
+    artifact: ArtifactHeader | None = None
+    inductor_output_code: OutputCodeHeader | None = None
+    # a text, and the number that stands for it
+    interned: tuple[str, int] | None = msgspec.field(name="str", default=None)
+    compilation_metrics: msgspec.Raw = msgspec.Raw()
+    bwd_compilation_metrics: msgspec.Raw = msgspec.Raw()
+    dynamo_start: msgspec.Raw = msgspec.Raw()
+    aot_forward_graph: msgspec.Raw = msgspec.Raw()
+    aot_backward_graph: msgspec.Raw = msgspec.Raw()
+    aot_inference_graph: msgspec.Raw = msgspec.Raw()
+    dynamo_output_graph: msgspec.Raw = msgspec.Raw()
+    dynamo_cpp_guards_str: msgspec.Raw = msgspec.Raw()
+    inductor_post_grad_graph: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def kind(self) -> str:
+        """The name of the record; of an artifact its own name; "" for others."""
+        if self.artifact is not None:
+            return self.artifact.name
+        for name in PLAIN_KINDS:
+            value = getattr(self, name)
+            if isinstance(value, msgspec.Raw):
+                if len(bytes(value)):
+                    return name
+            elif value is not None:
+                return name
+        return ""
+
+
+PLAIN_KINDS = (
+    "inductor_output_code",
+    "compilation_metrics",
+    "bwd_compilation_metrics",
+    "dynamo_start",
+    "aot_forward_graph",
+    "aot_backward_graph",
+    "aot_inference_graph",
+    "dynamo_output_graph",
+    "dynamo_cpp_guards_str",
+    "inductor_post_grad_graph",
+)
+"""Records that are no artifacts."""
+
+
+class UnreadRecord(msgspec.Struct, frozen=True):
+    """A record that could not be read."""
+
+    byte: int
+    reason: str  # the end of a sentence
+
+
+class LogRecords(msgspec.Struct, frozen=True, eq=False):
+    """The records of one file: arrays of shape [records], in the order of the file.
+
+    A header is [header, payload) of the document, a payload [payload, end). Records of
+    no use here (`UNUSED`) are counted only.
+    """
+
+    path: str
+    document: Document
+    kinds: tuple[str, ...]
+    kind: Int32s  # index into `kinds`
+    frame: Int64s  # UNKNOWN: the record belongs to no compiled frame
+    compile: Int64s
+    attempt: Int64s
+    header: Int64s
+    payload: Int64s
+    end: Int64s
+    digests: tuple[str, ...]  # of the payloads, MD5 as torch wrote it; "" without one
+    paths: dict[int, str]  # the texts that `str` records number
+    rank: int  # UNKNOWN: not of a distributed job
+    process: int  # the first process id in the file; UNKNOWN: none
+    unused: int
+    unread: tuple[UnreadRecord, ...]  # the first MAX_UNREAD_NAMED
+    unread_count: int
+    cut: str  # how the file ends too early; "" if it does not
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def header_json(self, record: int) -> dict[str, Any]:
+        """The JSON of a record's line; {} if it can no longer be read."""
+        line = self.document[int(self.header[record]) : int(self.payload[record])]
+        brace = line.find(HEADER_END)
+        try:
+            fields = msgspec.json.decode(line[brace + 2 :])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return {}
+        return fields if isinstance(fields, dict) else {}
+
+    def text(self, record: int) -> str:
+        """The payload of a record, without the tabs before its lines. Bytes that are
+        no UTF-8 become replacement characters. Raises CannotReadError."""
+        start = int(self.payload[record])
+        size = min(int(self.end[record]) - start, MAX_PAYLOAD_BYTES)
+        try:
+            payload = self.document[start : start + size]
+        except OSError as error:
+            raise CannotReadError(
+                f"{self.path} can no longer be read: {reason(error)}."
+            ) from None
+        if payload[:1] == b"\t":
+            payload = payload[1:]
+        payload = payload.replace(b"\n\t", b"\n")
+        return payload.decode("utf-8", "replace").removesuffix("\n")
+
+
+class _Line(NamedTuple):
+    """A line of a record, without its newline, and where it is."""
+
+    start: int
+    end: int
+    bytes: bytes
+
+
+def is_compile_log(head: bytes) -> bool:
+    """Whether a document is a log of TORCH_TRACE, by its first bytes."""
+    if head[:1] not in LOG_LEVELS or COMPILE_LOG.match(head) is None:
+        return False
+    first_line = head.partition(b"\n")[0]
+    return HEADER_END in first_line
+
+
+def read_records(path: str) -> LogRecords:
+    """The records of a log, compressed or not. Raises CannotReadError, or NotATraceError
+    for a file that is no such log."""
+    stored = open_stored(path)
+    try:
+        with closing(stored.file):
+            room = stored.file if stored.packing is None else file_on_disk()
+            with closing(room):
+                source = unpacked(stored, room, is_meant=is_compile_log)
+                document = present(room)
+        if not is_compile_log(document[: 1 << 16]):
+            raise NotATraceError(f"{path} is no log of TORCH_TRACE.")
+        return _scanned(path, document, source.cut or "")
+    except OSError as error:
+        raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
+
+
+def _scanned(path: str, document: Document, cut: str) -> LogRecords:
+    """The columns of a document."""
+    columns = _Columns()
+    for line in _record_lines(document):
+        columns.end_record(line.start)
+        columns.add(line)
+    columns.end_record(len(document))
+    return columns.records(path, document, cut)
+
+
+def _record_lines(document: Document) -> Iterator[_Line]:
+    """The lines that begin a record: all that do not begin with a tab."""
+    size = len(document)
+    start = 0  # of the chunk, always the start of a line
+    while start < size:
+        chunk = document[start : start + CHUNK_BYTES]
+        if not chunk:  # the file has shrunk
+            return
+        is_last = start + len(chunk) >= size
+        ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == NEWLINE)
+        if is_last and (not len(ends) or ends[-1] != len(chunk) - 1):
+            ends = np.append(ends, len(chunk))
+        if not len(ends):  # a line longer than a chunk
+            start = _end_of_line(document, start + len(chunk))
+            continue
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        first_bytes = np.frombuffer(chunk, dtype=np.uint8)[
+            np.minimum(starts, len(chunk) - 1)
+        ]
+        of_records = np.flatnonzero(first_bytes != TAB)
+        for place in of_records.tolist():
+            first, last = int(starts[place]), int(ends[place])
+            if last > first:
+                yield _Line(start + first, start + last, chunk[first:last])
+        start += int(ends[-1]) + 1
+
+
+def _end_of_line(document: Document, start: int) -> int:
+    """Where the line after the one that `start` lies in begins."""
+    while start < len(document):
+        chunk = document[start : start + CHUNK_BYTES]
+        if not chunk:
+            break
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        start += len(chunk)
+    return len(document)
+
+
+class _Columns:
+    """Takes the lines of records in the order of the file."""
+
+    def __init__(self) -> None:
+        self._numbers = {
+            name: array("q")
+            for name in ("kind", "frame", "compile", "attempt", "header", "payload")
+        }
+        self._end = array("q")
+        self._digests: list[str] = []
+        self._kinds: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
+        self._decoder = msgspec.json.Decoder(RecordHeader)
+        self._rank = UNKNOWN
+        self._process = UNKNOWN
+        self._unused = 0
+        self._unread: list[UnreadRecord] = []
+        self._unread_count = 0
+
+    def end_record(self, byte: int) -> None:
+        """The last record that was added, if it is open, ends here."""
+        if len(self._end) < len(self._digests):
+            self._end.append(byte)
+
+    def add(self, line: _Line) -> None:
+        brace = line.bytes.find(HEADER_END)
+        if brace < 0:
+            self._leave_out(line, "it is no line of a record")
+            return
+        if line.bytes.startswith(UNUSED, brace + 2):
+            self._unused += 1
+            return
+        if len(line.bytes) > MAX_HEADER_BYTES:
+            self._leave_out(line, "its line is too long")
+            return
+        try:
+            header = self._decoder.decode(line.bytes[brace + 2 :])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            self._leave_out(line, "its JSON cannot be read")
+            return
+        if header.interned is not None:
+            text, number = header.interned
+            self._paths[number] = text
+            return
+        kind = header.kind
+        if not kind:
+            self._unused += 1
+            return
+        if self._rank == UNKNOWN and header.rank is not None:
+            self._rank = header.rank
+        if self._process == UNKNOWN:
+            self._process = _process_of(line.bytes[:brace])
+        row = {
+            "kind": self._kinds.setdefault(kind, len(self._kinds)),
+            "frame": _column_number(header.frame_id),
+            "compile": _column_number(header.frame_compile_id),
+            "attempt": _column_number(header.attempt),
+            "header": line.start,
+            "payload": line.end + 1,
+        }
+        for name, column in self._numbers.items():
+            column.append(row[name])
+        self._digests.append(header.has_payload or "")
+
+    def _leave_out(self, line: _Line, why: str) -> None:
+        self._unread_count += 1
+        if len(self._unread) < MAX_UNREAD_NAMED:
+            self._unread.append(UnreadRecord(line.start, why))
+
+    def records(self, path: str, document: Document, cut: str) -> LogRecords:
+        columns = {
+            name: np.frombuffer(column, dtype=np.int64)
+            for name, column in self._numbers.items()
+        }
+        return LogRecords(
+            path=path,
+            document=document,
+            kinds=tuple(self._kinds),
+            kind=columns["kind"].astype(np.int32),
+            frame=columns["frame"],
+            compile=columns["compile"],
+            attempt=columns["attempt"],
+            header=columns["header"],
+            payload=np.minimum(columns["payload"], len(document)),
+            end=np.frombuffer(self._end, dtype=np.int64),
+            digests=tuple(self._digests),
+            paths=self._paths,
+            rank=self._rank,
+            process=self._process,
+            unused=self._unused,
+            unread=tuple(self._unread),
+            unread_count=self._unread_count,
+            cut=cut,
+        )
+
+
+def _column_number(number: int | None) -> int:
+    """The number, UNKNOWN where there is none or where it is not one torch writes."""
+    if number is None or not 0 <= number < 1 << 31:
+        return UNKNOWN
+    return number
+
+
+def _process_of(prefix: bytes) -> int:
+    """The process id in `V1128 17:05:01.123456 5539 torch/x.py:12`; UNKNOWN without
+    one."""
+    words = prefix.split(b" ", 3)
+    if len(words) < 3 or not words[2].isdigit() or len(words[2]) > 10:
+        return UNKNOWN
+    return int(words[2])

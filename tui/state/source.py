@@ -1,0 +1,46 @@
+"""The source of a slice of a compiled region: asking for it, and showing it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from fusetui.text.printable import printable
+from fusetui.tui.layout.text_layout import SourceShown
+from fusetui.tui.state.state import (
+    Details,
+    Outcome,
+    Overlay,
+    ReadSource,
+    State,
+    overlaid,
+    told,
+)
+
+NOT_COMPILED = (
+    "this slice belongs to no compiled region: the key is for kernels and ops of "
+    "torch.compile"
+)
+NO_SLICE = "select a kernel or an op of a compiled region first"
+LOOKING = "looking for its source in the compile log"
+
+
+def asked(state: State, found: Overlay | str) -> Outcome:
+    """Looks for the source of what a page describes."""
+    if not isinstance(found, Details) or not isinstance(found.about, int):
+        return told(state, NO_SLICE)
+    return told(state, LOOKING), ReadSource(found.side, found.about)
+
+
+def arrived(state: State, shown: SourceShown | None) -> State:
+    """It was found; None: the slice belongs to no compiled region. Nothing is shown if
+    something else lies over the page by now."""
+    if shown is None:
+        return told(state, NOT_COMPILED)
+    if state.overlay is not None:
+        return state
+    return overlaid(replace(state, hint=""), shown)
+
+
+def failed(state: State, sentence: str) -> State:
+    """The log cannot be read."""
+    return told(state, printable(sentence))
