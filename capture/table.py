@@ -224,7 +224,7 @@ def sweep_chart(
     return "\n".join(lines)
 
 
-def _bars(rows: Sequence[Row], block: str, name_cells: int) -> list[str]:
+def _bars(rows: Sequence[Row], block: str, name_width: int) -> list[str]:
     """A bar for each variant that was timed at one point; the longest has
     MAX_BAR_CELLS."""
     baseline_ns = _first_median_ns(rows)
@@ -234,7 +234,7 @@ def _bars(rows: Sequence[Row], block: str, name_cells: int) -> list[str]:
     for row in timed:
         cells = round(MAX_BAR_CELLS * row["median_ns"] / max(longest_ns, 1))
         bar = block * max(cells, 1)
-        name = pad(printable(row["variant"]), name_cells)
+        name = pad(printable(row["variant"]), name_width)
         figures = _time_and_speed_up(row, baseline_ns)
         bars.append(f"  {name} {bar:{MAX_BAR_CELLS}} {figures}")
     return bars

@@ -225,23 +225,22 @@ def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
     of its last page for zeros. Raises OSError."""
     with Path(path).open("rb") if data is None else BytesIO(data) as file:
         header = file.read(HEADER_BYTES)
-        page_bytes = _page_bytes(header)
-        if not _is_cut(header, size, page_bytes):
+        whole_bytes = _whole_bytes_if_cut(header, size)
+        if whole_bytes is None:
             return ExportFile(path=path, size=size, data=data)
-        bytes_of_whole_pages = size // page_bytes * page_bytes
-        rest = file.read(max(0, bytes_of_whole_pages - len(header)))
+        rest = file.read(max(0, whole_bytes - len(header)))
     return ExportFile(path=path, size=size, data=header + rest, is_cut=True)
 
 
-def _page_bytes(header: bytes) -> int:
-    """The size of a page (sqlite.org/fileformat.html)."""
+def _whole_bytes_if_cut(header: bytes, size: int) -> int | None:
+    """How many of the `size` bytes of a file are whole pages, if it has fewer pages
+    than its header says (sqlite.org/fileformat.html); else None."""
     page_bytes = int.from_bytes(header[16:18], "big")
-    return 1 << 16 if page_bytes == 1 else page_bytes
-
-
-def _is_cut(header: bytes, size: int, page_bytes: int) -> bool:
-    """Whether a file of `size` bytes has fewer pages than its header says."""
+    if page_bytes == 1:
+        page_bytes = 1 << 16
     pages = int.from_bytes(header[28:32], "big")
     # versions before 3.7 leave an old number of pages, with another change counter
     are_pages_known = header[24:28] == header[92:96]
-    return are_pages_known and size < pages * page_bytes
+    if not are_pages_known or size >= pages * page_bytes:
+        return None
+    return size // page_bytes * page_bytes
