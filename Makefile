@@ -49,8 +49,10 @@ report:
 	@echo
 	@$(BIN)/fusetui diff $(RUN)
 
+# pytest rewrites the assertions of a file once and keeps the result, as Python does with its
+# code: also where the environment says not to write it, or each worker takes ten seconds longer.
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from fusetui.trace import Trace
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 
 LARGEST = 2**53 - 1  # integers beyond it are damaged by jq and JavaScript
-MOST = 300  # rows that are looked at one by one
+MAX_GPU_ROWS = 3_000  # that are looked at one by one
 
 
 class WrongError(AssertionError):
@@ -118,38 +118,52 @@ def check_links(trace: Trace) -> None:
 def check_busy(trace: Trace) -> None:
     """Busy and idle against plain Python; windows of time add up to the whole."""
     times = gpu_times(trace)
-    rows = trace.gpu_rows.tolist()[: MOST * 10]
-    if len(rows) < len(trace.gpu_rows):
+    if len(trace.gpu_rows) > MAX_GPU_ROWS:
         return
-    devices: dict[Any, list[tuple[int, int]]] = {}
-    for row in rows:
+    spans_of_device: dict[Any, list[tuple[int, int]]] = {}
+    for row in trace.gpu_rows.tolist():
         span = int(trace.start[row]), int(trace.end[row])
-        devices.setdefault(trace.track_of(row).pid, []).append(span)
-    busy = sum(_union(spans) for spans in devices.values())
-    whole = sum(max(e for _, e in s) - min(b for b, _ in s) for s in devices.values())
-    check(times.busy_ns == busy, "busy", (times.busy_ns, busy))
-    check(times.busy_ns + times.idle_ns == whole, "busy + idle = span", (times, whole))
+        spans_of_device.setdefault(trace.track_of(row).pid, []).append(span)
+    busy_ns = 0
+    recorded_ns = 0
+    for spans in spans_of_device.values():
+        busy_ns += _union(spans)
+        first = min(begin for begin, _ in spans)
+        last = max(end for _, end in spans)
+        recorded_ns += last - first
+    check(times.busy_ns == busy_ns, "busy", (times.busy_ns, busy_ns))
+    check(
+        times.busy_ns + times.idle_ns == recorded_ns,
+        "busy + idle = span",
+        (times, recorded_ns),
+    )
     parts = (times.compute_ns, times.comm_ns, times.copy_ns)
-    check(max(parts) <= busy <= sum(parts), "parts of busy", times)
+    check(max(parts) <= busy_ns <= sum(parts), "parts of busy", times)
+    sum_ns = int(trace.dur[trace.gpu_rows].sum())
+    check(busy_ns <= times.sum_ns and times.sum_ns == sum_ns, "sum", times)
+    check_windows(trace, busy_ns)
+
+
+def check_windows(trace: Trace, busy_ns: int) -> None:
+    """Three windows that divide the trace have its busy time together, and each has at
+    most the idle time that it has room for."""
+    length = trace.end_ns - trace.begin_ns
+    cuts = [
+        trace.begin_ns,
+        trace.begin_ns + length // 3,
+        trace.begin_ns + length // 2,
+        trace.end_ns + 1,
+    ]
+    windows = [window_figures(trace, begin, end) for begin, end in pairwise(cuts)]
+    busy_of_windows = [window.busy_ns for window in windows]
     check(
-        busy <= times.sum_ns and times.sum_ns == int(trace.dur[rows].sum()),
-        "sum",
-        times,
-    )
-    begin, length = trace.begin_ns, trace.end_ns - trace.begin_ns
-    cuts = [begin, begin + length // 3, begin + length // 2, trace.end_ns + 1]
-    found = [window_figures(trace, a, b) for a, b in pairwise(cuts)]
-    check(
-        sum(w.busy_ns for w in found) == busy,
+        sum(busy_of_windows) == busy_ns,
         "windows add up",
-        ([w.busy_ns for w in found], busy),
+        (busy_of_windows, busy_ns),
     )
-    for window in found:
-        check(
-            0 <= window.idle_ns <= window.span_ns * window.devices,
-            "idle of a window",
-            window,
-        )
+    for window in windows:
+        room_ns = window.span_ns * window.devices
+        check(0 <= window.idle_ns <= room_ns, "idle of a window", window)
 
 
 def _union(spans: list[tuple[int, int]]) -> int:

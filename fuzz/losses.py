@@ -15,7 +15,7 @@ from fusetui.trace import Trace
 from fusetui.trace.layout.counters import MAX_SERIES, counters
 from fusetui.trace.read.elements import TOO_DEEP
 
-MOST_ARGS = 100  # slices whose args are compared
+MAX_SLICES_WITH_ARGS = 100  # slices whose args are compared
 
 
 def check_losses(trace: Trace, stored: bytes) -> str:
@@ -60,24 +60,34 @@ def check_refused(sentence: str, stored: bytes) -> None:
 
 
 def check_slices(trace: Trace, whole: Expected) -> None:
-    rows = {int(order): row for row, order in enumerate(trace.order.tolist())}
-    check(sorted(rows) == [one.order for one in whole.slices], "slices")
-    named = any("device" in one.args for one in whole.slices)
-    for number, one in enumerate(whole.slices):
-        row = rows[one.order]
-        check(int(trace.start[row]) == one.start, "start", (one, int(trace.start[row])))
-        check(one.dur in (None, int(trace.dur[row])), "dur", (one, int(trace.dur[row])))
-        name, category = trace.name_of(row), trace.category_of(row)
-        check(one.name in (None, name), "name", (one, name))
-        check(one.category in (None, category), "category", (one, category))
-        track = trace.track_of(row)
-        pid, tid = one.place or (track.pid, track.tid)
-        check(tid == track.tid, "thread", (one, track))
-        # a device has its own number
-        check(pid == track.pid or named, "process", (one, track))
-        if number < MOST_ARGS:
+    """The trace has the slices of the document, each with its values."""
+    row_of_order = {int(order): row for row, order in enumerate(trace.order.tolist())}
+    check(sorted(row_of_order) == [each.order for each in whole.slices], "slices")
+    names_devices = any("device" in each.args for each in whole.slices)
+    for number, expected_slice in enumerate(whole.slices):
+        row = row_of_order[expected_slice.order]
+        check_slice(trace, row, expected_slice, names_devices)
+        if number < MAX_SLICES_WITH_ARGS:
             args = trace.args_of(row)
-            check(_same(one.args, args), "args", (one, args))
+            same = _same(expected_slice.args, args)
+            check(same, "args", (expected_slice, args))
+
+
+def check_slice(trace: Trace, row: int, wanted: Slice, names_devices: bool) -> None:
+    """A row has the times, the name, the category and the thread of a slice; where
+    events name devices, these numbers take the place of pids."""
+    start = int(trace.start[row])
+    dur = int(trace.dur[row])
+    name = trace.name_of(row)
+    category = trace.category_of(row)
+    track = trace.track_of(row)
+    pid, tid = wanted.place or (track.pid, track.tid)
+    check(start == wanted.start, "start", (wanted, start))
+    check(wanted.dur in (None, dur), "dur", (wanted, dur))
+    check(wanted.name in (None, name), "name", (wanted, name))
+    check(wanted.category in (None, category), "category", (wanted, category))
+    check(tid == track.tid, "thread", (wanted, track))
+    check(pid == track.pid or names_devices, "process", (wanted, track))
 
 
 def _same(wanted: Any, found: Any) -> bool:

@@ -251,7 +251,7 @@ def attempt(seed: int, number: int) -> str:
         except TraceError as error:
             check_memory()
             text = str(error)
-            check(text.endswith(".") and "\n" not in text, "no sentence", text)
+            check(text.endswith((".", "?")) and "\n" not in text, "no sentence", text)
             return "refused"
         check_memory()
     check_columns(found)

@@ -258,15 +258,14 @@ def _is_trace(name: str) -> bool:
 def _before_damage(
     archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int
 ) -> tuple[bytes | None, bool]:
-    """Byte by byte, whatever length the archive says."""
-    if size > FINE:
-        return None, False
+    """Whatever length the archive says; byte by byte, unless the archive is large."""
     found, checksum = bytearray(), entry.CRC
     del entry.CRC
     entry.file_size = 1 << 40
     try:
         with archive.open(entry) as file:
-            file.MIN_READ_SIZE = 1  # type: ignore[attr-defined]
+            if size <= FINE:
+                file.MIN_READ_SIZE = 1  # type: ignore[attr-defined]
             while len(found) < MOST and (piece := file.read(1)):
                 found += piece
     except Exception:  # that is where the damage is

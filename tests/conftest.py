@@ -67,6 +67,8 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         for name in ("COLUMNS", "LINES"):
             patch.delenv(name, raising=False)
         patch.setenv("OMP_NUM_THREADS", "1")
+        # else each compilation starts processes that import torch for ten seconds
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
         yield

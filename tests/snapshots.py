@@ -367,8 +367,15 @@ def _merge(segment: dict[str, Any]) -> None:
 
 
 def _add_up(segment: dict[str, Any]) -> None:
-    active = [one for one in segment["blocks"] if one["state"] != "inactive"]
-    held = [one for one in active if one["state"] == "active_allocated"]
-    segment["allocated_size"] = sum(one["size"] for one in held)
-    segment["active_size"] = sum(one["size"] for one in active)
-    segment["requested_size"] = sum(one["requested_size"] for one in active)
+    """Puts the sums of its blocks into a segment."""
+    allocated = active = requested = 0
+    for block in segment["blocks"]:
+        if block["state"] == "inactive":
+            continue
+        active += block["size"]
+        requested += block["requested_size"]
+        if block["state"] == "active_allocated":
+            allocated += block["size"]
+    segment["allocated_size"] = allocated
+    segment["active_size"] = active
+    segment["requested_size"] = requested

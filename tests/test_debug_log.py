@@ -67,7 +67,7 @@ def test_debug_log_says_that_there_is_no_compiled_scanner(
     assert "Python: there is no scanner" in only(lines(), "the events are decoded by")
 
 
-def test_what_the_scanner_leaves_to_python(
+def test_debug_log_names_bytes_that_the_scanner_leaves_to_python(
     write: Callable[[str], Path], lines: Lines
 ) -> None:
     open_trace(str(write(f"[{ODD_EVENT}]")))
@@ -273,7 +273,7 @@ def test_the_app_leaves_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order == ["left", "ran"]
 
 
-def test_nothing_is_imported_where_nobody_listens() -> None:
+def test_logging_is_not_imported_unless_the_debug_log_is_on() -> None:
     program = (
         "import sys; from fusetui.debug_log import debug, start_from_environment;"
         "start_from_environment(); debug('a %s', 1);"

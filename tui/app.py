@@ -20,7 +20,7 @@ from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
 from fusetui.tui import registry, screen_layout
 from fusetui.tui.drawing.canvas import Canvas, Moused
-from fusetui.tui.drawing.schemes import SCHEMES, Scheme
+from fusetui.tui.drawing.schemes import Scheme, scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
@@ -39,7 +39,7 @@ from fusetui.tui.typed_keys import keys_of
 from fusetui.tui.view_store import keep, restored
 
 PAGING = ("pageup", "pagedown")
-FEW_COLORS = ("standard", "windows")  # color systems of Rich with 16 colors
+SYSTEMS_OF_16_COLORS = ("standard", "windows")  # color systems of Rich
 TEXTS = ("search", "command")  # actions after which a text is typed
 EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
 
@@ -73,20 +73,22 @@ class FusetuiApp(Ending):
 
     def __init__(self, options: AppOptions) -> None:
         super().__init__()
-        self._options, self.animation_level = options, "none"
-        few = self.console.color_system in FEW_COLORS
-        self._scheme = SCHEMES[options.light + 2 * few]
+        self._options = options
+        self.animation_level = "none"
+        has_16_colors = self.console.color_system in SYSTEMS_OF_16_COLORS
+        self._scheme = scheme_for(options.light, has_16_colors)
         self.register_theme(self._scheme.theme)
         self.theme = self._scheme.theme.name
         job = job_of_paths(options.paths)
+        offers = options.offers or offers_of(options.paths, bool(job.paths))
         self.state = State(
-            offers=tuple(options.offers) or offers_of(options.paths, bool(job.paths)),
+            offers=tuple(offers),
             job=job,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             keymap=options.keymap,
             tour=0 if options.tour else None,
-            colorless=self.no_color or few,
+            colorless=self.no_color or has_16_colors,
         )
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
@@ -110,8 +112,10 @@ class FusetuiApp(Ending):
         first = self._options.paths[: self._options.opened]
         snapshots = self._options.memory
         dumps = self._options.dumps
-        if first or not (snapshots or dumps):
-            self.do(partial(reading.read, paths=first) if first else reading.choose)
+        if first:
+            self.do(partial(reading.read, paths=first))
+        elif not snapshots and not dumps:
+            self.do(reading.choose)
         if snapshots:
             self.do(partial(memory.read, paths=snapshots, alone=not first))
         if dumps:
@@ -124,7 +128,8 @@ class FusetuiApp(Ending):
         """Draws the next state, then carries out its effect."""
         outcome: Outcome = run(self.state)
         state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
-        before, self.state = self.state, registry.settled(self.state, state)
+        before = self.state
+        self.state = registry.settled(before, state)
         if self.state is not before:
             self._draw(before)
             self._performing.foresee(before, self.state)
@@ -134,16 +139,12 @@ class FusetuiApp(Ending):
             self.call_later(self._catch_up)
 
     def _draw(self, before: State) -> None:
+        """Shows the state, which was another one before. If only the overlay changed,
+        Textual would redraw the whole page for any part of it: then the page is left
+        alone."""
         state = self.state
-        both = before.overlay is not None and state.overlay is not None
-        same = (
-            before.sides == state.sides
-            and before.memory is state.memory
-            and before.hang is state.hang
-        )
-        if not (both and same and before.size == state.size):
-            # If only the overlay changed, Textual would redraw the whole page for any
-            # part of it.
+        had_overlay_too = before.overlay is not None and state.overlay is not None
+        if not (had_overlay_too and _shows_same_page(before, state)):
             self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
@@ -157,20 +158,23 @@ class FusetuiApp(Ending):
         """Shows the line for a text on the screen that is in front, or hides it."""
         front = self._overlay or self._page
         if prompt is None or prompt.is_letter:
-            for one in {self._page, front}:
-                one.input.display = False
-                one.set_focus(None)
-        else:
-            more = changes_of(self.state.side.trace) if self.state.sides else []
-            front.input.ask(prompt, self.state.typed, more)
-            front.set_focus(front.input)
+            for shown in {self._page, front}:
+                shown.input.display = False
+                shown.set_focus(None)
+            return
+        changes = changes_of(self.state.side.trace) if self.state.sides else []
+        front.input.ask(prompt, self.state.typed, changes)
+        front.set_focus(front.input)
 
     def _cover(self) -> None:
+        """Shows what lies over the page."""
         if self._overlay is None:
             self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
-        canvas, size = self._overlay.canvas, overlay_size(self.state)
-        canvas.styles.width, canvas.styles.height = size.width, size.height
+        canvas = self._overlay.canvas
+        size = overlay_size(self.state)
+        canvas.styles.width = size.width
+        canvas.styles.height = size.height
         canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
 
     # Input
@@ -187,14 +191,17 @@ class FusetuiApp(Ending):
             await self._press(event)
 
     def _waits(self, event: events.Key) -> bool:
-        """Can nothing be done with a key until the first trace is there."""
+        """Whether nothing can be done with a key until the first trace is there: it is
+        of a text that a key before it asked for, no action has it, or its action needs
+        a trace."""
         if not is_starting(self.state) or registry.always(event.key, self.state):
             return False
-        *begun, action = (
-            registry.action_for(e.key, self.state) for e in (*self._early, event)
-        )
-        is_text = any(one is not None and one.name in TEXTS for one in begun)
-        return is_text or action is None or bool(action.needs(self.state))
+        for early in self._early:
+            earlier = registry.action_for(early.key, self.state)
+            if earlier is not None and earlier.name in TEXTS:
+                return True
+        action = registry.action_for(event.key, self.state)
+        return action is None or bool(action.needs(self.state))
 
     async def _catch_up(self) -> None:
         """Presses the keys that waited for the trace, before any other."""
@@ -204,41 +211,49 @@ class FusetuiApp(Ending):
                 await self._press(event)
 
     async def _press(self, event: events.Key) -> None:
-        if (
-            event.key == EARLY_ENTER
-            and registry.action_for(EARLY_ENTER, self.state) is None
-        ):
+        """Presses a key; what the registry does not take is Textual's."""
+        is_enter = event.key == EARLY_ENTER
+        if is_enter and registry.action_for(EARLY_ENTER, self.state) is None:
             event = events.Key("enter", "\r")
         if not self._pressed(event):
             await super().on_event(event)
 
     def _pressed(self, event: events.Key) -> bool:
-        """Does the registry take the key; else it is typed into a line, or
+        """Whether the registry takes the key; else it is typed into a line, or
         Textual's."""
-        action, state = registry.always(event.key, self.state), self.state
+        action = registry.always(event.key, self.state)
         if action is None:
             if self.screen not in (self._page, self._overlay):
-                # The palette is open; a list that was given no room yet, Textual cannot
-                # page.
-                lists = (
-                    one.scrollable_content_region
-                    for one in self.screen.query(OptionList)
-                )
-                return event.key in PAGING and not all(lists)
-            if state.prompt is not None and state.prompt.is_letter:
-                self.do(partial(moving.answered, character=event.character or ""))
-                return True
-            if state.prompt is not None:
-                if event.key == "escape":
-                    self.do(partial(replace, prompt=None, hint="", found=None))
-                return event.key == "escape"
-            action = registry.action_for(event.key, state)
+                return self._is_kept_from_palette(event.key)
+            if self.state.prompt is not None:
+                return self._answered(self.state.prompt, event)
+            action = registry.action_for(event.key, self.state)
         if action is None:
             return False
         self.act(action)
         return True
 
+    def _is_kept_from_palette(self, key: str) -> bool:
+        """Whether a key is taken away from the palette, which is open: a list that was
+        given no room yet, Textual cannot page."""
+        if key not in PAGING:
+            return False
+        regions = [of.scrollable_content_region for of in self.screen.query(OptionList)]
+        return not all(regions)
+
+    def _answered(self, prompt: Prompt, event: events.Key) -> bool:
+        """Whether a prompt takes the key without its line: any key where a letter is
+        asked for, else Escape, which closes it."""
+        if prompt.is_letter:
+            self.do(partial(moving.answered, character=event.character or ""))
+            return True
+        if event.key == "escape":
+            self.do(partial(replace, prompt=None, hint="", found=None))
+            return True
+        return False
+
     def act(self, action: Action) -> None:
+        """Runs an action."""
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
@@ -255,7 +270,8 @@ class FusetuiApp(Ending):
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
-        if (size := Size(*event.size)) != self.state.size:
+        size = Size(*event.size)
+        if size != self.state.size:
             self.do(partial(replace, size=size))
 
     def action_command_palette(self) -> None:
@@ -263,11 +279,11 @@ class FusetuiApp(Ending):
             self.push_screen(Palette(id=PALETTE_ID))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The actions that apply now, for the palette."""
         for action in registry.ACTIONS:
             if applies(action, self.state):
-                about = (
-                    f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
-                )
+                keys = all_keys_text(action, self.state, " ")
+                about = f"{keys}   {action.help}".strip()
                 yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
@@ -278,20 +294,25 @@ class FusetuiApp(Ending):
         else:
             self.do(message.answer)
 
-    def _loaded(self, found: TracesLoaded) -> None:
+    def _loaded(self, loaded: TracesLoaded) -> None:
+        """Shows traces that were read, unless others are being read by now."""
         state = self.state
-        if found.paths is not state.wanted or state.reading is None:
-            return  # another trace is being read by now
-        said = ""
-        if found.is_whole or (found.sides and not state.sides):
+        if loaded.paths is not state.wanted or state.reading is None:
+            return
+        notices = list(loaded.notices)
+        if loaded.is_whole or (loaded.sides and not state.sides):
             # What is kept is that of the trace that makes room for this one.
-            said = keep(state) if found.paths != state.paths else ""
-            self.do(partial(registry.arrived, sides=found.sides))
-            self.do(partial(restored, kept=found.kept))
-            self.do(partial(replace, kept_as=found.kept_as))
-        self.do(partial(reading.finished, missing=found.paths[len(found.sides) :]))
-        if notices := [*found.notices, *filter(None, [said])]:
-            self.do(partial(told, sentence="   ".join(map(printable, notices))))
+            not_kept = keep(state) if loaded.paths != state.paths else ""
+            if not_kept:
+                notices.append(not_kept)
+            self.do(partial(registry.arrived, sides=loaded.sides))
+            self.do(partial(restored, kept=loaded.kept))
+            self.do(partial(replace, kept_as=loaded.kept_as))
+        missing = loaded.paths[len(loaded.sides) :]
+        self.do(partial(reading.finished, missing=missing))
+        if notices:
+            sentence = "   ".join(printable(notice) for notice in notices)
+            self.do(partial(told, sentence=sentence))
 
 
 def is_starting(state: State) -> bool:
@@ -299,14 +320,24 @@ def is_starting(state: State) -> bool:
     return state.reading is not None and not state.is_open and state.overlay is None
 
 
+def _shows_same_page(before: State, state: State) -> bool:
+    """Whether the page below an overlay looks the same: what is open, and the size."""
+    return (
+        before.sides == state.sides
+        and before.memory is state.memory
+        and before.hang is state.hang
+        and before.size == state.size
+    )
+
+
 def run(
     paths: Sequence[str],
     *,
     mouse: bool = True,
-    say: Callable[[str], object] = bool,
+    say: Callable[[str], object] | None = None,
     **options: Any,
 ) -> int:
-    """Open these traces, with the fields of Options; returns the exit code. `say` is
+    """Open these traces, with the fields of AppOptions; returns the exit code. `say` is
     called with a sentence about what could not be kept. Raises TraceError when a trace
     cannot be read, WrongFileError when the user's keys cannot, and the exception of a
     bug in the app."""
@@ -315,8 +346,9 @@ def run(
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
     with ended_by_signals(app):
         app.run(mouse=mouse)
-    if said := keep(app.state):
-        say(said)
+    not_kept = keep(app.state)
+    if not_kept and say is not None:
+        say(not_kept)
     return app.outcome()
 
 
@@ -336,13 +368,17 @@ class PromptInput(Input):
         super().__init__(select_on_focus=False)
         self.cursor_blink = False  # nothing is sent while nobody types
 
-    def ask(self, prompt: Prompt, text: str, more: Sequence[str]) -> None:
-        """Focuses the line, in which a command may stand already; `more` commands are
-        completed."""
+    def ask(self, prompt: Prompt, text: str, changes: Sequence[str]) -> None:
+        """Focuses the line, in which a command may stand already; `changes`: commands
+        about changes, which are completed too."""
         self.placeholder = PLACEHOLDERS[prompt]
-        is_command = prompt is Prompt.COMMAND
-        self.suggester = SuggestFromList([*COMPLETION, *more]) if is_command else None
-        self.display, self.value = True, text if is_command else ""
+        self.display = True
+        if prompt is Prompt.COMMAND:
+            self.suggester = SuggestFromList([*COMPLETION, *changes])
+            self.value = text
+        else:
+            self.suggester = None
+            self.value = ""
         self.cursor_position = len(self.value)
         self.focus()
 
@@ -358,7 +394,8 @@ class PageScreen(Screen[None], inherit_bindings=False):
 
     def __init__(self, scheme: Scheme) -> None:
         super().__init__()
-        self.canvas, self.input = Canvas(scheme), PromptInput()
+        self.canvas = Canvas(scheme)
+        self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
         yield self.canvas

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,13 +39,19 @@ from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
     from fusetui.analysis.why.account import Accounts
+    from fusetui.analysis.why.facts import Facts
     from fusetui.analysis.why.idle_time import IdleTime
+    from fusetui.analysis.why.model import Why
 
-OFTEN = 0.2  # seconds between two counts while args are read
+SECONDS_BETWEEN_COUNTS = 0.2  # of hits, while args are read
 
 
-# hits, those by args alone, the share that was read
-ArgsRead = tuple[Rows, Rows, float]
+class ArgsRead(NamedTuple):
+    """What a search has found after a part of the args was read."""
+
+    by_name: Rows  # all hits, or those that names say
+    by_args: Rows  # further hits, of which only args say it
+    share: float  # of the args that was read, up to 1.0
 
 
 def answers(
@@ -58,25 +64,27 @@ def answers(
     """What changed from a trace to the other; what args say to a search; what is on the
     critical path, or what a change is worth; what memory events tell; else all
     pieces."""
+    if replayed == MEMORY:
+        return iter([_memory_of(trace)])
     if replayed:
-        return iter(
-            [_memory_of(trace) if replayed == MEMORY else _replayed(trace, replayed)]
-        )
+        return iter([_replayed(trace, replayed)])
     if other is not None:
         from fusetui.analysis.diff.compare import diff
 
         return iter([diff(trace, other)])
-    return often(as_read(trace, search)) if search else pieces(trace, cancelled)
+    if search:
+        return often(as_read(trace, search))
+    return pieces(trace, cancelled)
 
 
 def _memory_of(trace: Trace) -> object:
-    """Of each device; a sentence where the events tell nothing, or the file cannot be
-    read."""
+    """The moments of each device; a sentence where the events tell nothing, or the file
+    cannot be read."""
     from fusetui.analysis.memory.of_trace import moments_of_trace
     from fusetui.report.memory_words import no_events
 
-    found = moments_of_trace(trace)
-    return trace.elements.text.problem() or found or no_events(trace)
+    moments = moments_of_trace(trace)
+    return trace.elements.text.problem() or moments or no_events(trace)
 
 
 def _replayed(trace: Trace, asked: str) -> object:
@@ -93,10 +101,12 @@ def _replayed(trace: Trace, asked: str) -> object:
     if asked == MARKS:
         return marks_of(trace)
     try:
-        if asked.startswith(BESIDE):
-            found = predicted(trace, [asked.removeprefix(BESIDE)])
-            return found, idle_of(Accounts(found.trace_of(trace)))
-        return path(trace) if asked == ROWS else whatif(trace, [asked])
+        if asked == ROWS:
+            return path(trace)
+        if not asked.startswith(BESIDE):
+            return whatif(trace, [asked])
+        prediction = predicted(trace, [asked.removeprefix(BESIDE)])
+        return prediction, idle_of(Accounts(prediction.trace_of(trace)))
     except WrongChangeError as wrong:
         return str(wrong)
 
@@ -106,16 +116,19 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     and of ops, then the queues with the counters of the file, for which it is read
     again, and which nodes of graphs wait for which; ends early when that is no longer
     wanted."""
-    if found := tuple(map(curve_of, queues(trace))):
-        yield found
+    of_queues = tuple(curve_of(queue) for queue in queues(trace))
+    if of_queues:
+        yield of_queues
     if not cancelled():
         yield from _insights(trace, cancelled)
-    for make in (call_tree, callers_tree, op_tree):
+    for make_tree in (call_tree, callers_tree, op_tree):
         if not cancelled():
-            yield {make: unwrap(make)(trace)}  # not kept: only sent
-    more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
-    if more and not cancelled():
-        yield found + more
+            yield {make_tree: unwrap(make_tree)(trace)}  # not kept: only sent
+    if cancelled():
+        return
+    of_file = tuple(curve_of(counter) for counter in counters(trace, cancelled))
+    if of_file and not cancelled():
+        yield of_queues + of_file
     from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
 
     if not cancelled() and numbers_nodes(trace):
@@ -128,20 +141,27 @@ def opened(path: str) -> MemorySide:
     from fusetui.analysis.memory.moments import moments
     from fusetui.trace.snapshot.reading import read_snapshot
 
-    found = tuple(map(moments, memory_facts(read_snapshot(path))))
-    if not found:
+    devices = memory_facts(read_snapshot(path))
+    of_devices = tuple(moments(facts) for facts in devices)
+    if not of_devices:
         raise CannotReadError(f"{path} holds no memory of any device.")
-    return MemorySide(path, short_label(path), found)
+    return MemorySide(path, short_label(path), of_devices)
 
 
-def idle_of(found: Accounts) -> tuple[IdleTime, ...]:
+def idle_of(accounts: Accounts) -> tuple[IdleTime, ...]:
+    """The idle time of each device, in the order of the lines of the accounts."""
     from fusetui.analysis.why.idle_time import idle_times
 
-    return tuple(one for line in found.lines for one in idle_times(line))
+    idle: list[IdleTime] = []
+    for line in accounts.lines:
+        idle += idle_times(line)
+    return tuple(idle)
 
 
 def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-    """Nothing is said about a part of a trace, because the rest could reverse it."""
+    """The idle time, the same with the answer, the tree of frames, and the answer with
+    what findings are worth. Nothing is said about a part of a trace, because the rest
+    could reverse it."""
     if trace.report.prefix:
         return
     from fusetui.analysis.why.account import Accounts
@@ -149,51 +169,71 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
 
-    found = Accounts(trace)
-    idle = idle_of(found)
+    accounts = Accounts(trace)
+    idle = idle_of(accounts)
     if cancelled():
         return
     yield Insight(idle)
-    why, facts = explained(asked(found))
-    wanted = why._wanted
-    why = replace(why, _wanted=())  # which nobody else needs
-    origins = facts.kernels.origins
-    warm(origins)
+    why, facts = explained(asked(accounts))
+    warm(facts.kernels.origins)
     if why._module_times and not cancelled():
-        tree = module_tree(why._module_times, origins)
-        keys = keys_with(trace, facts.kernels.jobs, origins)
-        yield Insight(
-            idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins)
-        )
+        yield Insight(idle, _answer_page(trace, why, facts))
     if not cancelled():
-        yield {FRAMES: frame_tree(trace, origins)}
-    if any(one is not None for one in wanted) and not cancelled():
-        from fusetui.analysis.replay.worth import with_worth
+        yield {FRAMES: frame_tree(trace, facts.kernels.origins)}
+    has_changes = any(change is not None for change in why._wanted)
+    if has_changes and not cancelled():
+        yield {WORTH: _with_worth(trace, why)}
 
-        told = with_worth(trace, replace(why, _wanted=wanted))
-        texts = tuple(one if isinstance(one, str) else None for one in told._wanted)
-        yield {WORTH: replace(told, _wanted=texts, modules=None, _module_times=None)}
+
+def _answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
+    """The answer and the lists below it. Its module times must be known."""
+    assert why._module_times is not None
+    origins = facts.kernels.origins
+    tree = module_tree(why._module_times, origins)
+    answer = replace(why, _wanted=())  # which nobody else needs
+    return AnswerPage(
+        why=answer,
+        modules=tree,
+        lists=answer_lists(answer, tree, trace),
+        kernel_keys=keys_with(trace, facts.kernels.jobs, origins),
+        origins=origins,
+    )
+
+
+def _with_worth(trace: Trace, why: Why) -> Why:
+    """The answer with what its findings are worth, without what the pages do not
+    need."""
+    from fusetui.analysis.replay.worth import with_worth
+
+    answer = with_worth(trace, why)
+    changes = [change if isinstance(change, str) else None for change in answer._wanted]
+    return replace(answer, _wanted=tuple(changes), modules=None, _module_times=None)
 
 
 @memo()
 def by_names(trace: Trace, text: str) -> Rows:
+    """The slices of which names say what a search is for, in order of time."""
     return search(trace, texts_of(trace), parse(text))
 
 
 def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
-    """What args say, after each stretch of the file."""
-    query, texts, rows = parse(text), texts_of(trace), by_names(trace, text)
+    """What args say to a search, after each stretch of the file."""
+    query = parse(text)
+    texts = texts_of(trace)
+    rows = by_names(trace, text)
     if query.reads_args:
-        return ((held, NOTHING, share) for held, share in by_args(trace, texts, query))
-    return (
-        (rows, extra, share) for extra, share in by_words(trace, texts, query, rows)
-    )
+        for hits, share in by_args(trace, texts, query):
+            yield ArgsRead(by_name=hits, by_args=NOTHING, share=share)
+    else:
+        for extra, share in by_words(trace, texts, query, rows):
+            yield ArgsRead(by_name=rows, by_args=extra, share=share)
 
 
-def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:
+def often(counts: Iterator[ArgsRead]) -> Iterator[ArgsRead]:
+    """Some of these, SECONDS_BETWEEN_COUNTS apart at least, and the last one."""
     last = time.monotonic()
-    for one in found:
+    for read in counts:
         now = time.monotonic()
-        if one[-1] == 1.0 or now - last > OFTEN:
+        if read.share == 1.0 or now - last > SECONDS_BETWEEN_COUNTS:
             last = now
-            yield one
+            yield read

@@ -36,7 +36,8 @@ import gc; gc.disable()
 from fusetui.tui.helper_client import warm; warm()
 """
 """What traces need is imported while the app still reads the trace."""
-SMALL = 20_000  # slices: about fewer all is known before another process has read them
+MIN_SLICES = 20_000
+"""About fewer slices, all is known before another process has read them."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -68,13 +69,14 @@ class Packed(msgspec.Struct, frozen=True):
 
 
 def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
-    names = zlib.crc32("\0".join(trace.names).encode(errors="surrogatepass"))
+    """What identifies the trace that was read from a path."""
+    names = "\0".join(trace.names).encode(errors="surrogatepass")
     return Request(
         path=path,
         slices=len(trace),
         begin_ns=trace.begin_ns,
         total_ns=int(trace.dur.sum()),
-        names=names,
+        names=zlib.crc32(names),
         captured_by=captured_by,
         compile_log=trace.report.compile_log,
     )
@@ -113,21 +115,22 @@ class Beside:
         try:
             yield from self.told(named, cancelled, other, **asked)
         except HelperUnavailableError:
-            yield from answers(
-                named[1], cancelled, other[1] if other else None, **asked
-            )
+            _, trace = named
+            other_trace = other[1] if other else None
+            yield from answers(trace, cancelled, other_trace, **asked)
 
     def told(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
         """Only from the other process. Raises HelperUnavailableError, possibly after
         some of them."""
+        path, trace = named
         against = self._request(*other) if other else None
-        request = replace(self._request(*named), against=against, **asked)
-        for found in self._stream(answered, request, cancelled):
-            if found is None:
+        request = replace(self._request(path, trace), against=against, **asked)
+        for record in self._stream(answered, request, cancelled):
+            if record is None:
                 raise HelperUnavailableError
-            yield unpacked(found, named[1])
+            yield unpacked(record, trace)
 
     def snapshot(self, path: str, cancelled: Stop) -> MemorySide | str | None:
         """A memory snapshot, or why it cannot be read; None once nobody wants it any
@@ -137,7 +140,8 @@ class Beside:
     def _stream(
         self, function: Callable[..., Iterator[R]], asked: object, cancelled: Stop
     ) -> Iterator[R]:
-        """Ends early once nobody wants it any more. Raises HelperUnavailableError."""
+        """What the function yields in the other process. Ends early once nobody wants
+        it any more. Raises HelperUnavailableError."""
         if self._process is None:
             raise HelperUnavailableError
         try:
@@ -148,14 +152,11 @@ class Beside:
             raise HelperUnavailableError from error
 
     def _request(self, path: str, trace: Trace) -> Request:
-        """Raises HelperUnavailableError for what another process cannot read."""
+        """What asks for a trace. Raises HelperUnavailableError for what another process
+        cannot read: standard input, a part of a trace, a file that has changed."""
         report = trace.report
-        if (
-            self._process is None
-            or path == "-"
-            or report.prefix is not None
-            or report.changed
-        ):
+        is_readable = path != "-" and report.prefix is None and not report.changed
+        if self._process is None or not is_readable:
             raise HelperUnavailableError
         return request_for(path, trace, self.captured_by)
 
@@ -164,14 +165,17 @@ ALONE = Beside(start="")
 Start = Callable[[], Beside] | None  # None: no other process helps
 
 
-def beside(start: Start, *traces: Trace, least: int = SMALL) -> Beside:
-    """Another process, if one may help and each trace has so many slices, taken
-    together."""
-    is_large = sum(map(len, traces)) >= least * len(traces)
-    return start() if start and is_large else ALONE
+def beside(start: Start, *traces: Trace, least: int = MIN_SLICES) -> Beside:
+    """Another process, if one may help and the traces have on average `least` slices or
+    more; else ALONE."""
+    if start is None:
+        return ALONE
+    slices = sum(len(trace) for trace in traces)
+    return start() if slices >= least * len(traces) else ALONE
 
 
 def packed(record: object, trace: Trace | None) -> Packed:
+    """A record as bytes, without the trace that it refers to."""
     columns: list[pickle.PickleBuffer] = []
     body = io.BytesIO()
     pickler = _Pickler(body, protocol=5, buffer_callback=columns.append)
@@ -181,6 +185,7 @@ def packed(record: object, trace: Trace | None) -> Packed:
 
 
 def unpacked(record: Packed, trace: Trace | None) -> Any:
+    """The record; it refers to this trace instead of the one that was left out."""
     unpickler = _Unpickler(io.BytesIO(record.body), buffers=record.columns)
     unpickler.trace = trace
     return unpickler.load()
@@ -191,34 +196,40 @@ class _Pickler(pickle.Pickler):
 
     trace: Trace | None
 
-    def persistent_id(self, found: object) -> str | None:
-        return "the trace" if isinstance(found, Trace) and found is self.trace else None
+    def persistent_id(self, item: object) -> str | None:
+        """A mark instead of the trace; None for anything else, which is pickled."""
+        return "the trace" if isinstance(item, Trace) and item is self.trace else None
 
-    def reducer_override(self, found: object) -> Any:
-        if isinstance(found, Keys):
-            fields = {
-                number: found.fields(number) for number in set(found.number.tolist())
-            }
-            return Keys, (found.number, fields.__getitem__)
-        if isinstance(found, msgspec.Struct) and getattr(found, "__dict__", None):
-            own = tuple(getattr(found, name) for name in found.__struct_fields__)
-            return _known, (type(found), own, found.__dict__)
+    def reducer_override(self, item: object) -> Any:
+        """How to make keys, whose function becomes a dict, and records that have worked
+        out anything on first use; NotImplemented for anything else."""
+        if isinstance(item, Keys):
+            numbers = set(item.number.tolist())
+            fields = {number: item.fields(number) for number in numbers}
+            return Keys, (item.number, fields.__getitem__)
+        if isinstance(item, msgspec.Struct) and getattr(item, "__dict__", None):
+            values = tuple(getattr(item, name) for name in item.__struct_fields__)
+            return _with_memo, (type(item), values, item.__dict__)
         return NotImplemented
 
 
 class _Unpickler(pickle.Unpickler):
+    """Puts a trace where one was left out."""
+
     trace: Trace | None
 
     def persistent_load(self, _: str) -> Trace | None:
         return self.trace
 
 
-def _known(
-    kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]
+def _with_memo(
+    kind: type[msgspec.Struct], values: tuple[Any, ...], worked_out: dict[str, Any]
 ) -> Any:
-    found = kind(*own)
-    found.__dict__.update(known)
-    return found
+    """A record of a kind from the values of its fields, with what it had worked out on
+    first use."""
+    record = kind(*values)
+    record.__dict__.update(worked_out)
+    return record
 
 
 # In the other process
@@ -239,8 +250,8 @@ def answered(request: Request) -> Iterator[Packed | None]:
     except (TraceError, HelperUnavailableError):
         yield None
         return
-    for found in answers(trace, never, other, request.search, request.replayed):
-        yield packed(found, trace)
+    for answer in answers(trace, never, other, request.search, request.replayed):
+        yield packed(answer, trace)
 
 
 def snapshot_or_reason(path: str) -> Iterator[MemorySide | str]:

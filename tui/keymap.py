@@ -61,22 +61,22 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
 
 def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     """The keys in the text of a file. Raises WrongFileError, which names the line."""
-    named = {action.name: action for action in actions}
-    found: dict[str, tuple[str, ...]] = {}
+    action_of_name = {action.name: action for action in actions}
+    keymap: dict[str, tuple[str, ...]] = {}
     for name, value in table_in(text, path).items():
         try:
-            if name not in named:
-                raise _WrongKeyError(_unknown(name, named))
-            found[name] = tuple(
-                map(_key, value if isinstance(value, list) else [value])
-            )
+            if name not in action_of_name:
+                raise _WrongKeyError(_unknown(name, action_of_name))
+            keys = value if isinstance(value, list) else [value]
+            keymap[name] = tuple(_key(key) for key in keys)
         except _WrongKeyError as wrong:
             line = _line(text, name, wrong.written)
             raise WrongFileError(f"{path}, line {line}: {wrong}.") from None
-    for name in found:
-        if clash := _clash(named[name], found, actions):
+    for name in keymap:
+        clash = _clash(action_of_name[name], keymap, actions)
+        if clash:
             raise WrongFileError(f"{path}, line {_line(text, name)}: {clash}.")
-    return found
+    return keymap
 
 
 def _unknown(name: str, named: Iterable[str]) -> str:
@@ -86,21 +86,24 @@ def _unknown(name: str, named: Iterable[str]) -> str:
 
 
 def _key(text: object) -> str:
+    """Textual's name of a key that a person wrote. Raises _WrongKeyError."""
     if not isinstance(text, str):
         raise _WrongKeyError('a key is a text such as "w" or "Ctrl+r"')
-    if name := key_name(text):
+    name = key_name(text)
+    if name:
         return name
     sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
     raise _WrongKeyError(sentence, written=f'"{text}"')
 
 
-def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
+def _clash(action: Action, keymap: Keymap, actions: Sequence[Action]) -> str:
     """A sentence about a key of another action that is there at the same time; "" for
-    none."""
+    none, or where both have the key anyway."""
     for other in actions:
         if other is action or not _meet(other.section, action.section):
             continue
-        both = set(found[action.name]) & set(found.get(other.name, other.keys))
+        keys_of_other = keymap.get(other.name, other.keys)
+        both = set(keymap[action.name]) & set(keys_of_other)
         if both and not both <= set(action.keys):
             return f"{key_text(min(both))} is already the key of {other.name}"
     return ""
@@ -118,13 +121,16 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _line(text: str, name: str, value: str = "") -> int:
-    """The line that names an action, or below it the first with a value of it, from
-    1."""
-    wanted = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*[=.\]]""")
+    """The line that names an action, or below it the first with a value of it, from 1;
+    line 1 where none does."""
+    assignment = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*[=.\]]""")
     lines = text.splitlines()
-    first = next(
-        (n for n, line in enumerate(lines, 1) if wanted.match(line.lstrip("["))), 1
-    )
-    return next(
-        (n for n, line in enumerate(lines[first - 1 :], first) if value in line), first
-    )
+    first = 1
+    for number, line in enumerate(lines, start=1):
+        if assignment.match(line.lstrip("[")):
+            first = number
+            break
+    for number, line in enumerate(lines[first - 1 :], start=first):
+        if value in line:
+            return number
+    return first

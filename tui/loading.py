@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from os.path import getsize
@@ -54,9 +54,11 @@ from fusetui.tui.state.comparison import second_of
 from fusetui.tui.state.state import TIMELINE, State
 from fusetui.tui.view_store import KeptView, read_kept
 
-LARGE = 100_000  # slices: in fewer all is found before another process has read them
-SOON = 8 << 20  # bytes of a snapshot that is read in a few tenths of a second
-PAUSE = 0.3  # seconds without a key, until another process is started for a search
+MIN_SLICES_FOR_HELPER = 100_000
+"""In fewer slices all is found before another process has read them."""
+MAX_QUICK_SNAPSHOT_BYTES = 8 << 20  # read in a few tenths of a second
+PAUSE_SECONDS = 0.3
+"""So long without a key, until another process is started for a search."""
 
 
 class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
@@ -85,9 +87,9 @@ def load(
     helper: Beside = ALONE,
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before
-    captures are read, then Loaded or why it failed, then what takes longer, which
-    `helper` may work out. Once `stopped`, posts Loaded with what was read by then; once
-    `cancelled`, nothing more."""
+    captures are read, then TracesLoaded or why it failed, then what takes longer, which
+    `helper` may work out. Once `stopped`, posts TracesLoaded with what was read by
+    then; once `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
     with suppress(CancelledError):
         try:
@@ -99,19 +101,43 @@ def load(
             return
         only = paths[0] if len(traces) == len(paths) == 1 else ""
         sides = _sides(traces, paths)
-        post(TracesLoaded(paths, sides, notices, *read_kept(only)))
-        for lane in (lane for side in sides for lane in side.lanes):
-            if cancelled():
-                return
-            lane.prepare()
-        for trace in traces:
-            if not trace.elements.text.at_hand:
-                trace.elements.warm()
-                post(reading.unpacked)
-        for path, trace in zip(paths, traces, strict=False):
-            for piece in helper.answers((path, trace), cancelled):
-                post(partial(reading.learned, trace=trace, piece=piece))
+        kept, kept_as = read_kept(only)
+        post(TracesLoaded(paths, sides, notices, kept, kept_as))
+        _prepare_lanes(sides, cancelled)
+        _warm_args(traces, post)
+        _learn(paths, traces, post, cancelled, helper)
         cutting.warm()
+
+
+def _learn(
+    paths: Sequence[str],
+    traces: Sequence[Trace],
+    post: Post,
+    cancelled: Stop,
+    helper: Beside,
+) -> None:
+    """Posts what takes longer to know about traces, piece by piece."""
+    for path, trace in zip(paths, traces, strict=False):
+        for piece in helper.answers((path, trace), cancelled):
+            post(partial(reading.learned, trace=trace, piece=piece))
+
+
+def _prepare_lanes(sides: Sequence[Side], cancelled: Stop) -> None:
+    """Makes the lines of all lanes, which a frame would make otherwise. Raises
+    CancelledError."""
+    for side in sides:
+        for lane in side.lanes:
+            if cancelled():
+                raise CancelledError
+            lane.prepare()
+
+
+def _warm_args(traces: Sequence[Trace], post: Post) -> None:
+    """Unpacks the files of which args cannot be read yet, and posts that they can."""
+    for trace in traces:
+        if not trace.elements.text.at_hand:
+            trace.elements.warm()
+            post(reading.unpacked)
 
 
 def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
@@ -181,28 +207,30 @@ def _joined(
     from fusetui.analysis.graphs.opening import said, with_captures
 
     @cache
-    def show() -> None:
+    def show_once() -> None:
         if preview is not None:
             preview(trace)
 
-    def opened(path: str) -> Trace:
-        show()
+    def open_capture(path: str) -> Trace:
+        show_once()
         return open_trace(path)
 
     if numbers_nodes(trace):
-        show()
-    joined, joins = with_captures(trace, captured_by, opened)
+        show_once()
+    joined, joins = with_captures(trace, captured_by, open_capture)
     return joined, list(said(joins))
 
 
 def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
-    """What the first picture needs is computed here, not in the thread that draws."""
-    sides = make_sides(traces, [short_label(path) for path in paths[: len(traces)]])
+    """The sides of the traces that were read. What the first picture needs is computed
+    here, not in the thread that draws."""
+    labels = [short_label(path) for path in paths[: len(traces)]]
+    sides = make_sides(traces, labels)
     for side in sides:
         for lane in side.lanes:
             lane.prepare(FIRST_LINES)
-        for make in (busy_of, shares, parts):
-            make(side.trace)
+        for compute in (busy_of, shares, parts):
+            compute(side.trace)
         _ = side.quiet, side.trace.launch_index
     return sides
 
@@ -211,13 +239,13 @@ def compare(
     asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None
 ) -> None:
     """Posts the diff, unless nobody wants it any more."""
-    a, b = asked.a.trace, asked.b.trace
-    with beside(start, a, b, least=LARGE) as helper:
-        for found in helper.answers(
-            (asked.paths[0], a), cancelled, (asked.paths[1], b)
-        ):
+    path_a, path_b = asked.paths[:2]
+    a = asked.a.trace
+    b = asked.b.trace
+    with beside(start, a, b, least=MIN_SLICES_FOR_HELPER) as helper:
+        for diff in helper.answers((path_a, a), cancelled, (path_b, b)):
             if not cancelled():
-                post(partial(reading.compared, a=a, b=b, diff=found))
+                post(partial(reading.compared, a=a, b=b, diff=diff))
 
 
 def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
@@ -228,13 +256,15 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
 
     known = partial(ranks.known, paths=asked.paths)
 
-    def told(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         _posted(post, cancelled, partial(known, done=done))
 
     with suppress(CancelledError):
         try:
-            found = explained(summarize_ranks(asked.paths, progress=told))
-            post(partial(known, answer=found.answer, strip=strip_of(found)))
+            summaries = summarize_ranks(asked.paths, progress=report)
+            explanation = explained(summaries)
+            strip = strip_of(explanation)
+            post(partial(known, answer=explanation.answer, strip=strip))
         except TraceError as error:
             post(partial(known, problem=printable(str(error))))
 
@@ -259,55 +289,75 @@ def look(
 ) -> None:
     """Posts what names say, then as long as args are read, again and again; those of a
     large trace another process reads, so that no key waits for it."""
-    side, text, trace = asked.side, asked.text, asked.side.trace
+    trace = asked.side.trace
 
-    def found_now(found: SearchHits) -> None:
-        post(partial(search.arrived, side=side, found=found))
+    def post_hits(hits: SearchHits) -> None:
+        """Posts what has been found by now."""
+        post(partial(search.arrived, side=asked.side, found=hits))
 
     try:
-        query, rows = parse(text), by_names(trace, text)
+        query = parse(asked.text)
+        rows = by_names(trace, asked.text)
     except WrongQueryError as wrong:
-        found_now(SearchHits(text, wrong=str(wrong)))
+        post_hits(SearchHits(asked.text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else why_nothing(trace, query)
-    if not query.reads_args:
-        if not query.words or trace.report.prefix:
-            found_now(replace(found_of(trace, text, rows), missing=missing))
-            return
-        found_now(found_of(trace, text, rows, 0.0))
-    if start and len(trace) >= LARGE and not _paused(cancelled):
+    are_names_enough = not query.words or trace.report.prefix
+    if not query.reads_args and are_names_enough:
+        post_hits(replace(found_of(trace, asked.text, rows), missing=missing))
         return
-    with beside(start, trace, least=LARGE) as helper:
-        for held, extra, share in helper.answers(
-            (asked.path, trace), cancelled, search=text
-        ):
+    if not query.reads_args:
+        post_hits(found_of(trace, asked.text, rows, share=0.0))
+    if start and len(trace) >= MIN_SLICES_FOR_HELPER and not _paused(cancelled):
+        return
+    for hits in _hits_by_args(asked, query.reads_args, cancelled, start):
+        post_hits(replace(hits, missing=missing))
+
+
+def _hits_by_args(
+    asked: effects.Search, reads_args: bool, cancelled: Stop, start: Start
+) -> Iterator[SearchHits]:
+    """What has been found while args are read, again and again; nothing more once
+    `cancelled`. `reads_args`: the query is about args alone."""
+    trace = asked.side.trace
+    with beside(start, trace, least=MIN_SLICES_FOR_HELPER) as helper:
+        answers = helper.answers((asked.path, trace), cancelled, search=asked.text)
+        for by_name, by_args, share in answers:
             if cancelled():
                 return
-            found = found_of(
-                trace, text, held, share, extra, named=not query.reads_args
+            yield found_of(
+                trace, asked.text, by_name, share, by_args, named=not reads_args
             )
-            found_now(replace(found, missing=missing))
 
 
 def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
-    side, pattern = asked.side, asked.pattern
-    lanes, said = frozenset[int](), ""
+    pattern = asked.pattern
+    lanes: frozenset[int] = frozenset()
+    wrong = ""
     try:
-        flags = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded
-        lanes = frozenset(np.flatnonzero(flags).tolist())
-    except WrongQueryError as wrong:
-        said = str(wrong)
-    text = f"/{pattern.text}/"
-    post(partial(moving.matched, side=side, text=text, lanes=lanes, wrong=said))
+        matches = matching(pattern.text, names_of(asked.side.lanes)) ^ pattern.excluded
+        lanes = frozenset(np.flatnonzero(matches).tolist())
+    except WrongQueryError as error:
+        wrong = str(error)
+    answer = partial(
+        moving.matched,
+        side=asked.side,
+        text=f"/{pattern.text}/",
+        lanes=lanes,
+        wrong=wrong,
+    )
+    post(answer)
 
 
 def _paused(cancelled: Stop) -> bool:
-    """Waits a little; False if a person went on typing meanwhile."""
-    until = time.monotonic() + PAUSE
-    while not (goes_on := cancelled()) and time.monotonic() < until:
+    """Waits for PAUSE_SECONDS; False as soon as a person has gone on typing."""
+    until = time.monotonic() + PAUSE_SECONDS
+    while time.monotonic() < until:
+        if cancelled():
+            return False
         time.sleep(0.02)
-    return not goes_on
+    return not cancelled()
 
 
 def read_memory(
@@ -316,35 +366,49 @@ def read_memory(
     """Posts the snapshots, or what the memory events of a trace tell, or why there are
     none."""
     if asked.trace is not None:
-        (path,), trace = asked.paths, asked.trace
-        with beside(start, trace) as helper:
-            for found in helper.answers((path, trace), cancelled, replayed=MEMORY):
-                if not cancelled():
-                    post(partial(memory.of_trace, asked=asked, found=found))
+        _read_memory_events(asked, asked.trace, post, cancelled, start)
         return
-    alone = asked.alone or start is None  # no key waits
+    no_key_waits = asked.alone or start is None
     try:
-        sides = [_snapshot(path, cancelled, alone) for path in asked.paths]
-        known = tuple(filter(None, sides))
-        if not cancelled() and len(known) == len(sides):
-            post(partial(memory.arrived, sides=known))
+        sides = []
+        for path in asked.paths:
+            side = _snapshot(path, cancelled, no_key_waits)
+            if side is not None:
+                sides.append(side)
     except TraceError as error:
         post(partial(memory.failed, sentence=str(error)))
+        return
+    if not cancelled() and len(sides) == len(asked.paths):
+        post(partial(memory.arrived, sides=tuple(sides)))
 
 
-def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
-    """Large ones, and those beside a trace, another process reads, so that no key waits
-    for it. None once nobody wants it. Raises TraceError."""
+def _read_memory_events(
+    asked: effects.ReadMemory,
+    trace: Trace,
+    post: Post,
+    cancelled: Stop,
+    start: Start,
+) -> None:
+    """Posts what the memory events of a trace tell, or why there are none."""
+    (path,) = asked.paths
+    with beside(start, trace) as helper:
+        for moments in helper.answers((path, trace), cancelled, replayed=MEMORY):
+            if not cancelled():
+                post(partial(memory.of_trace, asked=asked, found=moments))
+
+
+def _snapshot(path: str, cancelled: Stop, no_key_waits: bool) -> MemorySide | None:
+    """A snapshot. Large ones, and those beside a trace, another process reads, so that
+    no key waits for it. None once nobody wants it. Raises TraceError."""
+    is_read_here = no_key_waits and getsize(path) <= MAX_QUICK_SNAPSHOT_BYTES
     try:
-        with Beside(
-            start="" if alone and getsize(path) <= SOON else SNAPSHOTS
-        ) as helper:
-            found = helper.snapshot(path, cancelled)
+        with Beside(start="" if is_read_here else SNAPSHOTS) as helper:
+            side = helper.snapshot(path, cancelled)
     except HelperUnavailableError:
         return None if cancelled() else snapshot(path)
-    if isinstance(found, str):
-        raise CannotReadError(found)
-    return found
+    if isinstance(side, str):
+        raise CannotReadError(side)
+    return side
 
 
 def read_source(
@@ -389,14 +453,15 @@ def read_dumps_of(
             post(partial(hang.failed, sentence=dumps.unread[0].reason))
 
 
-SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
-WHAT = {
+NO_CHANGE = "what is selected tells no change: whatif family:gemm x0.8 names one"
+CHANGED_BY_ROLE = {
     Role.OP: "op",
     Role.CALL: "op",
     Role.PYTHON: "python",
     Role.ANNOTATION: "module",
+    **dict.fromkeys(GPU_ROLES, "kernel"),
 }
-WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
+"""What a change is called that is about a slice of this role."""
 
 
 def replay(
@@ -405,20 +470,21 @@ def replay(
     """Posts the answer, unless nobody wants it any more."""
     from fusetui.report.whatif import replayed_sentence  # rarely needed
 
-    state, trace = asked.state, asked.state.side.trace
+    state = asked.state
+    trace = state.side.trace
+    path = state.paths[state.active]
     worth: Any = getattr(state.overlay, "found", None)
-    tell = partial(replays.arrived, trace=trace, asked=asked.asked)
-    if not (change := named(state, asked.asked)):
-        post(partial(tell, found=SELECTED))
+    arrived = partial(replays.arrived, trace=trace, asked=asked.asked)
+    change = named(state, asked.asked)
+    if not change:
+        post(partial(arrived, found=NO_CHANGE))
         return
     with beside(start, trace) as helper:
-        for found in helper.answers(
-            (state.paths[state.active], trace), cancelled, replayed=change
-        ):
-            if isinstance(found, tuple):
-                found = second_of(trace, found, replayed_sentence(worth))
+        for answer in helper.answers((path, trace), cancelled, replayed=change):
+            if isinstance(answer, tuple):  # a predicted trace
+                answer = second_of(trace, answer, replayed_sentence(worth))
             if not cancelled():
-                post(partial(tell, found=found))
+                post(partial(arrived, found=answer))
 
 
 def named(state: State, asked: str) -> str:
@@ -429,10 +495,14 @@ def named(state: State, asked: str) -> str:
     if not re.fullmatch(AMOUNT, asked):
         return asked
     page = registry.page_of(state)
-    if change := page.change(state):
+    change = page.change(state)
+    if change:
         return change
     row = state.view.selected if state.page == TIMELINE else page.subject(state)
+    if row < 0:
+        return ""
     trace = state.side.trace
-    what = WHAT.get(Role(int(trace.role[row]))) if row >= 0 else None
-    what = "module" if what == "python" and state.page == "modules" else what
+    what = CHANGED_BY_ROLE.get(Role(int(trace.role[row])))
+    if what == "python" and state.page == "modules":
+        what = "module"
     return f"{what}:{trace.name_of(row)} {asked}" if what else ""

@@ -24,17 +24,18 @@ from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.state import Effect, Order, State
 
-PAUSE = 0.03  # seconds without a key
+PAUSE_SECONDS = 0.03  # without a key, until args are read ahead
 
 
 def likely(side: Side, view: View) -> Iterator[int]:
     """Rows that one key selects from here, the nearest first; none twice."""
-    rows = (
-        step(side, view, by).selected
-        for step in (next_slice, next_line)
-        for by in (1, -1)
-    )
-    return (row for row in dict.fromkeys(rows) if row not in (-1, view.selected))
+    rows: list[int] = []
+    for step in (next_slice, next_line):
+        for by in (1, -1):
+            row = step(side, view, by).selected
+            if row not in (-1, view.selected, *rows):
+                rows.append(row)
+                yield row
 
 
 class Ahead:
@@ -57,7 +58,7 @@ class Ahead:
             side, view = self._asked.get()
             with suppress(Empty):
                 while True:
-                    side, view = self._asked.get(timeout=PAUSE)
+                    side, view = self._asked.get(timeout=PAUSE_SECONDS)
             for row in likely(side, view):
                 if not self._asked.empty() or not side.trace.elements.text.at_hand:
                     break
@@ -76,24 +77,30 @@ Work = Callable[..., None]
 """Called with an effect, how to post what is found, whether it is still wanted, and
 what starts another process; None: none helps."""
 WORK: dict[type[Effect], Work] = {
-    **{effects.Compare: loading.compare, effects.Summarize: loading.summarize},
-    **{effects.ReadRanks: loading.rank, effects.ReadMemory: loading.read_memory},
-    **{effects.Search: loading.look, effects.MatchLanes: loading.match_lanes},
+    effects.Compare: loading.compare,
+    effects.Summarize: loading.summarize,
+    effects.ReadRanks: loading.rank,
+    effects.ReadMemory: loading.read_memory,
     effects.ReadSource: loading.read_source,
-    **{effects.Replay: loading.replay, effects.ReadDumps: loading.read_dumps_of},
+    effects.Search: loading.look,
+    effects.MatchLanes: loading.match_lanes,
+    effects.Replay: loading.replay,
+    effects.ReadDumps: loading.read_dumps_of,
 }
 
 
 def work_of(effect: Effect) -> Work:
-    if found := WORK.get(type(effect)):
-        return found
+    """What carries out an effect in a thread."""
+    work = WORK.get(type(effect))
+    if work is not None:
+        return work
     from fusetui.tui import saving  # rarely needed
 
-    works: dict[type[Effect], Work] = {
+    rare: dict[type[Effect], Work] = {
         effects.SaveTable: saving.save,
         effects.Cut: saving.cut,
     }
-    return works.get(type(effect), saving.record)
+    return rare.get(type(effect), saving.record)
 
 
 class Performing:
@@ -109,11 +116,14 @@ class Performing:
         """`alone`: no other process helps; `captured_by`: see opening.with_captures;
         `compile_log`: that the user named."""
         beside = partial(Beside, captured_by, compile_log=compile_log)
-        self._app, self._start = app, None if alone else beside
+        self._app = app
+        self._start = None if alone else beside
         self._alone = beside(start="")
-        self._stop, self._ahead = Event(), Ahead()
+        self._stop = Event()
+        self._ahead = Ahead()
 
     def perform(self, effect: Effect | Order) -> None:
+        """Carries out an effect or an order; what takes time in a thread."""
         app = self._app
         match effect:
             case effects.Read(paths):
@@ -131,28 +141,33 @@ class Performing:
             case Order.SUSPEND:
                 app.action_suspend_process()
             case Effect():
-                post = (
-                    self._settle if isinstance(effect, effects.Compare) else self._post
-                )
-                work = work_of(effect)
-                self._in_thread(
-                    effect.kind, lambda stop: work(effect, post, stop, self._start)
-                )
+                self._work(effect)
+
+    def _work(self, effect: Effect) -> None:
+        """Carries out an effect in a thread."""
+        work = work_of(effect)
+        is_kept = isinstance(effect, effects.Compare)
+        post = self._settle if is_kept else self._post
+        self._in_thread(effect.kind, lambda stop: work(effect, post, stop, self._start))
 
     def foresee(self, before: State, state: State) -> None:
+        """Reads the args of slices ahead that one key may select next."""
         moved = state.session is not before.session
         if moved and state.sides and state.view.selected >= 0 and self._start:
             self._ahead.look(state.side, state.view)
 
     def _read(self, paths: tuple[str, ...]) -> None:
+        """Reads traces in a thread, which another process may help. What was read is
+        not looked at by the collector of garbage from then on."""
         stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:
-            with self._start() if self._start else self._alone as helper:
-                if self._start:
+            start = self._start
+            with start() if start else self._alone as helper:
+                if start:
                     thaw()
                 loading.load(paths, self._settle, cancelled, stop.is_set, helper)
-                if self._start:
+                if start:
                     thaw()
                     freeze()
 

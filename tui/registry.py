@@ -46,6 +46,7 @@ from fusetui.tui.state.action import (
     chosen,
     nothing,
 )
+from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import (
     PAIRED,
@@ -82,6 +83,7 @@ def _brings(page: Page) -> Callable[[State], bool]:
 
 
 def list_of(state: State) -> ListPage | None:
+    """The list that receives the keys: that over the page, else that of the page."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -89,15 +91,19 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> AnyTree | None:
-    found = list_of(state)
-    return found if isinstance(found, TreeListPage) else None
+    """The tree that receives the keys."""
+    listing = list_of(state)
+    return listing if isinstance(listing, TreeListPage) else None
 
 
 def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
     if missing := page.why_not(state):
         return told(state, missing)
-    return page.ask(state) or page.open(replace(state, page=page.name, hint=""))
+    asked = page.ask(state)
+    if asked is not None:
+        return asked
+    return page.open(replace(state, page=page.name, hint=""))
 
 
 def other_side(state: State) -> Outcome:
@@ -107,17 +113,21 @@ def other_side(state: State) -> Outcome:
 
 
 def copy(state: State) -> Outcome:
-    text = page_of(state).copied(state)
-    now = told(state, what_was_copied(text, page_of(state).copies))
+    """What the cursor is on goes into the clipboard."""
+    page = page_of(state)
+    text = page.copied(state)
+    now = told(state, what_was_copied(text, page.copies))
     return (now, CopyText(text)) if text else now
 
 
 def details(state: State) -> State:
     """Everything about what the page describes; in the answer, about what its row leads
     to."""
-    there = answer.follow(state) if answer.is_inside(state) else state
-    found = page_of(there).described(there)
-    return told(state, found) if isinstance(found, str) else overlaid(state, found)
+    described = answer.follow(state) if answer.is_inside(state) else state
+    about = page_of(described).described(described)
+    if isinstance(about, str):
+        return told(state, about)
+    return overlaid(state, about)
 
 
 def source_asked(state: State) -> Outcome:
@@ -162,8 +172,11 @@ ACTIONS: tuple[Action, ...] = (
     ),
     *search.ACTIONS,
     _opened(
-        *("other-trace", "Other trace", "tab shift+tab", "of two, on pages about one"),
-        other_side,
+        name="other-trace",
+        title="Other trace",
+        written="tab shift+tab",
+        help="of two, on pages about one",
+        run=other_side,
         where=lambda s: len(s.sides) == 2 and not s.overlay and s.page not in PAIRED,
     ),
     _opened("details", "All details", "i", "of the slice, or of the range", details),
@@ -177,8 +190,11 @@ ACTIONS: tuple[Action, ...] = (
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
     _opened(
-        *("save", "Save this table", "", "in a file of any format"),
-        lambda state: commands.asked(state, typed=f"save {state.page}.csv"),
+        name="save",
+        title="Save this table",
+        written="",
+        help="in a file of any format",
+        run=lambda state: commands.asked(state, typed=f"save {state.page}.csv"),
         where=lambda state: state.overlay is None and page_of(state).is_table,
     ),
     reading.CHOOSE,
@@ -229,27 +245,29 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
 def help_sections(
     state: State,
 ) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """Those of the page first; what needs a replay that is drawn after what needs
-    none."""
-    own = {one.section for one in page_of(state).actions}
-    for section, actions in sorted(by_section(), key=lambda both: both[0] not in own):
-        ordered = sorted(actions, key=lambda one: one in replays.SECOND)
-        yield (
-            section,
-            tuple((all_keys_text(a, state), a.title, a.help) for a in ordered),
-        )
+    """All sections with the keys, titles and helps of their actions, those of the page
+    first; what needs a replay that is drawn after what needs none."""
+    of_page = {action.section for action in page_of(state).actions}
+    sections = sorted(by_section(), key=lambda entry: entry[0] not in of_page)
+    for section, actions in sections:
+        texts = []
+        for entry in sorted(actions, key=lambda item: item in replays.SECOND):
+            keys = all_keys_text(entry, state)
+            texts.append((keys, entry.title, entry.help))
+        yield section, tuple(texts)
 
 
 def _as_asked(outcome: Outcome) -> Outcome:
     """Another trace is open: the ranks of its job, or the wait that it was opened
     for."""
-    if isinstance(outcome, tuple):
+    if isinstance(outcome, tuple):  # two traces, which are compared
         now, compare = outcome
         if ranks.are_wanted(now):
             return ranks.arrived(replace(now, comparison=None))
         return ranks.arrived(now), compare
     if outcome.job.comes_first:
-        now = replace(outcome, job=replace(outcome.job, comes_first=False))
+        job = replace(outcome.job, comes_first=False)
+        now = replace(outcome, job=job)
         return turned_to(BY_NAME[RanksPage.name], now)
     return ranks.arrived(outcome)
 
@@ -259,26 +277,30 @@ def settled(before: State, state: State) -> State:
     shown, and what the cursor is on scrolls into view."""
     state = tour.followed(before, state)
     if state.arrived and state.overlay is None and state.prompt is None:
-        now, found = replace(state, arrived=None), state.arrived
-        state = (
-            overlaid(now, found)
-            if isinstance(found, Replayed)
-            else replays.seen(now, found)
-        )
+        state = _with_arrived(replace(state, arrived=None), state.arrived)
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, overlay_body(state))
     page = page_of(state)
     return page.scroll(before, state, body(state)) if page.has(state) else state
 
 
+def _with_arrived(state: State, answer: Replayed | Second) -> State:
+    """An answer of a replay over the page, or as a second timeline."""
+    if isinstance(answer, Replayed):
+        return overlaid(state, answer)
+    return replays.seen(state, answer)
+
+
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
-        size = replace(state.size, height=state.size.height - taken)
-        return _as_asked(
-            reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
-        )
+        # the page is not there yet: what else the screen will have
+        line_of_hints = 1
+        other_lines = tabs_height(state.size) + len(sides) + line_of_hints
+        other_lines += tour_lines(state)
+        size = replace(state.size, height=state.size.height - other_lines)
+        lines = timeline.lanes_height(size, len(sides))
+        return _as_asked(reading.opened(state, sides, lines))
     now = reading.replaced(state, sides)
     for page in PAGES:
         now = page.follow(state, now)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from threading import Thread
-from typing import IO
+from typing import IO, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,8 +40,10 @@ NICE = (
     "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
 )
 """The app comes first where there are few cores."""
-OFTEN = 0.1  # seconds between two looks whether an answer is still wanted
-NONE = "no program of yours has torch loaded: start one with fusetui run -- COMMAND"
+POLL_SECONDS = 0.1  # between two looks whether an answer is still wanted
+NO_PROGRAM = (
+    "no program of yours has torch loaded: start one with fusetui run -- COMMAND"
+)
 
 
 def save(asked: SaveTable, post: Post, *_: object) -> None:
@@ -53,7 +55,8 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
             names = (page.title for page in registry.PAGES if page.is_table)
             raise Error(f"there is no table here: {', '.join(names)} have one")
         write(table, path)
-        sentence = f"{path}: {plural(len(table), 'row')}, {size(os.path.getsize(path))}"
+        file_size = size(os.path.getsize(path))
+        sentence = f"{path}: {plural(len(table), 'row')}, {file_size}"
     except Error as error:
         sentence = str(error)
     post(partial(told, sentence=printable(sentence)))
@@ -62,14 +65,21 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
 def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
     """Has `fusetui cut` run, and posts what that says, with the size."""
     path = asked.path
-    times = f"--from={asked.begin}", f"--to={asked.end}"
+    words = (
+        "cut",
+        f"--from={asked.begin}",
+        f"--to={asked.end}",
+        "--",
+        asked.trace,
+        path,
+    )
     try:
-        _code, out, err = _said(("cut", *times, "--", asked.trace, path), cancelled)
-        sentence = "   ".join([*out.splitlines(), *err.splitlines()])
-        if sentence.startswith(head := f"{printable(path)}: "):
-            sentence = (
-                f"{head}{size(os.path.getsize(path))}, {sentence.removeprefix(head)}"
-            )
+        answer = _answer_of(words, cancelled)
+        sentence = "   ".join([*answer.out.splitlines(), *answer.err.splitlines()])
+        start = f"{printable(path)}: "
+        if sentence.startswith(start):
+            rest = sentence.removeprefix(start)
+            sentence = f"{start}{size(os.path.getsize(path))}, {rest}"
     except OSError as error:
         sentence = f"{path} was not written: {reason(error)}."
     if not cancelled():
@@ -82,12 +92,7 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
     meanwhile is posted line by line: a program without operations is recorded again,
     which takes minutes."""
     if not asked.pid:
-        found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
-        offers = (
-            Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid)
-            for one in found
-        )
-        post(partial(_listed, offers=tuple(offers)))
+        post(partial(_listed, offers=_programs()))
         return
 
     def tell(line: str) -> None:
@@ -95,26 +100,41 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
             post(partial(told, sentence=printable(line)))
 
     words = "record", "--no-open", "--pid", str(asked.pid)
-    code, out, last = _said(words, cancelled, tell)
-    now = partial(reading.read, paths=(*asked.beside, out.strip()))
-    if not cancelled():
-        sentence = printable(last.strip().rpartition("\n")[2])
-        post(partial(told, sentence=sentence) if code else now)
+    answer = _answer_of(words, cancelled, tell)
+    if cancelled():
+        return
+    if answer.code:
+        last_line = answer.err.strip().rpartition("\n")[2]
+        post(partial(told, sentence=printable(last_line)))
+    else:
+        post(partial(reading.read, paths=(*asked.beside, answer.out.strip())))
 
 
-def _about(one: Process) -> str:
-    door = (
-        "closed: it was started without KINETO_USE_DAEMON=1"
-        if one.folder is None
-        else "open"
-    )
-    rank = f"rank {one.rank}   " if one.rank else ""
-    return f"{rank}door {door}   {' '.join(one.command)}"
+def _programs() -> tuple[Offer, ...]:
+    """The programs of this user that have torch loaded; first those that accept
+    on-demand profiling, then by PID."""
+    programs = sorted(with_torch(), key=lambda of: (of.folder is None, of.pid))
+    offers = []
+    for program in programs:
+        label = f"{program.program} {program.pid}"
+        offers.append(Offer(label, (), _about(program), pid=program.pid))
+    return tuple(offers)
+
+
+def _about(program: Process) -> str:
+    """The rank of a program, whether its door is open, and its command."""
+    door = "open"
+    if program.folder is None:
+        door = "closed: it was started without KINETO_USE_DAEMON=1"
+    rank = f"rank {program.rank}   " if program.rank else ""
+    return f"{rank}door {door}   {' '.join(program.command)}"
 
 
 def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
+    """A list of programs over the page. While nothing is open, it leads back to the
+    list that it covers."""
     if not offers:
-        return told(state, NONE)
+        return told(state, NO_PROGRAM)
     before = None
     if isinstance(state.overlay, Chooser) and not state.is_open:
         before = state.overlay.before or state.overlay
@@ -123,9 +143,17 @@ def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
     return overlaid(replace(state, hint=""), listed)
 
 
-def _said(
+class _CommandAnswer(NamedTuple):
+    """What a command of fusetui answers."""
+
+    code: int
+    out: str
+    err: str
+
+
+def _answer_of(
     words: Sequence[str], cancelled: Stop, tell: Callable[[str], object] | None = None
-) -> tuple[int, str, str]:
+) -> _CommandAnswer:
     """What a command of fusetui in another process answers: its exit code and two
     streams. It is ended once nobody waits for it. `tell`: called with each line of the
     second while it runs."""
@@ -142,16 +170,18 @@ def _said(
         listener.start()
         while process.poll() is None:
             with suppress(TimeoutExpired):
-                process.wait(OFTEN)
+                process.wait(POLL_SECONDS)
             if cancelled():
                 process.terminate()
         listener.join()
-        return process.returncode, process.stdout.read(), "".join(lines)
+        out = process.stdout.read()
+    return _CommandAnswer(process.returncode, out, "".join(lines))
 
 
 def _listen(
     stream: IO[str], lines: list[str], tell: Callable[[str], object] | None
 ) -> None:
+    """Adds the lines of a stream to `lines` as they come."""
     for line in stream:
         lines.append(line)
         if tell is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from textwrap import wrap
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,8 +22,8 @@ from fusetui.tui.drawing.chrome import (
 )
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
-from fusetui.tui.drawing.schemes import glyphs_for
-from fusetui.tui.layout.memory import MEMORY
+from fusetui.tui.drawing.schemes import Glyphs, glyphs_for
+from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.pages.hang import hang_head
 from fusetui.tui.pages.memory import memory_head
 from fusetui.tui.pages.overlays import OVERLAYS, found_picture
@@ -37,38 +38,56 @@ from fusetui.tui.state.action import (
     perform,
     with_keys,
 )
-from fusetui.tui.state.state import HANG, RANKS, Outcome, Prompt, Size, State
+from fusetui.tui.state.state import (
+    HANG,
+    RANKS,
+    Outcome,
+    Prompt,
+    Reading,
+    Size,
+    State,
+)
 from fusetui.tui.state.tour import STEPS
 
-BETWEEN = "  "  # two hints
-BETWEEN_KEYS = "   "  # a sentence and its keys
+BETWEEN_HINTS = "  "
+BETWEEN_KEYS = "   "  # after a sentence, whose keys follow
 STOP_HINT = "stop stop and keep what was read"
-AGAIN = ("A ", "B ")
+LETTERS_OF_SIDES = ("A ", "B ")
 
 
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
-    if said := screen.too_small(state.size):
-        return _sentence(said, state.size)
+    problem = screen.too_small(state.size)
+    if problem:
+        return _sentence_panes(problem, state.size)
     size = screen.body(state)
-    front, found = page_of(state), _found(state, size)
-    shown = front.show(state, size) if front.has(state) else ()
-    page = exactly(shown, size.height - sum(pane.height for pane in found))
-    head = Pane(screen.head_height(state), _head(state))
-    asked = _tour(state, screen.tour_lines(state))
+    search_panes = _search_panes(state, size)
+    page_lines = size.height - sum(pane.height for pane in search_panes)
+    page = page_of(state)
+    page_panes = page.show(state, size) if page.has(state) else ()
     return [
         _tabs(state),
-        head,
-        *page,
-        *found,
-        *asked,
+        Pane(screen.head_height(state), _head(state)),
+        *exactly(page_panes, page_lines),
+        *search_panes,
+        *_tour(state, screen.tour_lines(state)),
         Pane(1, _hints(state), _hint_pointed),
     ]
 
 
-def _sentence(said: str, size: Size) -> list[Pane]:
-    lines = wrap(said, max(1, size.width - 1))
-    return [*exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height)]
+def _sentence_panes(sentence: str, size: Size) -> list[Pane]:
+    """A sentence alone on so many cells and lines, and blank lines below it."""
+    text_width = max(1, size.width - 1)
+    lines = [Said(line) for line in wrap(sentence, text_width)]
+    pane = Pane(len(lines), text(lines))
+    return list(exactly([pane], size.height))
+
+
+class ShownHint(NamedTuple):
+    """What stands on the last line, and the hint that it is of; "" for a sentence."""
+
+    hint: str
+    text: str
 
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
@@ -76,36 +95,53 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
     one."""
     if state.prompt is not None or state.reading is not None:
         return state
-    end = 1
-    between = BETWEEN_KEYS if state.hint else BETWEEN
-    for hint, said in _shown_hints(state):
-        begin, end = end, end + len(said) + len(between)
-        if begin > 1 and begin + len(said) > state.size.width - 1:
-            break  # this one did not fit any more
-        if hint and begin <= x < begin + len(said):
-            names = hint.partition(" ")[0].split("/")
-            second = len(names) > 1 and x - begin > said.partition(" ")[0].find("/") > 0
-            found = BY_ACTION[names[second]]
-            return perform(found, state) if applies(found, state) else state
+    between = len(BETWEEN_KEYS if state.hint else BETWEEN_HINTS)
+    begin = 1
+    for shown in _shown_hints(state):
+        end = begin + len(shown.text)
+        is_first = begin == 1
+        if not is_first and end > state.size.width - 1:
+            return state  # this one did not fit any more
+        if shown.hint and begin <= x < end:
+            action = BY_ACTION[_name_at(shown, x - begin)]
+            return perform(action, state) if applies(action, state) else state
+        begin = end + between
     return state
 
 
-def _shown_hints(state: State) -> list[tuple[str, str]]:
-    """The hints that stand on the last line now, and their texts; "" is the hint of a
-    sentence."""
-    hints = [*state.hint_keys]
-    if not state.hint:
-        own = page_of(state).hints if page_of(state).has(state) else "quit quit"
-        can_stop = state.reading is not None and not state.reading.is_whole
-        hints = [STOP_HINT] * can_stop + own.split("; ")
-    texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
-    return [(hint, text) for hint, text in texts if text]
+def _name_at(shown: ShownHint, x: int) -> str:
+    """The action that a cell of a hint is about: `zoom-out` right of the `/` in `w/s
+    zoom`, else the first one."""
+    names = shown.hint.partition(" ")[0].split("/")
+    keys = shown.text.partition(" ")[0]
+    slash = keys.find("/")
+    is_second = len(names) > 1 and 0 < slash < x
+    return names[1 if is_second else 0]
 
 
-def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
+def _shown_hints(state: State) -> list[ShownHint]:
+    """The hints that stand on the last line now, and their texts: a sentence and its
+    keys, else what keys do on the page. Those of actions without keys are left out."""
+    shown = [ShownHint("", state.hint)]
+    for hint in state.hint_keys if state.hint else _hints_of_page(state):
+        shown.append(ShownHint(hint, hint_text(hint, state)))
+    return [entry for entry in shown if entry.text]
+
+
+def _hints_of_page(state: State) -> list[str]:
+    """What the keys of the page in front do, first how to stop reading while there is
+    anything to keep."""
+    page = page_of(state)
+    hints = page.hints.split("; ") if page.has(state) else ["quit quit"]
+    if state.reading is not None and not state.reading.is_whole:
+        hints.insert(0, STOP_HINT)
+    return hints
+
+
+def exactly(panes: Iterable[Pane], lines: int) -> Iterator[Pane]:
     """Panes on this many lines: cut if there are fewer, with blank lines below if
     more."""
-    for pane in found:
+    for pane in panes:
         height = max(0, min(pane.height, lines))
         lines -= height
         yield replace(pane, height=height)
@@ -113,17 +149,22 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 
 
 def overlay_panes(state: State) -> list[Pane]:
+    """What lies over the page, from its first line to its last; nothing where nothing
+    does."""
     if not state.overlay:
         return []
-    if said := screen.too_small(state.size):
+    problem = screen.too_small(state.size)
+    if problem:
         size = screen.overlay_size(state)
-        return _sentence(said, replace(size, width=size.width - screen.BESIDE))
+        width = size.width - screen.BESIDE
+        return _sentence_panes(problem, replace(size, width=width))
     tour = _tour(state, screen.overlay_tour_lines(state))
     return [*OVERLAYS.show(state, screen.overlay_body(state)), *tour]
 
 
-def stack(found: Sequence[Pane]) -> Stack:
-    return Stack([(pane.height, pane.picture) for pane in found])
+def stack(panes: Sequence[Pane]) -> Stack:
+    """Panes as one picture."""
+    return Stack([(pane.height, pane.picture) for pane in panes])
 
 
 def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
@@ -133,10 +174,13 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
         state = replace(state, prompt=None)
     for pane in overlay_panes(state) or panes(state):
         if y < pane.height:
-            break
+            return _moused_in(state, pane, y, done)
         y -= pane.height
-    else:
-        return state
+    return state
+
+
+def _moused_in(state: State, pane: Pane, y: int, done: Click | Turn | Drag) -> Outcome:
+    """What the mouse did on line `y` of a pane."""
     match done:
         case Click(x) if pane.pointed:
             return pane.pointed(state, x, y)
@@ -147,7 +191,8 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
     return state
 
 
-def _found(state: State, size: Size) -> list[Pane]:
+def _search_panes(state: State, size: Size) -> list[Pane]:
+    """What the search that is typed finds; nothing while none is."""
     if not state.is_searching:
         return []
     height = min(details_height(size.height), size.height)
@@ -156,21 +201,34 @@ def _found(state: State, size: Size) -> list[Pane]:
 
 def _tabs(state: State) -> Pane:
     """The bar of pages; a click brings one to the front."""
-
-    def tab(page: Page) -> Tab:
-        text = f"{keys_text(page.name, state)} {page.title}".strip()
-        return Tab(page.name, text, page.name == state.page, bool(page.why_not(state)))
-
-    counters = state.side.counters if state.sides else ()
-    has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
-    has_memory = has_memory or state.memory is not None
-    tabs = tuple(tab(page) for page in PAGES if _is_listed(page, state, has_memory))
+    has_memory = _has_memory(state)
+    tabs = tuple(
+        _tab(page, state) for page in PAGES if _is_listed(page, state, has_memory)
+    )
 
     def pointed(state: State, x: int, y: int) -> Outcome:
         name = tab_at(tabs, x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
     return Pane(screen.tabs_height(state.size), tabs_picture(tabs), pointed)
+
+
+def _tab(page: Page, state: State) -> Tab:
+    """The tab of a page: its key and its title."""
+    return Tab(
+        name=page.name,
+        text=f"{keys_text(page.name, state)} {page.title}".strip(),
+        is_here=page.name == state.page,
+        is_missing=bool(page.why_not(state)),
+    )
+
+
+def _has_memory(state: State) -> bool:
+    """Whether a snapshot is open, or the active trace has memory counters."""
+    if state.memory is not None:
+        return True
+    counters = state.side.counters if state.sides else ()
+    return any(curve.counter.group.startswith(MEMORY) for curve in counters)
 
 
 def _is_listed(page: Page, state: State, has_memory: bool) -> bool:
@@ -187,56 +245,91 @@ def _is_listed(page: Page, state: State, has_memory: bool) -> bool:
 
 def _head(state: State) -> TextPicture:
     """What is open, one line for each side; while something is read, the progress."""
-    if (reading := state.reading) is not None:
-        line = partial(reading_line, reading, glyphs=glyphs_for(state.ascii_only))
-        return TextPicture(reading, lambda width, height: [Said(f" {line(width - 2)}")])
-    if state.memory and not state.sides:
-        opened = state.memory.sides
+    if state.reading is not None:
+        glyphs = glyphs_for(state.ascii_only)
         return TextPicture(
-            opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened]
+            state.reading, partial(_reading_lines, state.reading, glyphs)
         )
+    if state.memory and not state.sides:
+        snapshots = state.memory.sides
+        return TextPicture(snapshots, partial(_snapshot_lines, snapshots))
     if state.hang and not state.sides:
         title = _title(hang_head(state.hang))
         return TextPicture(state.hang.grid, lambda width, height: [title])
-    sides, second = {n: state.sides[n] for n in state.told_sides}, state.second
-    marks = AGAIN if len(state.sides) == 2 else ("",) * len(state.sides)
-    cut = glyphs_for(state.ascii_only).ellipsis
+    return _sides_head(state)
+
+
+def _reading_lines(
+    reading: Reading, glyphs: Glyphs, width: int, height: int
+) -> list[Said]:
+    """How far reading is."""
+    return [Said(f" {reading_line(reading, width - 2, glyphs)}")]
+
+
+def _snapshot_lines(
+    snapshots: Sequence[MemorySide], width: int, height: int
+) -> list[Said]:
+    """A line for each snapshot."""
+    return [_title(memory_head(snapshot, width - 2)) for snapshot in snapshots]
+
+
+def _sides_head(state: State) -> TextPicture:
+    """A line for each side that the page is about, of two with its letter, and one for
+    a replay that is shown."""
+    sides = {index: state.sides[index] for index in state.told_sides}
+    second = state.second
+    ellipsis = glyphs_for(state.ascii_only).ellipsis
+    has_letters = len(state.sides) == 2
 
     def lines(width: int, height: int) -> list[Said]:
-        heads = [
-            _title(f"{marks[n]}{head(side, width - 4)}") for n, side in sides.items()
-        ]
-        said = (
-            [Said(f" {clip(second.said, width - 2, cut)}", "warning")] if second else []
-        )
-        return [*heads, *said]
+        shown = []
+        for index, side in sides.items():
+            letter = LETTERS_OF_SIDES[index] if has_letters else ""
+            about = head(side, width - 4)
+            shown.append(_title(f"{letter}{about}"))
+        if second:
+            sentence = clip(second.said, width - 2, ellipsis)
+            shown.append(Said(f" {sentence}", "warning"))
+        return shown
 
     return TextPicture((*sides.items(), second), lines)
 
 
-def _title(text: str) -> Said:
-    return Said(f" {text}", "title")
+def _title(line: str) -> Said:
+    return Said(f" {line}", "title")
 
 
 def _tour(state: State, lines: int) -> list[Pane]:
+    """The step of the guided tour on so many lines; nothing outside of it."""
     if state.tour is None:
         return []
-    step, rule = STEPS[state.tour], glyphs_for(state.ascii_only).rule
+    step = STEPS[state.tour]
     title = f"{state.tour + 1} of {len(STEPS)}: {step.title}"
-    keys = hints_text(("skip skip", "back back"), state, BETWEEN)
+    keys = hints_text(("skip skip", "back back"), state, BETWEEN_HINTS)
+    rule = glyphs_for(state.ascii_only).rule
     return [Pane(lines, tour_picture(title, with_keys(step.text, state), keys, rule))]
 
 
 def _hints(state: State) -> TextPicture:
+    """The last line: which letter is asked for, else what keys do now."""
     if state.prompt is not None and state.prompt.is_letter:
-        marks, asked = sorted(state.session.bookmarks.items()), state.prompt.value
-        letters = "   ".join(f"{letter} {mark.note}".strip() for letter, mark in marks)
-        is_there = state.prompt is Prompt.GO_TO_MARK
-        return text([Said(f" {asked}: {letters}" if is_there else f" {asked}")])
-    shown = tuple(said for _, said in _shown_hints(state))
-    between = BETWEEN_KEYS if state.hint else BETWEEN
+        return text([Said(f" {_letter_question(state, state.prompt)}")])
+    texts = tuple(shown.text for shown in _shown_hints(state))
+    between = BETWEEN_KEYS if state.hint else BETWEEN_HINTS
 
     def lines(width: int, height: int) -> list[Said]:
-        return [Said(f" {clip(joined(shown, width - 2, between), width - 1)}")]
+        line = joined(texts, width - 2, between)
+        return [Said(f" {clip(line, width - 1)}")]
 
-    return TextPicture(shown, lines)
+    return TextPicture(texts, lines)
+
+
+def _letter_question(state: State, prompt: Prompt) -> str:
+    """What letter is asked for; where one goes to a mark, the marks with their notes."""
+    question: str = prompt.value
+    if prompt is not Prompt.GO_TO_MARK:
+        return question
+    marks = []
+    for letter, mark in sorted(state.session.bookmarks.items()):
+        marks.append(f"{letter} {mark.note}".strip())
+    return f"{question}: {'   '.join(marks)}"

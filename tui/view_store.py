@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
-from fusetui.tui.layout.view import Side, first_view
+from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
-PLACE = "FUSETUI_KEPT"  # names another folder, or is `off`
-PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
-MOST = 500  # files; of more, those that were written last are kept
-LONGEST = 1 << 20  # bytes of a file of ours
+FOLDER_VARIABLE = "FUSETUI_KEPT"  # names another folder, or is `off`
+HASHED_BYTES = 1 << 16  # at both ends of a file; with its size they identify it
+MAX_FILES = 500  # of more, those that were written last are kept
+MAX_FILE_BYTES = 1 << 20  # of a file of ours
 AGAIN = "marks and window of the last time", "whole show the whole trace"
 
 
@@ -48,144 +48,198 @@ class KeptView(msgspec.Struct, frozen=True):
 def read_kept(path: str) -> tuple[KeptView, str]:
     """What was kept of a file, nothing where that cannot be read; and what tells the
     content of the file from others, "" where nothing is kept of it."""
-    kept, name = KeptView(), ""
+    kept = KeptView()
+    identity = ""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
-        if place := _place(path):
-            name = place.stem
-            if place.stat().st_size <= LONGEST:
-                kept = msgspec.json.decode(place.read_bytes(), type=KeptView)
-    return kept, name
+        file = _kept_file(path)
+        if file is not None:
+            identity = file.stem
+            if file.stat().st_size <= MAX_FILE_BYTES:
+                kept = msgspec.json.decode(file.read_bytes(), type=KeptView)
+    return kept, identity
 
 
 def keep(state: State) -> str:
     """Writes what is kept of the only trace, but not in the tour; a sentence if that
     fails."""
-    if (
-        state.tour is not None
-        or len(state.sides) != 1
-        or state.side.trace.report.prefix
-    ):
+    if state.tour is not None or not _has_one_whole_trace(state):
         return ""
     kept = kept_of(state)
     try:
-        place = _place(state.paths[0])
-        if place is None or state.kept_as not in ("", place.stem):
-            return ""  # the file is not the one that was opened
-        if kept != KeptView():
-            _write(place, msgspec.json.encode(kept))
-        elif place.exists():
-            place.unlink()
+        _write_kept(state, kept)
     except (OSError, RuntimeError) as error:
+        if kept == KeptView():
+            return ""
         why = getattr(error, "strerror", None) or str(error)
-        return (
-            f"Marks and window were not kept: {why.lower()}."
-            if kept != KeptView()
-            else ""
-        )
+        return f"Marks and window were not kept: {why.lower()}."
     return ""
 
 
+def _has_one_whole_trace(state: State) -> bool:
+    return len(state.sides) == 1 and not state.side.trace.report.prefix
+
+
+def _write_kept(state: State, kept: KeptView) -> None:
+    """Writes what is kept of the only trace, or removes its file where that is
+    nothing. Raises OSError or RuntimeError."""
+    file = _kept_file(state.paths[0])
+    if file is None:
+        return
+    if state.kept_as not in ("", file.stem):
+        return  # the file is not the one that was opened
+    if kept != KeptView():
+        _write(file, msgspec.json.encode(kept))
+    elif file.exists():
+        file.unlink()
+
+
 def kept_of(state: State) -> KeptView:
-    side, view = state.side, state.view
+    """What is kept of the active side: nothing of what is as it was at first."""
+    side = state.side
+    view = state.view
     first = first_view(side)
-    fits = state.fits[0] if state.fits else first.folds
+    first_folds = state.fits[0] if state.fits else first.folds
+    is_whole = view.begin == first.begin and view.end == first.end
     window = (view.begin + side.origin, view.end + side.origin)
-    is_whole = (view.begin, view.end) == (first.begin, first.end)
-    keys, now = [_key(lane) for lane in side.lanes], view.arranged
-    hidden, pinned = (tuple(keys[n] for n in one) for one in (now.hidden, now.pinned))
-    lanes = KeptLanes(tuple(sorted(hidden)), pinned, now.by_busy, now.families)
-    folds = zip(keys, view.folds, fits, strict=True)
+    is_arranged = view.arranged != first.arranged
     return KeptView(
         marks=dict(state.session.bookmarks),
-        folds={key: fold for key, fold, fit in folds if fold != fit},
+        folds=_kept_folds(side, view, first_folds),
         window=None if is_whole else window,
-        lanes=None if now == first.arranged else lanes,
+        lanes=_kept_lanes(side, view.arranged) if is_arranged else None,
+    )
+
+
+def _kept_folds(side: Side, view: View, first_folds: tuple[int, ...]) -> dict[str, int]:
+    """The folds that are others than at first, by the keys of their lanes."""
+    folds = {}
+    for lane, fold, first_fold in zip(side.lanes, view.folds, first_folds, strict=True):
+        if fold != first_fold:
+            folds[_key(lane)] = fold
+    return folds
+
+
+def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
+    """An arrangement with the keys of its lanes."""
+    hidden = [_key(side.lanes[index]) for index in arranged.hidden]
+    pinned = [_key(side.lanes[index]) for index in arranged.pinned]
+    return KeptLanes(
+        hidden=tuple(sorted(hidden)),
+        pinned=tuple(pinned),
+        by_busy=arranged.by_busy,
+        families=arranged.families,
     )
 
 
 def restored(state: State, kept: KeptView) -> State:
     """A trace just opened as it was left; what is set already stays, and the tour
     begins anew."""
-    if (
-        state.tour is not None
-        or len(state.sides) != 1
-        or kept == KeptView()
-        or state.session.past
-    ):
+    is_first_view = len(state.sides) == 1 and not state.session.past
+    if state.tour is not None or not is_first_view or kept == KeptView():
         return state
-    side, session = state.side, state.session
-    marks = {
-        letter: replace(mark, note=printable(mark.note), side=0)
-        for letter, mark in kept.marks.items()
-        if len(letter) == 1 and letter.isascii() and letter.isalpha()
-        if _is_inside(side, mark.begin, mark.end)
-    }
-    own = zip(side.lanes, state.view.folds, strict=True)
-    folds = (
-        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own
-    )
-    view = replace(state.view, folds=tuple(folds))
+    side = state.side
+    bookmarks = {**_sound_marks(side, kept), **state.session.bookmarks}
+    views = (_restored_view(side, state.view, kept),)
+    session = replace(state.session, views=views, bookmarks=bookmarks)
+    return told(replace(state, session=session), *AGAIN)
+
+
+def _restored_view(side: Side, view: View, kept: KeptView) -> View:
+    """The folds, the arrangement of lanes and the window that were kept; none that a
+    damaged file has and the trace cannot have."""
+    folds = []
+    for lane, fold in zip(side.lanes, view.folds, strict=True):
+        kept_fold = kept.folds.get(_key(lane), fold)
+        folds.append(min(max(kept_fold, FOLDED), ALL))
+    view = replace(view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):
         begin, end = kept.window
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
-    session = replace(session, views=(view,), bookmarks={**marks, **session.bookmarks})
-    return told(replace(state, session=session), *AGAIN)
+    return view
+
+
+def _sound_marks(side: Side, kept: KeptView) -> dict[str, Bookmark]:
+    """The marks that were kept, by their letters; none that a damaged file has and the
+    trace cannot have."""
+    marks = {}
+    for letter, mark in kept.marks.items():
+        is_letter = len(letter) == 1 and letter.isascii() and letter.isalpha()
+        if is_letter and _is_inside(side, mark.begin, mark.end):
+            marks[letter] = replace(mark, note=printable(mark.note), side=0)
+    return marks
 
 
 def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
     """Lanes that are not there any more are left out; at least one is shown."""
-    number = {_key(lane): n for n, lane in enumerate(side.lanes)}
-    pinned = tuple(dict.fromkeys(number[key] for key in kept.pinned if key in number))
-    hidden = frozenset(number[key] for key in kept.hidden if key in number) - set(
-        pinned
+    index_of = {_key(lane): index for index, lane in enumerate(side.lanes)}
+    pinned = dict.fromkeys(index_of[key] for key in kept.pinned if key in index_of)
+    hidden = {index_of[key] for key in kept.hidden if key in index_of}
+    hidden -= set(pinned)
+    hides_all = len(hidden) == len(side.lanes)
+    return Arrangement(
+        hidden=side.quiet if hides_all else frozenset(hidden),
+        pinned=tuple(pinned),
+        by_busy=kept.by_busy,
+        families=kept.families,
     )
-    shown = hidden if len(hidden) < len(side.lanes) else side.quiet
-    return Arrangement(shown, pinned, kept.by_busy, kept.families)
 
 
 def _is_inside(side: Side, begin: int, end: int) -> bool:
-    """Whether this is a window that the trace can have; a file of ours may be
+    """Whether this is a window that the trace can have, in ns of the file: at most as
+    long as the trace outside of it, and over some of it. A file of ours may be
     damaged."""
-    first, last = side.trace.begin_ns, side.trace.end_ns
+    first = side.trace.begin_ns
+    last = side.trace.end_ns
     span = max(1, last - first)
-    return first - span <= begin < end <= last + span and begin <= last and end >= first
+    is_near = first - span <= begin < end <= last + span
+    overlaps = begin <= last and end >= first
+    return is_near and overlaps
 
 
 def _key(lane: Lane) -> str:
+    """What identifies a lane in a file of ours."""
     layer, pid, tid = lane.key
     return f"{layer} {pid} {tid}"
 
 
-def _place(path: str) -> Path | None:
-    """The file of a trace, by what it begins and ends with; None where nothing is kept:
-    of what is no file, or by request."""
-    named = os.environ.get(PLACE, "")
-    if named == "off" or not Path(path).is_file():
+def _kept_file(path: str) -> Path | None:
+    """Our file about a trace, named by what the trace begins and ends with; None where
+    nothing is kept: of what is no file, or by request. Raises OSError and
+    RuntimeError."""
+    folder_name = os.environ.get(FOLDER_VARIABLE, "")
+    if folder_name == "off" or not Path(path).is_file():
         return None
     from platformdirs import user_state_path
 
-    folder = (
-        Path(named) if named else user_state_path("fusetui", appauthor=False) / "traces"
-    )
+    if folder_name:
+        folder = Path(folder_name)
+    else:
+        folder = user_state_path("fusetui", appauthor=False) / "traces"
+    return folder / f"{_identity(path)}.json"
+
+
+def _identity(path: str) -> str:
+    """A hash of the size of a file and of HASHED_BYTES at both of its ends."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        found = hashlib.sha256(str(size).encode())
-        found.update(file.read(PART))
-        file.seek(max(0, size - PART))
-        found.update(file.read(PART))
-    return folder / f"{found.hexdigest()[:32]}.json"
+        content = hashlib.sha256(str(size).encode())
+        content.update(file.read(HASHED_BYTES))
+        file.seek(max(0, size - HASHED_BYTES))
+        content.update(file.read(HASHED_BYTES))
+    return content.hexdigest()[:32]
 
 
-def _write(place: Path, content: bytes) -> None:
+def _write(kept_file: Path, content: bytes) -> None:
     """Others see the old file or the complete new one; of too many files the oldest
     go."""
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replaced_file(place) as file:
+    folder = kept_file.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replaced_file(kept_file) as file:
         file.write(content)
     ours = sorted(
-        place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns
+        folder.glob("[0-9a-f]*.json"), key=lambda path: path.stat().st_mtime_ns
     )
-    for old in ours[:-MOST]:
+    for old in ours[:-MAX_FILES]:
         old.unlink(missing_ok=True)

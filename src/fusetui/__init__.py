@@ -25,6 +25,8 @@ __all__ = [
     "WrongQueryError",
     "__version__",
     "decode",
+    "hang",
+    "memory",
     "open",
     "ranks",
 ]

@@ -10,6 +10,8 @@ from fusetui.api import (
     UnknownFormatError,
     WrongQueryError,
     decode,
+    hang,
+    memory,
     open,  # noqa: A004
     ranks,
 )
@@ -32,6 +34,8 @@ __all__ = [
     "WrongQueryError",
     "__version__",
     "decode",
+    "hang",
+    "memory",
     "open",
     "ranks",
 ]

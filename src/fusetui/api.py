@@ -38,7 +38,13 @@ from fusetui.trace.new_file import CannotWriteError
 
 if TYPE_CHECKING:
     from fusetui.analysis.diff.model import Diff
+    from fusetui.analysis.hang.model import HangAnswer
+    from fusetui.analysis.memory.answer import MemoryAnswer
+    from fusetui.analysis.questions.summary import Summary
     from fusetui.analysis.ranks.model import JobAnswer
+    from fusetui.analysis.replay.path import Path as CriticalPath
+    from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.analysis.serving.answer import Serving
     from fusetui.analysis.why.model import Why
     from fusetui.gpu.kernel_names import KernelName
 
@@ -55,6 +61,8 @@ __all__ = [
     "UnknownFormatError",
     "WrongQueryError",
     "decode",
+    "hang",
+    "memory",
     "open",
     "ranks",
 ]
@@ -157,6 +165,37 @@ def ranks(
     if not answer.ranks:
         raise Error(answer.left_out[0].reason)
     return answer
+
+
+def memory(path: str | os.PathLike[str], at: str | int = "peak") -> MemoryAnswer:
+    """What a memory snapshot of torch holds at a moment: at its "peak", at its "end", at
+    the failed allocation "oom", or after an event by its number; `fusetui memory`.
+    Raises Error."""
+    from fusetui.analysis.memory.answer import NoMomentError
+    from fusetui.analysis.memory.answer import memory as answered
+    from fusetui.trace.snapshot.reading import read_snapshot
+
+    try:
+        return answered(read_snapshot(os.fspath(path)), at)
+    except NoMomentError as error:
+        raise Error(str(error)) from None
+
+
+def hang(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> HangAnswer:
+    """Why a job hangs, by the dumps of torch's flight recorder: files, or folders of
+    them; `fusetui hang`. Raises Error if none can be read."""
+    from fusetui.analysis.hang.answer import why_it_hangs
+    from fusetui.commands.hang import dump_files
+    from fusetui.trace.flight.reading import read_dumps
+
+    names = [paths] if isinstance(paths, str | os.PathLike) else paths
+    dumps = read_dumps(dump_files([os.fspath(name) for name in names]))
+    if not dumps.ranks:
+        reason = f" {dumps.unread[0].reason}" if dumps.unread else ""
+        raise Error(f"There is no readable dump.{reason}")
+    return why_it_hangs(dumps)
 
 
 def decode(name: str) -> KernelName | None:
@@ -268,6 +307,57 @@ class OpenTrace:
 
         answer = with_worth(self.trace, why(self.trace))
         return replace(answer, _wanted=())  # which hold columns as long as the trace
+
+    def summary(self) -> Summary:
+        """Key figures of the whole trace; `fusetui summary`."""
+        from fusetui.analysis.questions.summary import summary
+
+        return summary(self.trace)
+
+    def whatif(self, *changes: str, step: int | None = None) -> WhatIf:
+        """What some changes together would be worth, such as "kernel:gemm x0.5", by a
+        replay of the trace; of one step if its number is given; `fusetui whatif`. Raises
+        Error for what is no change, and where nothing matches it."""
+        from fusetui.analysis.replay.whatif import whatif
+
+        return whatif(self.trace, changes, step)
+
+    def critical_path(self) -> CriticalPath:
+        """What a step waits for from its begin to its end, and what has slack; `fusetui
+        path`."""
+        from fusetui.analysis.replay.path import path
+
+        return path(self.trace)
+
+    def serving(self, model_config: str | os.PathLike[str] | None = None) -> Serving:
+        """The steps of an inference server. With the `config.json` of the model, also
+        the least time that they can take; `fusetui serving`. Raises Error if that cannot
+        be used."""
+        from fusetui.analysis.serving.answer import serving
+        from fusetui.analysis.serving.config import read_config
+
+        config = None if model_config is None else read_config(os.fspath(model_config))
+        return serving(self.trace, config)
+
+    def cut(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        begin_ns: int = 0,
+        end_ns: int | None = None,
+        scrub: bool = False,
+    ) -> None:
+        """Writes what lies between two times as a trace of its own, in ns since the
+        begin of this one; `end_ns` None is its end. With `scrub`, without private data;
+        `fusetui cut`. Raises Error if nothing lies there, or `out` exists."""
+        from fusetui.commands.cut import Window, write_part
+        from fusetui.trace.scrub.document import check_target
+
+        trace = self.trace
+        end = trace.end_ns if end_ns is None else trace.begin_ns + end_ns
+        target = os.fspath(out)
+        check_target(target)
+        write_part(trace, Window(trace.begin_ns + begin_ns, end), target, scrub=scrub)
 
     def diff(self, other: OpenTrace | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""

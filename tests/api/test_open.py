@@ -63,12 +63,12 @@ def test_former_names_are_the_same_classes() -> None:
     assert ft.UnknownFormat is ft.UnknownFormatError
 
 
-def test_what_open_returns(opened: ft.OpenTrace) -> None:
+def test_open_returns_a_trace_with_its_tables(opened: ft.OpenTrace) -> None:
     assert isinstance(opened, ft.OpenTrace)
     assert type(opened).__name__ == "OpenTrace"
 
 
-def test_nothing_is_imported_before_it_is_used() -> None:
+def test_import_of_the_package_imports_nothing_else() -> None:
     program = "import sys, fusetui; print(*(m for m in sys.modules if m.startswith('fusetui')))"
     run = subprocess.run(
         [sys.executable, "-P", "-c", program], capture_output=True, text=True
@@ -159,7 +159,7 @@ def test_closed_trace_keeps_tables_that_were_made_and_refuses_others() -> None:
             ask()
 
 
-def test_what_is_drawn(opened: ft.OpenTrace) -> None:
+def test_tables_draw_as_text_and_html(opened: ft.OpenTrace) -> None:
     assert repr(opened).startswith("<fusetui trace lesson:mlp-eager: ")
     shown = opened._repr_html_()
     assert opened.notices[0][:40] in shown
@@ -187,7 +187,9 @@ def test_hostile_names_are_escaped_in_html_and_text(
 
 
 @pytest.mark.parametrize("cut", [1000, 10_000])
-def test_what_could_not_be_read_is_said(tmp_path: Path, write: Make, cut: int) -> None:
+def test_open_reports_events_that_could_not_be_read(
+    tmp_path: Path, write: Make, cut: int
+) -> None:
     import gzip
 
     text = gzip.decompress(sample_traces.path("mlp-eager").read_bytes())

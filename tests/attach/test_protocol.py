@@ -27,7 +27,7 @@ SEEN = bytes.fromhex(  # of torch 2.13, an x86 machine
 )  # fmt: skip
 
 
-def test_what_torch_sends() -> None:
+def test_datagram_of_torch_is_decoded() -> None:
     found = decoded(SEEN)
     assert found == ConfigRequest(3, 0, (26904, 26894, 26893, 21736, 21735))
     assert isinstance(found, ConfigRequest)

@@ -92,7 +92,7 @@ def test_a_marker_without_a_lock_of_this_machine_proves_nothing(
     assert names(abandoned) == [MARKER, "eager.json"]
 
 
-def test_what_holds_more_than_files_is_left_alone(
+def test_abandoned_folder_with_subfolders_is_left_alone(
     tmp_path: Path, abandoned: Path
 ) -> None:
     (abandoned / "folder").mkdir()
@@ -119,7 +119,9 @@ def test_a_folder_whose_marker_is_replaced_meanwhile_is_left_alone(
     assert names(abandoned) == [MARKER, "eager.json"]
 
 
-def test_what_holds_a_link_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
+def test_abandoned_folder_with_a_link_is_left_alone(
+    tmp_path: Path, abandoned: Path
+) -> None:
     (abandoned / "linked.json").symlink_to(abandoned / "eager.json")
     remove_abandoned(tmp_path)
     assert names(abandoned) == [MARKER, "eager.json", "linked.json"]
@@ -132,7 +134,7 @@ def test_what_a_link_names_is_left_alone(tmp_path: Path, abandoned: Path) -> Non
     assert names(moved) == [MARKER, "eager.json"]
 
 
-def test_what_belongs_to_another_user_is_left_alone(
+def test_abandoned_folder_of_another_user_is_left_alone(
     tmp_path: Path, abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = os.geteuid()

@@ -332,7 +332,7 @@ def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("fast_timing")
-def test_what_is_recorded_can_be_chosen(tmp_path: Path) -> None:
+def test_options_choose_what_the_profiler_records(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     options = Options(
         variants=["eager"],

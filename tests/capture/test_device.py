@@ -47,7 +47,7 @@ def test_a_gpu_may_have_a_number(device: str) -> None:
 @pytest.mark.parametrize(
     "device", ["cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda:²", "mps"]
 )
-def test_what_is_no_device_is_told(device: str) -> None:
+def test_unknown_device_text_is_refused(device: str) -> None:
     with pytest.raises(CaptureError, match="use one of auto, cuda, cpu, cuda:1"):
         check_device(device)
 

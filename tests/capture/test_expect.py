@@ -24,7 +24,7 @@ def test_a_guess_is_counts_by_kind() -> None:
 
 
 @pytest.mark.parametrize("guess", ["mat", "mat=3", "=3"])
-def test_what_is_no_guess_names_the_kinds(guess: str) -> None:
+def test_wrong_guess_text_names_the_kinds(guess: str) -> None:
     with pytest.raises(
         CaptureError, match=r"not a guess such as gemm=3: .*attention, .*gemm"
     ):

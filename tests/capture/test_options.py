@@ -30,7 +30,7 @@ def test_every_option_can_be_typed_and_is_in_the_docs(flag: str) -> None:
     assert f"| `{flag}" in page
 
 
-def test_what_is_not_typed_has_its_default() -> None:
+def test_options_that_are_not_given_have_their_default() -> None:
     parsed = vars(
         command_parsers("capture")["capture"].parse_args(["mlp", "--no-shapes"])
     )
@@ -56,7 +56,9 @@ def test_what_is_not_typed_has_its_default() -> None:
         ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
     ],
 )
-def test_what_cannot_be_is_told(options: dict[str, Any], message: str) -> None:
+def test_impossible_combinations_of_options_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(CaptureError) as error:
         validate(Options(**options))
     assert str(error.value).startswith(message)

@@ -45,7 +45,7 @@ class Full(Terminal):
         raise OSError(28, "No space left on device")
 
 
-def test_what_nobody_can_hear_stops_nothing() -> None:
+def test_progress_to_a_closed_stream_stops_nothing() -> None:
     with Progress(Full()).phase("compiling mlp"):
         ran = True
     assert ran

@@ -36,7 +36,7 @@ def test_the_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
     assert provenance.git_state(tmp_path) == {**state, "changed": True}
 
 
-def test_what_a_gpu_does_not_tell_is_null() -> None:
+def test_unknown_properties_of_a_gpu_are_null() -> None:
     found = provenance.parse_smi("550.54.15, 1980 MHz, [N/A], 2619 MHz, 700.00 W")
     assert found["driver_version"] == "550.54.15"
     assert found["clocks.max.sm"] is None

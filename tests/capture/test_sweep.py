@@ -150,7 +150,7 @@ def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes.txt"]
 
 
-def test_what_failed_is_in_the_outcome(tmp_path: Path) -> None:
+def test_outcome_of_a_sweep_names_what_failed(tmp_path: Path) -> None:
     options = replace(OPTIONS, variants=["loop", "fused"], sweep=[f"batch=2,{2**50}"])
     outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert outcome.failed == (f"batch={2**50}", "batch=2 fused")

@@ -171,7 +171,7 @@ def test_which_function_failed_is_in_the_outcome(code: Path, tmp_path: Path) -> 
         ("no_such_module:build", "no_such_module cannot be imported: .*no_such_module"),
     ],
 )
-def test_what_cannot_be_imported_is_told(
+def test_code_that_cannot_be_imported_is_one_sentence(
     target: str, says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CaptureError, match=says):

@@ -173,7 +173,7 @@ def test_a_baseline_is_stored_and_compared_with(
     assert len([*runner.cache.glob("*/*/*/*")]) == 1, "a pull request stores nothing"
 
 
-def test_what_cannot_be_told_or_read(
+def test_action_reports_inconclusive_and_unreadable_traces(
     runner: Runner, trace_file: File, tmp_path: Path
 ) -> None:
     few = str(trace_file("few.json", steps=3))
@@ -187,9 +187,7 @@ def test_what_cannot_be_told_or_read(
     assert runner.run("push", trace=few, name="../few").code == 2
 
 
-def test_what_is_not_whole_becomes_no_baseline(
-    runner: Runner, trace_file: File
-) -> None:
+def test_incomplete_trace_becomes_no_baseline(runner: Runner, trace_file: File) -> None:
     path = trace_file(steps=8)
     whole = path.read_bytes()
     path.write_bytes(whole[:-60])

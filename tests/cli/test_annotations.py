@@ -85,7 +85,7 @@ def test_serving_lists_the_join_by_annotations(
     )
 
 
-def test_what_is_no_file_of_annotations(fusetui: Run, replay: Path) -> None:
+def test_file_that_holds_no_annotations_is_refused(fusetui: Run, replay: Path) -> None:
     found = fusetui("modules", replay, "--annotations", replay.parent)
     assert found.code != 0
     assert "cannot be read" in found.sentence

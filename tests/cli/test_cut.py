@@ -76,7 +76,7 @@ def test_cut_scrub_writes_nothing_private(
         (("--from", "10s"), "There is nothing between these times"),
     ],
 )
-def test_what_is_not_there(
+def test_cut_of_a_missing_step_or_time_is_refused(
     fusetui: Run, tmp_path: Path, arguments: tuple[Any, ...], says: str
 ) -> None:
     out = tmp_path / "out.json"

@@ -88,7 +88,7 @@ def test_folders_of_traces_are_listed_by_trace(
     assert labels == {"a.json.gz", "b.json.gz"}
 
 
-def test_there_is_a_bound_and_it_is_told(
+def test_list_of_runs_is_bounded_and_says_so(
     fusetui: Run, opened: Opened, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.commands.open.MAX_OFFERS", 1)
@@ -103,7 +103,7 @@ def test_there_is_a_bound_and_it_is_told(
 @pytest.mark.parametrize(
     "command", ["summary", "kernels", "why", "gaps", "diff", "ranks"]
 )
-def test_other_commands_name_what_there_is(
+def test_command_on_a_folder_of_runs_names_them(
     fusetui: Run, runs: Path, command: str
 ) -> None:
     found = fusetui(command, runs)

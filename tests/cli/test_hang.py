@@ -43,7 +43,7 @@ def test_a_job_in_which_nobody_waits_ends_with_0(fusetui: Run, tmp_path: Path) -
     assert told.out.startswith("No rank is missing")
 
 
-def test_what_dumps_do_not_decide_ends_with_3(fusetui: Run, tmp_path: Path) -> None:
+def test_undecided_dumps_end_with_exit_code_3(fusetui: Run, tmp_path: Path) -> None:
     job = Job(2)
     job.issue(0, over=False)
     assert fusetui("hang", *job.write(tmp_path, without=(1,))).code == 3

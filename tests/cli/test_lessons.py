@@ -40,7 +40,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_these_commands_show_figures_of_a_trace() -> None:
+def test_commands_that_show_figures_are_all_asked() -> None:
     assert {"summary", "kernels", "ops", "check", "diff"} <= set(ASKED)
 
 

@@ -498,7 +498,7 @@ async def test_a_cursor_is_good_for_its_question_only(
         assert "has changed" in await told(client, "table", **asked, cursor=cursor)
 
 
-async def test_what_does_not_fit_says_how_much_it_takes(
+async def test_mcp_answer_beyond_max_tokens_says_how_many_it_takes(
     client: Any, folder: Path
 ) -> None:
     long = BARE.replace('"a"', json.dumps("x" * 5000))
@@ -535,7 +535,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_it_does_not_read(client: Any, folder: Path, name: str) -> None:
+async def test_mcp_refuses_files_outside_and_files_that_are_no_traces(
+    client: Any, folder: Path, name: str
+) -> None:
     (folder / "link.json").symlink_to(folder.parent / "secret.json")
     (folder / "out").symlink_to(folder.parent)
     (folder / "wrong.json").write_text("not JSON")
@@ -731,7 +733,7 @@ async def test_mcp_sql_reads_several_traces(client: Any) -> None:
     ]
 
 
-def test_what_it_needs(
+def test_mcp_without_its_folder_or_package_is_one_sentence(
     fusetui: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = fusetui("mcp", "--allow", "nowhere")
@@ -754,7 +756,7 @@ async def test_total_is_what_exists(client: Any) -> None:
         assert len(gemms["rows"]) == 1 < gemms["total"] < every["total"]
 
 
-def test_all_tools_together_are_short() -> None:
+def test_mcp_descriptions_of_all_tools_stay_short() -> None:
     from fusetui.commands.agents.server import tool_definitions
 
     tools = [

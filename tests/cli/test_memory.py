@@ -96,7 +96,7 @@ def in_mb(size: int) -> str:
     return f"{float(f'{size / 1e6:.4g}'):g} MB"
 
 
-def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
+def test_memory_text_explains_a_leak(fusetui: Run, leaking: Path) -> None:
     """By a replay of the one stack: what it keeps after each of the last five steps."""
     document = pickle.loads(leaking.read_bytes())
     ends = [
@@ -122,7 +122,7 @@ def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "enough"), [(60, ""), (88, "not ")])
-def test_what_is_said_of_expandable_segments(
+def test_memory_text_advises_expandable_segments(
     fusetui: Run, tmp_path: Path, asked: int, enough: str
 ) -> None:
     """By the blocks: whole pages of 2 MB that no block that lives touches."""
@@ -155,7 +155,7 @@ def test_what_is_said_of_expandable_segments(
     ) in sentences(fusetui, path)
 
 
-def test_nothing_is_said_of_them_where_they_are_on(
+def test_memory_text_does_not_advise_expandable_segments_that_are_on(
     fusetui: Run, tmp_path: Path
 ) -> None:
     machine = Machine(total=100 * MB, expandable=True)
@@ -246,7 +246,7 @@ def test_memory_of_a_folder_lists_the_odd_rank_first(
     ],
     ids=str,
 )
-def test_what_it_refuses(
+def test_memory_refuses_options_that_a_snapshot_cannot_answer(
     fusetui: Run, tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:
     found = fusetui("memory", trained(tmp_path), *words)
@@ -300,7 +300,9 @@ def test_a_lesson_says_that_it_is_one(fusetui: Run) -> None:
         assert "Reconstructed, not recorded" in found.out + found.err
 
 
-def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) -> None:
+def test_memory_refuses_options_that_a_trace_cannot_answer(
+    fusetui: Run, write: Callable[..., Path]
+) -> None:
     path, old = (
         write(json.dumps(TRACED)),
         [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}],

@@ -18,7 +18,7 @@ from fusetui.command_line.file_commands import PICTURED
 from fusetui.commands.sources import one_trace
 from fusetui.trace import open_trace
 from fusetui.tui import pictures, registry
-from fusetui.tui.pictures import BASE, CELL, LINE, MARGIN, SHAPES
+from fusetui.tui.pictures import BASE_LINE, CELL_WIDTH, LINE_HEIGHT, MARGIN, SHAPES
 from fusetui.tui.state.state import Size
 
 Run = Callable[..., Any]
@@ -30,8 +30,8 @@ def texts_of(svg: str) -> dict[tuple[int, int], str]:
     """Each text by the line and the cell in which it begins."""
     return {
         (
-            round((float(text.attrib["y"]) - BASE - MARGIN) / LINE),
-            round((float(span.attrib["x"]) - MARGIN) / CELL),
+            round((float(text.attrib["y"]) - BASE_LINE - MARGIN) / LINE_HEIGHT),
+            round((float(span.attrib["x"]) - MARGIN) / CELL_WIDTH),
         ): span.text or ""
         for text in ElementTree.fromstring(svg).iter(f"{SVG}text")
         for span in text

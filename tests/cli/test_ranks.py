@@ -238,7 +238,9 @@ def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
     assert straggler["caused_ns"] == found["ranks"][0]["caused_ns"]
 
 
-def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None:
+def test_ranks_what_if_reports_the_gain_for_the_job(
+    fusetui: Run, tmp_path: Path
+) -> None:
     """Of a step: an op of 5 us, latency 6, a kernel of 200, a transfer of 50, return
     1."""
     meet = Work(2_000, 50_000, group=(0, 1))
@@ -266,6 +268,6 @@ def test_a_job_that_cannot_be_replayed(fusetui: Run, folder: Path) -> None:
     )
 
 
-def test_what_if_is_no_table(fusetui: Run, folder: Path) -> None:
+def test_ranks_what_if_refuses_table_options(fusetui: Run, folder: Path) -> None:
     for form in (["--csv"], ["--format", "csv"]):
         assert fusetui("ranks", folder, "--what-if", "comm x0.5", *form).code == 2

@@ -48,7 +48,9 @@ def test_a_trace_is_written_anew_with_the_same_figures(
     assert not any(word in text for word in (TOKEN, "adal", "box17", "own", "home"))
 
 
-def test_nothing_to_take_out(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
+def test_scrub_of_a_trace_without_private_text_says_so(
+    fusetui: Run, trace_file: File, tmp_path: Path
+) -> None:
     found = fusetui("scrub", trace_file(), tmp_path / "out.json")
     assert found.out.endswith("39 events; removed: nothing.\n")
 

@@ -49,9 +49,7 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("theme = " + "9" * 5000, "contains a number with too many digits."),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
-    file: Path, text: str, sentence: str
-) -> None:
+def test_wrong_settings_are_one_sentence(file: Path, text: str, sentence: str) -> None:
     with pytest.raises(Error) as error:
         read(file, text)
     assert sentence in str(error.value)

@@ -37,7 +37,9 @@ COLUMNS = {"steps": ["number", "dur_ns"], "gaps": ["device", "dur_ns"]}
         (["a.json", "select\n1"], "select\n1"),
     ],
 )
-def test_what_is_a_query(given: list[str], query: str) -> None:
+def test_text_with_a_space_that_names_no_file_is_a_query(
+    given: list[str], query: str
+) -> None:
     assert names_and_query(given) == (given[: -1 if query else None], query)
 
 

@@ -82,7 +82,7 @@ SAME: dict[str, Callable[[Record], list[Record]]] = {
 }
 
 
-def test_there_are_ten() -> None:
+def test_docs_have_ten_sql_recipes() -> None:
     assert [*RECIPES] == [*SAME]
     assert len(SAME) == 10
 

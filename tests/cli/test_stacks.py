@@ -72,7 +72,7 @@ def test_a_name_makes_no_line_and_no_stack(fusetui: Run, tmp_path: Path) -> None
     assert not [stack for stack, _ in folded(text) if "b 7" in stack]
 
 
-def test_what_is_not_there_is_one_sentence(fusetui: Run) -> None:
+def test_stacks_that_cannot_be_made_are_one_sentence(fusetui: Run) -> None:
     told = fusetui("stacks", "sample:mlp-eager", "--time=gpu")
     assert told.code == 2
     assert "no GPU time" in told.sentence

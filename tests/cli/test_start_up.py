@@ -81,7 +81,7 @@ def started(program: str, *arguments: str) -> Started:
         ("gaps TRACE --json", ["torch", "textual", "fusetui.gpu.roofline"]),
     ],
 )
-def test_what_is_not_needed_is_not_imported(
+def test_commands_import_no_more_than_they_need(
     arguments: str, without: Sequence[str]
 ) -> None:
     words = [SAMPLE if word == "TRACE" else word for word in arguments.split()]

@@ -113,7 +113,7 @@ def test_table_format_shows_few_rows_and_says_how_many_more(fusetui: Run) -> Non
     assert max(map(len, lines)) <= 80
 
 
-def test_nothing_is_cut_where_nobody_looks(
+def test_table_in_a_pipe_cuts_no_name(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS")
@@ -153,7 +153,7 @@ def test_the_options_of_a_command_are_kept(fusetui: Run) -> None:
     assert 0 < len(part) < len(whole)
 
 
-def test_what_is_not_there_is_said(fusetui: Run) -> None:
+def test_table_without_rows_says_why(fusetui: Run) -> None:
     found = fusetui(
         "lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv"
     )

@@ -95,7 +95,7 @@ PARTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
-def test_what_is_not_whole_passes_no_gate(
+def test_incomplete_trace_passes_no_gate(
     fusetui: Run, trace_file: File, tmp_path: Path, part: Callable[[bytes], bytes]
 ) -> None:
     whole, partial = trace_file(steps=12), tmp_path / "partial.json"
@@ -137,7 +137,7 @@ def test_nothing_is_told_that_was_not_asked(fusetui: Run, trace_file: File) -> N
     assert "--fail-over" in found.sentence
 
 
-def test_what_cannot_be_written(
+def test_junit_file_that_cannot_be_written_is_one_sentence(
     fusetui: Run, trace_file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("check", trace_file(), "--expect", "kernels=4")

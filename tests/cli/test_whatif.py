@@ -106,7 +106,7 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
     assert "needs a change" in fusetui("whatif", LESSON).err
 
 
-def test_what_it_is_worth_and_what_limits_it_then() -> None:
+def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
         "With loader, a step (launched) of 100 us would take 80 us (20.0 % less), an estimate. Then the host "
         "limits it: 71 % of the critical path is what CPU threads do, most of it zoom_shift."

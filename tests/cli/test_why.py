@@ -430,7 +430,9 @@ def test_a_busy_gpu_is_told_by_kernel(
     )
 
 
-def test_all_prints_all(fusetui: Run, write: Callable[[str], Path]) -> None:
+def test_why_all_prints_the_whole_breakdown(
+    fusetui: Run, write: Callable[[str], Path]
+) -> None:
     found = fusetui("why", "--all", write(json.dumps({"traceEvents": BUSY})))
     assert "69 us   70 %      2  mine" in found.out
 
@@ -448,7 +450,7 @@ def test_all_findings_are_printed_with_what_to_try(
     assert why_text(found, 80, everything=True).count("Try: This.") == 30
 
 
-def test_what_findings_are_worth(fusetui: Run) -> None:
+def test_why_lists_estimated_gains(fusetui: Run) -> None:
     """Unless that is not wanted."""
     lesson = "lesson:mlp-eager"
     found = fusetui("why", lesson, "--json").json
@@ -461,7 +463,7 @@ def test_what_findings_are_worth(fusetui: Run) -> None:
     assert " worth " not in fusetui("why", lesson, "--no-worth").out
 
 
-def test_what_findings_are_worth_together(fusetui: Run) -> None:
+def test_why_together_reports_the_combined_gain(fusetui: Run) -> None:
     document = fusetui("why", "lesson:mlp-eager", "--together", 3, "--json").json
     found = document["together"]
     with_worth = [one for one in document["findings"][:3] if one["worth_ns"]]

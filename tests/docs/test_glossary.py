@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from symtable import SymbolTable, symtable
 
-import pytest
 from tests.places import ROOT
 from tests.sources import python_files
 
@@ -63,20 +62,29 @@ def words_of(name: str) -> set[str]:
     return found | {word.removesuffix("s") for word in found}
 
 
-@pytest.mark.parametrize("word", AT_HOME)
-def test_a_word_with_a_home_is_not_used_elsewhere(word: str) -> None:
-    text = next(row[3] for row in WORDS if row[0] == word)
-    names = identifiers(classes_only=text.startswith("class names"))
-    homes = tuple(AT_HOME[word])
-    away = {f"{file}: {name}" for file, name in names if word in words_of(name)}
-    assert not {place for place in away if not place.startswith(homes)}
-
-
-@pytest.mark.parametrize("word", [row[0] for row in UNUSED])
-def test_words_that_are_not_used(word: str) -> None:
-    assert not {
-        f"{file}: {name}" for file, name in identifiers() if word in words_of(name)
+def places_of(word: str, classes_only: bool = False) -> set[str]:
+    """`file: identifier` of each identifier that has this word."""
+    return {
+        f"{file}: {name}"
+        for file, name in identifiers(classes_only)
+        if word in words_of(name)
     }
+
+
+def test_a_word_with_a_home_is_not_used_elsewhere() -> None:
+    elsewhere = {}
+    for word, homes in AT_HOME.items():
+        rule = next(row[3] for row in WORDS if row[0] == word)
+        places = places_of(word, classes_only=rule.startswith("class names"))
+        away = {place for place in places if not place.startswith(tuple(homes))}
+        if away:
+            elsewhere[word] = away
+    assert elsewhere == {}
+
+
+def test_words_that_the_glossary_excludes_are_not_used() -> None:
+    used = {row[0]: places_of(row[0]) for row in UNUSED}
+    assert {word: places for word, places in used.items() if places} == {}
 
 
 def test_a_word_stands_once() -> None:

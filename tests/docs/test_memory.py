@@ -18,7 +18,7 @@ SHOWN = (
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
-def test_what_is_shown_is_what_is_printed(
+def test_memory_page_shows_what_the_command_prints(
     fusetui: Callable[..., Any],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     path: Path,

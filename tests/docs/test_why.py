@@ -40,9 +40,9 @@ ABOUT_A_GAP = [
 OF_A_FINDING = [name.rstrip("_") for name in Finding.__struct_fields__]
 
 
-@pytest.mark.parametrize("name", [*IDLE, *FIGURES, *ABOUT_A_GAP, *OF_A_FINDING])
-def test_each_figure_is_explained(name: str) -> None:
-    assert f"`{name}`" in PAGE
+def test_each_figure_of_why_json_is_explained() -> None:
+    names = [*IDLE, *FIGURES, *ABOUT_A_GAP, *OF_A_FINDING]
+    assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
 def test_reasons_of_the_host_are_in_its_order() -> None:

@@ -57,7 +57,7 @@ def test_names_that_only_look_like_collectives_are_not_taken_for_them(
 
 
 @pytest.mark.parametrize("name", [*COLLECTIVES, *OTHERS])
-def test_all_agree_on_what_communicates(name: str) -> None:
+def test_every_definition_of_communication_agrees(name: str) -> None:
     """What is counted, and the color in the app."""
     assert ("comm" in kinds(name)) == is_collective(name)
     assert (kind_of(Role.KERNEL, name) is SliceKind.COMM) == is_collective(name)

@@ -65,7 +65,9 @@ def test_training_fills_the_zeros_of_big(loop: Any) -> None:
 
 
 @pytest.mark.parametrize(("form", "times"), [("Big", N), ("Masked", 2 * N), ("Bmm", 1)])
-def test_what_a_form_holds(form: str, times: int, loop: Any) -> None:
+def test_each_form_holds_its_number_of_weights(
+    form: str, times: int, loop: Any
+) -> None:
     held = forms.convert(loop, getattr(forms, form)).state_dict()
     weights = sum(tensor.numel() for name, tensor in held.items() if name != "bias")
     assert weights == times * N * IN * OUT

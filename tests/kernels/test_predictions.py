@@ -50,7 +50,7 @@ def test_a_prediction_is_for_the_dtype_in_which_its_workload_runs() -> None:
     ("registers", "shared", "warps", "blocks"),
     [(32, 0, 4, 16), (128, 0, 8, 2), (32, 82_000, 4, 2), (255, 150_000, 8, 1)],
 )
-def test_what_limits_the_blocks_that_run_at_once(
+def test_registers_and_shared_memory_limit_resident_blocks_of_a_prediction(
     registers: int, shared: int, warps: int, blocks: int
 ) -> None:
     code = SimpleNamespace(registers=registers, shared=shared, warps=warps)

@@ -269,7 +269,7 @@ def test_sql_reads_no_file_and_no_environment(
     assert [*tmp_path.iterdir()] == [file]
 
 
-def test_what_is_locked_stays_locked(database: SqlTables) -> None:
+def test_sql_cannot_unlock_its_settings(database: SqlTables) -> None:
     names = (
         "enable_external_access",
         "lock_configuration",
@@ -336,7 +336,7 @@ def test_no_statement_runs_in_the_main_thread(
     assert main_thread() not in connection.threads
 
 
-def test_nothing_is_written_at_home(
+def test_sql_writes_nothing_into_the_home_folder(
     trace: Trace, tmp_path: Path, monkeypatch: Any
 ) -> None:
     for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):

@@ -101,7 +101,7 @@ def test_where_keeps_the_rows_for_which_the_query_holds(query: str, rows: str) -
         ("/(/", "/(/ is no regular expression"),
     ],
 )
-def test_what_is_wrong_is_said(query: str, sentence: str) -> None:
+def test_wrong_where_query_is_one_sentence(query: str, sentence: str) -> None:
     with pytest.raises(WrongQueryError) as error:
         TABLE.where(query)
     assert str(error.value).startswith(sentence)

@@ -67,7 +67,9 @@ def test_a_slice_counts_with_what_lies_in_the_cell(trace_of: Make, event: Make) 
     assert cells(line, edges(0, 12_000, 2)).kind.tolist() == [1, 2]
 
 
-def test_what_is_clicked_is_what_is_seen(trace_of: Make, event: Make) -> None:
+def test_clicked_cell_selects_the_slice_that_it_shows(
+    trace_of: Make, event: Make
+) -> None:
     trace, line = line_of(trace_of, event, [(0, 4, 1), (0, 2, 2), (0, 3, 2)])
     assert trace.name_of(row_in(line, 0, 9_000)) == "k2"
     assert row_in(line, 20_000, 30_000) == NO_SLICE

@@ -95,7 +95,7 @@ def test_json_that_writers_damage_is_converted_to_valid_json(
     same(open_trace(str(path), cached=False), open_trace(str(out), cached=False))
 
 
-def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+def test_convert_leaves_out_events_that_cannot_be_read(tmp_path: Path) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
     path.write_text(
         '{"traceEvents": [{"ph":"X","name":"a"}, {"ph" "X"}, {"ph":"X","name":"b"}]}'
@@ -117,7 +117,7 @@ def test_a_file_that_changes_meanwhile(
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_nothing_to_write(tmp_path: Path) -> None:
+def test_convert_of_a_trace_without_events_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": []}')
     with pytest.raises(NotATraceError, match="no readable event"):

@@ -79,7 +79,7 @@ def three_nodes(*more: Event) -> list[Event]:
         ("six", ["after: two"]),
     ],
 )
-async def test_what_a_node_waits_for(
+async def test_details_of_a_node_list_what_it_waits_for(
     tmp_path: Path, name: str, told: list[str]
 ) -> None:
     path = save(tmp_path / "a.json", three_nodes(*flow(0, 30, 31), *flow(1, 41, 42)))

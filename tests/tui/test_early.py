@@ -68,13 +68,15 @@ async def test_a_text_waits_with_the_key_that_asks_for_it(starting: Starting) ->
         assert "gelu" in selected(app)
 
 
-async def test_what_was_typed_before_the_app_began(starting: Starting) -> None:
+async def test_keys_typed_before_the_start_are_obeyed(starting: Starting) -> None:
     async with starting("3j") as (app, _, read):
         await read()
         assert (app.state.page, app.state.list_of("kernels").cursor) == ("kernels", 1)
 
 
-async def test_what_can_be_done_at_once_is_done(starting: Starting) -> None:
+async def test_keys_that_need_no_trace_work_while_it_is_read(
+    starting: Starting,
+) -> None:
     async with starting() as (app, pilot, _):
         await pilot.press("w", "question_mark")
         assert "keys   Esc closes" in screen(app)

@@ -46,7 +46,7 @@ def last(found: list[Any]) -> Insight:
     return [piece for piece in found if isinstance(piece, Insight)][-1]
 
 
-def test_both_find_the_same(path: str) -> None:
+def test_helper_and_thread_find_the_same_hits(path: str) -> None:
     trace = open_trace(path)
     own = list(pieces(trace, never))
     with Beside() as beside:
@@ -108,7 +108,7 @@ def other(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_both_find_the_same_diff(path: str, other: str) -> None:
+def test_helper_and_thread_compute_the_same_diff(path: str, other: str) -> None:
     a, b = open_trace(path), open_trace(other)
     with Beside() as beside:
         assert [*beside.told((path, a), never, (other, b))] == [diff(a, b)]
@@ -129,7 +129,7 @@ def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(
 ) -> None:
     sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
     posted: list[Any] = []
-    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     compare(
         Compare(sides[0], sides[1], (path, other)), posted.append, lambda: True, Beside
     )
@@ -148,7 +148,7 @@ async def test_large_traces_are_compared_beside(
     path: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page says that the diff is worked out, then it is there."""
-    monkeypatch.setattr("fusetui.tui.loading.LARGE", 1)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 1)
     asked: list[object] = []
     own = Beside.told
 

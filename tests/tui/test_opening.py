@@ -166,7 +166,7 @@ async def test_escape_keeps_what_was_read(gate: Gate, part: Trace, page: str) ->
         assert "Esc stop" not in screen(app)
 
 
-async def test_what_is_looked_at_stays(gate: Gate, whole: Trace) -> None:
+async def test_view_stays_when_more_is_read(gate: Gate, whole: Trace) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
         await pilot.press("slash", *"gelu", "enter", "w", "w", "space")
@@ -295,7 +295,9 @@ async def test_q_leaves_at_once(gate: Gate) -> None:
     assert app.return_value == 0
 
 
-async def test_what_was_not_begun_is_named(gate: Gate, part: Trace) -> None:
+async def test_stopped_opening_names_files_that_were_not_begun(
+    gate: Gate, part: Trace
+) -> None:
     async with reading("a.json", "b.json") as (app, pilot):
         await pilot.press("escape")
         await done(app, pilot)

@@ -68,7 +68,7 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     assert gc.get_freeze_count() <= before
 
 
-async def test_what_is_no_longer_shown_is_collected(
+async def test_preview_no_longer_shown_is_garbage_collected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A preview that refers to itself, once the whole trace is there."""

@@ -53,18 +53,18 @@ async def test_saving_examples_of_the_guide_write_their_files(
     assert Path(line.split()[1]).stat().st_size > 100
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "md", "json", "parquet"])
-@pytest.mark.parametrize("page", ["2", "3", "4", "6"])
-async def test_every_table_is_saved_in_every_format(
-    tmp_path: Path, page: str, ending: str
-) -> None:
+async def test_every_table_is_saved_in_every_format(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
+    sizes = {}
     async with opened([LESSON, str(lessons.path("mlp-compiled"))]) as (app, pilot):
-        await pilot.press(page)
-        path = tmp_path / f"table.{ending}"
-        app.do(partial(obeyed, line=f"save {path}"))
-        await settled(app, pilot)
-        assert path.stat().st_size > 20
+        for page in ("2", "3", "4", "6"):
+            await pilot.press(page)
+            for ending in ("csv", "tsv", "md", "json", "parquet"):
+                path = tmp_path / f"page-{page}.{ending}"
+                app.do(partial(obeyed, line=f"save {path}"))
+                await settled(app, pilot)
+                sizes[path.name] = path.stat().st_size if path.exists() else 0
+    assert [name for name, size in sizes.items() if size <= 20] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_every_table_is_saved_in_every_format(
         ("13", "cut", "this needs a range of time: v"),
     ],
 )
-async def test_what_cannot_be_written_is_one_sentence(
+async def test_save_that_cannot_be_done_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, line: str, sentence: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from tests.cases import Cases
 from tests.hostile import WORST, obeyed
 from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.driving import opened as app_opened
@@ -100,7 +101,7 @@ async def test_what_takes_longer_is_gone_to_when_it_is_there(path: str) -> None:
 def test_no_key_waits_for_a_search_of_a_large_trace(
     mlp: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "LARGE", 1)
+    monkeypatch.setattr(search, "MAX_SLICES_AT_ONCE", 1)
     state = opened(mlp)
     asked = search.searched(state, "gemm")
     assert isinstance(asked, tuple)
@@ -123,7 +124,7 @@ def test_every_change_of_the_text_is_searched_for_in_a_thread(mlp: Trace) -> Non
     assert isinstance(outcome[1], Search)
 
 
-def test_what_is_wrong_is_said_while_a_person_types(mlp: Trace) -> None:
+def test_wrong_query_is_reported_while_typing(mlp: Trace) -> None:
     assert "dur> takes a time with its unit" in drawn(typed(opened(mlp), "dur>5"))
 
 
@@ -205,7 +206,7 @@ def test_args_of_a_large_trace_are_read_beside(
     posted: list[Any] = []
     side = opened(shaped).side
     own = found(opened(shaped), "blue")[-1]
-    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     for path in (shaped.report.path, ""):
         look(Search(side, "blue", path), posted.append, never, Beside)
         assert posted[-1].keywords["found"].is_done
@@ -215,7 +216,7 @@ def test_args_of_a_large_trace_are_read_beside(
 def test_a_person_who_goes_on_typing_starts_no_process(
     shaped: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
+    monkeypatch.setattr("fusetui.tui.loading.MIN_SLICES_FOR_HELPER", 0)
     posted: list[object] = []
     start = cast(Callable[[], Beside], posted.clear)
     asked = Search(opened(shaped).side, "blue", shaped.report.path)
@@ -248,14 +249,17 @@ PARTS = (
 )
 
 
-@pytest.mark.parametrize("text", [*map(" ".join, product(*PARTS))])
-def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
-    *_, last = found(opened(mlp), text)
-    sentence = said(last)
-    assert len(sentence.splitlines()) == 1
-    assert last.wrong or last.is_done
-    none = not len(last.together)
-    assert ("nothing found" in sentence) == (none and not last.wrong)
+def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
+    state = opened(mlp)
+    with Cases() as cases:
+        for text in map(" ".join, product(*PARTS)):
+            with cases.case(text):
+                *_, last = found(state, text)
+                sentence = said(last)
+                assert len(sentence.splitlines()) == 1
+                assert last.wrong or last.is_done
+                finds_nothing = not last.wrong and not len(last.together)
+                assert ("nothing found" in sentence) == finds_nothing
 
 
 @pytest.mark.parametrize(

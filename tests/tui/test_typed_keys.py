@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
+from tests.cases import Cases
 from textual.events import Key
 from textual.keys import REPLACED_KEYS, key_to_character
 
@@ -34,16 +35,18 @@ def test_a_key_that_writes_nothing(written: str, name: str) -> None:
     assert names(f"a{written}b") == ["a", name, "b"]
 
 
-@pytest.mark.parametrize("character", string.printable[:95])
-def test_a_character_is_a_key_of_textual(character: str) -> None:
-    (key,) = keys_of(character)
-    assert key.character == character
-    name = REPLACED_KEYS.get(key.key, key.key)
-    assert key_to_character(name) == character
+def test_every_printable_character_is_a_key_of_textual() -> None:
+    with Cases() as cases:
+        for character in string.printable[:95]:
+            with cases.case(character):
+                (key,) = keys_of(character)
+                assert key.character == character
+                name = REPLACED_KEYS.get(key.key, key.key)
+                assert key_to_character(name) == character
 
 
 @pytest.mark.parametrize("written", ["\x1b[<0;3;4M", "\x1b[I", "\x1bOP", "\x1b[24~"])
-def test_what_is_no_key_of_ours_writes_nothing(written: str) -> None:
+def test_sequences_that_are_no_keys_write_nothing(written: str) -> None:
     assert names(f"a{written}b") == ["a", "b"]
 
 

@@ -36,7 +36,9 @@ def left(mlp: Trace, path: str) -> State:
     return after(state, at("aten::gelu"), set_a, *do("zoom-in", "fold", "zoom-in"))
 
 
-def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> None:
+def test_window_marks_and_folds_are_restored(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     before = left(mlp, path)
     keep(before)
     state = restored(opened(mlp), read_kept(path)[0])
@@ -57,15 +59,15 @@ def test_kept_view_belongs_to_the_content_of_the_file(
     assert read_kept(path)[0] == KeptView()
 
 
-def test_nothing_is_kept_of_what_was_left_as_it_came(
-    mlp: Trace, path: str, folder: Path
-) -> None:
+def test_unchanged_view_is_not_kept(mlp: Trace, path: str, folder: Path) -> None:
     keep(left(mlp, path))
     keep(replace(opened(mlp, size=Size(80, 20)), paths=(path,)))
     assert read_kept(path)[0] == KeptView()
 
 
-def test_what_a_person_did_already_stays(mlp: Trace, path: str, folder: Path) -> None:
+def test_restored_view_does_not_undo_keys_already_pressed(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     keep(left(mlp, path))
     moved = after(opened(mlp), *do("zoom-in"))
     assert restored(moved, read_kept(path)[0]) is moved
@@ -101,7 +103,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 def test_the_oldest_go(
     mlp: Trace, path: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view_store, "MOST", 1)
+    monkeypatch.setattr(view_store, "MAX_FILES", 1)
     folder.mkdir()
     (folder / "0.json").write_text("{}")
     keep(left(mlp, path))
@@ -160,7 +162,9 @@ DAMAGED: tuple[KeptView, ...] = (
 
 
 @pytest.mark.parametrize("damaged", DAMAGED)
-def test_what_no_trace_can_have_is_left_out(mlp: Trace, damaged: KeptView) -> None:
+def test_kept_values_that_no_trace_can_have_are_ignored(
+    mlp: Trace, damaged: KeptView
+) -> None:
     """The app opens, and every key works."""
     first = opened(mlp)
     state = restored(first, damaged)

@@ -30,13 +30,14 @@ def terminal_is_behind(app: App[object]) -> bool:
     stream = sys.__stderr__  # what Textual writes to
     if app.is_headless or stream is None or sys.platform == "win32":
         return False
-    return not select.select([], [stream], [], 0)[1]
+    _, writable, _ = select.select([], [stream], [], 0)
+    return not writable
 
 
-FRAME = 1 / 60  # seconds from one frame to the next, as Textual draws them
-LATER = 0.01  # seconds until a frame that was left out is tried again
-WHEEL = 3  # lines
-DRAG = 2  # cells: a shorter way is a click
+FRAME_SECONDS = 1 / 60  # from one frame to the next, as Textual draws them
+RETRY_SECONDS = 0.01  # until a frame that was left out is tried again
+WHEEL_LINES = 3
+MIN_DRAG_CELLS = 2  # a shorter way is a click
 
 
 class Click(NamedTuple):
@@ -65,7 +66,22 @@ class Moused(Message):
 
     def __init__(self, y: int, done: Click | Turn | Drag) -> None:
         super().__init__()
-        self.y, self.done = y, done
+        self.y = y
+        self.done = done
+
+
+class _DrawnLine(NamedTuple):
+    """A line of the picture, and the key that it was drawn for."""
+
+    key: Hashable
+    strip: ShortStrip
+
+
+class _SentLine(NamedTuple):
+    """A line as it was drawn, and as it goes to the terminal."""
+
+    drawn: Strip
+    strip: ShortStrip
 
 
 class Canvas(Widget, inherit_bindings=False):
@@ -79,9 +95,8 @@ class Canvas(Widget, inherit_bindings=False):
         self._styles = styles_of(scheme, background or scheme.background)
         self._behind = Color.parse(background or scheme.background)
         self._picture: Picture | None = None
-        self._drawn: dict[int, tuple[Hashable, ShortStrip]] = {}
-        # lines as drawn, and as they were sent
-        self._sent: dict[int, tuple[Strip, ShortStrip]] = {}
+        self._drawn: dict[int, _DrawnLine] = {}
+        self._sent: dict[int, _SentLine] = {}
         self._filters: list[LineFilter] = []
         self._changed: set[int] = set()  # lines that Textual was not asked to paint
         self._is_frame_ahead = False
@@ -99,9 +114,10 @@ class Canvas(Widget, inherit_bindings=False):
         self._plan_frame()
 
     def render_line(self, y: int) -> ShortStrip:
+        """Line `y`, as it was drawn last if it is still the same."""
         if self._stale or y not in self._drawn:
             self._renew(y)
-        return self._drawn[y][1]
+        return self._drawn[y].strip
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Called by Textual for all lines in every frame: most are those of the frame
@@ -127,10 +143,10 @@ class Canvas(Widget, inherit_bindings=False):
         for y in lines:
             drawn = self.render_line(y)
             sent = self._sent.get(y)
-            if sent is None or sent[0] is not drawn:
-                sent = drawn, filtered(drawn, filters, self._behind)
+            if sent is None or sent.drawn is not drawn:
+                sent = _SentLine(drawn, filtered(drawn, filters, self._behind))
                 self._sent[y] = sent
-            strips.append(sent[1])
+            strips.append(sent.strip)
         return strips
 
     def _with_gutter(self, crop: Region) -> list[Strip]:
@@ -138,10 +154,10 @@ class Canvas(Widget, inherit_bindings=False):
         strips: list[Strip] = []
         for y, drawn in enumerate(super().render_lines(crop), start=crop.y):
             sent = self._sent.get(y)
-            if sent is None or sent[0] is not drawn:
-                sent = drawn, ShortStrip(drawn, drawn.cell_length)
+            if sent is None or sent.drawn is not drawn:
+                sent = _SentLine(drawn, ShortStrip(drawn, drawn.cell_length))
                 self._sent[y] = sent
-            strips.append(sent[1])
+            strips.append(sent.strip)
         return strips
 
     def on_resize(self) -> None:
@@ -153,13 +169,16 @@ class Canvas(Widget, inherit_bindings=False):
             self.post_message(Moused(event.y, Click(event.x)))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._pressed, self._is_dragged = (event.x, event.y), False
+        self._pressed = (event.x, event.y)
+        self._is_dragged = False
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
+        """With the button down: a drag, once it is longer than a click."""
         if self._pressed is None or not event.button:
             return
         x, y = self._pressed
-        if self._is_dragged or abs(event.x - x) >= DRAG:
+        is_far = abs(event.x - x) >= MIN_DRAG_CELLS
+        if self._is_dragged or is_far:
             self._is_dragged = True
             self.post_message(Moused(y, Drag(x, event.x, ended=False)))
 
@@ -173,12 +192,15 @@ class Canvas(Widget, inherit_bindings=False):
         """Down, or with Shift to the right; some terminals send the event of that
         then."""
         is_back = isinstance(event, events.MouseScrollUp | events.MouseScrollLeft)
-        shifted = event.shift or isinstance(
+        is_sideways = isinstance(
             event, events.MouseScrollRight | events.MouseScrollLeft
         )
-        self.post_message(
-            Moused(event.y, Turn(event.x, -WHEEL if is_back else WHEEL, shifted))
+        turn = Turn(
+            x=event.x,
+            lines=-WHEEL_LINES if is_back else WHEEL_LINES,
+            shifted=event.shift or is_sideways,
         )
+        self.post_message(Moused(event.y, turn))
 
     on_mouse_scroll_up = on_mouse_scroll_right = on_mouse_scroll_left = (
         on_mouse_scroll_down
@@ -186,11 +208,11 @@ class Canvas(Widget, inherit_bindings=False):
 
     def _plan_frame(self) -> None:
         """Draws a frame as soon as the messages that have arrived are handled, but no
-        earlier than FRAME after the one before."""
+        earlier than FRAME_SECONDS after the one before."""
         if self._is_frame_ahead or not self.is_mounted:
             return
         self._is_frame_ahead = True
-        wait = self._last_frame + FRAME - time.monotonic()
+        wait = self._last_frame + FRAME_SECONDS - time.monotonic()
         if wait > 0:
             self.set_timer(wait, self._draw_frame)
         else:
@@ -200,14 +222,15 @@ class Canvas(Widget, inherit_bindings=False):
         """Has Textual paint the lines that look different; later, while the terminal
         still takes the frame before."""
         if terminal_is_behind(self.app):
-            self.set_timer(LATER, self._draw_frame)
+            self.set_timer(RETRY_SECONDS, self._draw_frame)
             return
         self._is_frame_ahead = False
         self._last_frame = time.monotonic()
         self._renew()
         if self._changed:
             width = self.size.width
-            self.refresh(*(Region(0, y, width, 1) for y in sorted(self._changed)))
+            regions = [Region(0, y, width, 1) for y in sorted(self._changed)]
+            self.refresh(*regions)
             self._changed.clear()
 
     def _renew(self, line: int | None = None) -> None:
@@ -217,13 +240,14 @@ class Canvas(Widget, inherit_bindings=False):
         for y in range(height) if line is None else (line,):
             key = self._picture.key(y, width, height) if self._picture else None
             before = self._drawn.get(y)
-            if before is not None and before[0] == key:
+            if before is not None and before.key == key:
                 continue
             parts = self._picture.line(y, width, height) if self._picture else ()
             strip = painted(parts, width, self._styles)
-            if before is not None and before[1] == strip:
-                self._drawn[y] = key, before[1]
-                continue
-            self._drawn[y] = key, strip
-            self._changed.add(y)
+            if before is not None and before.strip == strip:
+                # the same object: it has the sequences that were sent
+                self._drawn[y] = _DrawnLine(key, before.strip)
+            else:
+                self._drawn[y] = _DrawnLine(key, strip)
+                self._changed.add(y)
         self._stale = self._stale and line is not None

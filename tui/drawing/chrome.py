@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,9 +27,11 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.state import Reading
 from fusetui.tui.state.tour import MARGIN
 
-BAR = 30  # cells of the progress bar
-DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes
-ROOMY = 110  # cells of a screen; with fewer, the bar is short
+BAR_CELLS = 30
+SHORT_BAR_CELLS = 10
+MIN_CELLS_FOR_LONG_BAR = 110  # of a screen
+MAX_DEVICES_CELLS = 60
+"""Of the names of devices, which a file may make as long as it likes."""
 
 
 def head(side: Side, width: int) -> str:
@@ -41,29 +44,35 @@ def parts(trace: Trace) -> list[str]:
     """About a trace, each in a few words: what makes the picture doubtful, the device,
     steps and times, and only then what is secret in the file, which changes nothing of
     the picture. About a part of a trace, says nothing that the rest could reverse."""
-    whole, on_gpu, found = (
-        trace.report.prefix is None,
-        len(trace.gpu_rows),
-        steps_of(trace),
-    )
-    names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
+    is_whole = trace.report.prefix is None
+    gpu_events = len(trace.gpu_rows)
+    steps = len(steps_of(trace))
     secrets = secrets_of(trace)
-    told = [
-        *_doubts(trace),
-        clip(names, DEVICES, "..."),
-        plural(len(found), "step") if len(found) else "",
-        duration(trace.span_ns),
-        _busy(trace) if on_gpu and whole else "",
-        f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
-        plural(trace.recorded(), "slice"),
-        plural(on_gpu, "GPU event") if on_gpu else "no GPU events" * whole,
-    ]
-    return [part for part in told if part]
+    texts = [*_doubts(trace), _devices(trace)]
+    if steps:
+        texts.append(plural(steps, "step"))
+    texts.append(duration(trace.span_ns))
+    if gpu_events and is_whole:
+        texts.append(_busy(trace))
+    if secrets:
+        texts.append(f"looks like a secret: {printable(several(secrets, 2))}")
+    texts.append(plural(trace.recorded(), "slice"))
+    if gpu_events:
+        texts.append(plural(gpu_events, "GPU event"))
+    elif is_whole:
+        texts.append("no GPU events")
+    return [text for text in texts if text]
+
+
+def _devices(trace: Trace) -> str:
+    """The names of the devices, each once; "" where none is known."""
+    names = dict.fromkeys(printable(name) for name in device_names(trace))
+    return clip(", ".join(names), MAX_DEVICES_CELLS, "...")
 
 
 def _busy(trace: Trace) -> str:
-    """Without a share: the verdict and the diff tell that of a step, this is about all
-    events."""
+    """How long the GPUs were busy. Without a share: the verdict and the diff tell that
+    of a step, this is about all events."""
     devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
     busy = duration(gpu_times(trace).busy_ns)
     return f"GPU busy {busy}" if len(devices) < 2 else f"GPUs busy {busy} in all"
@@ -76,20 +85,32 @@ JOINED_BY = {
 
 
 def _doubts(trace: Trace) -> list[str]:
-    """What to know before trusting the picture."""
+    """What to know before trusting the picture; "" where there is nothing to say."""
     report = trace.report
-    joins = trace.joins if isinstance(trace, Joined) else ()
-    early = plural(report.negative_delays, "kernel")
-    others = plural(sum(report.left_out.values()), "row")
-    return [
-        "reconstructed, not recorded" if note_of(trace) else "",
-        *dict.fromkeys(JOINED_BY[join.joined_by] for join in joins if join.replays),
-        report.missing,
-        f"{plural(report.unreadable, 'event')} unreadable" if report.unreadable else "",
-        f"{others} of other tables not shown" if report.left_out else "",
-        *(remark.rstrip(".") for remark in report.remarks[:1]),
-        f"{early} before the launch: clocks differ" if report.negative_delays else "",
-    ]
+    doubts = []
+    if note_of(trace):
+        doubts.append("reconstructed, not recorded")
+    doubts += _joins(trace)
+    doubts.append(report.missing)
+    if report.unreadable:
+        doubts.append(f"{plural(report.unreadable, 'event')} unreadable")
+    if report.left_out:
+        rows = plural(sum(report.left_out.values()), "row")
+        doubts.append(f"{rows} of other tables not shown")
+    if report.remarks:
+        doubts.append(report.remarks[0].rstrip("."))
+    if report.negative_delays:
+        kernels = plural(report.negative_delays, "kernel")
+        doubts.append(f"{kernels} before the launch: clocks differ")
+    return doubts
+
+
+def _joins(trace: Trace) -> list[str]:
+    """How names were given to kernels that graphs replay, each way once."""
+    if not isinstance(trace, Joined):
+        return []
+    ways = [JOINED_BY[join.joined_by] for join in trace.joins if join.replays]
+    return list(dict.fromkeys(ways))
 
 
 def reading_line(reading: Reading, width: int, glyphs: Glyphs) -> str:
@@ -97,20 +118,21 @@ def reading_line(reading: Reading, width: int, glyphs: Glyphs) -> str:
     are lanes."""
     if reading.stopping:
         return "stopping; what was read is kept"
-    done, total, cells = (
-        reading.done,
-        reading.total,
-        BAR if width >= ROOMY else BAR // 3,
-    )
-    full = cells * done // max(1, total)
-    figures = f"{percent(done, total)} of {size(total)}" if total else ""
-    said = f"{figures}, shown: what was read so far" if reading.shown else figures
-    bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
+    cells = BAR_CELLS if width >= MIN_CELLS_FOR_LONG_BAR else SHORT_BAR_CELLS
+    full = cells * reading.done // max(1, reading.total)
+    figures = ""
+    if reading.total:
+        figures = f"{percent(reading.done, reading.total)} of {size(reading.total)}"
+    if reading.shown:
+        figures += ", shown: what was read so far"
+    bar = glyphs.full * full + "." * (cells - full)
+    after_name = f"  {bar}  {figures}".rstrip()
     name = printable(Path(without_credentials(reading.path)).name)
-    return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"
+    name_cells = max(8, width - len(after_name) - 8)
+    return f"reading {clip(name, name_cells, glyphs.ellipsis)}{after_name}"
 
 
-BETWEEN = 1  # cells
+BETWEEN_CELLS = 1  # two tabs
 
 
 class Tab(msgspec.Struct, frozen=True):
@@ -128,44 +150,80 @@ def tabs_picture(tabs: tuple[Tab, ...]) -> TextPicture:
 
     def lines(width: int, height: int) -> list[list[Styled]]:
         parts: list[Styled] = []
-        used = 0
-        for tab, text, cells in _places(tabs, width):
-            token = "front" if tab.is_here else "faint" if tab.is_missing else "plain"
-            parts += [(" " * (cells.start - used), "plain"), (text, token)]
-            used = cells.stop
+        end_of_last = 0
+        for place in _places(tabs, width):
+            parts.append((" " * (place.cells.start - end_of_last), "plain"))
+            parts.append((place.text, _token(place.tab)))
+            end_of_last = place.cells.stop
         return [parts]
 
     return TextPicture(tabs, lines)
 
 
+def _token(tab: Tab) -> str:
+    """The style of a tab."""
+    if tab.is_here:
+        return "front"
+    return "faint" if tab.is_missing else "plain"
+
+
 def tab_at(tabs: tuple[Tab, ...], x: int, width: int) -> str:
     """The name of the page at a cell; "" beside them."""
-    return next((tab.name for tab, _, cells in _places(tabs, width) if x in cells), "")
+    for place in _places(tabs, width):
+        if x in place.cells:
+            return place.tab.name
+    return ""
 
 
-def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[tuple[Tab, str, range]]:
-    """Without room between them where they would not fit."""
+class _TabPlace(NamedTuple):
+    """What the bar of pages shows of a page, and in which cells."""
+
+    tab: Tab
+    text: str
+    cells: range
+
+
+def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[_TabPlace]:
+    """The tabs in `width` cells, without room between them where they would not
+    fit."""
     texts = [f" {tab.text} " for tab in tabs]
-    if len("".join(texts)) > width:
-        texts = [
-            f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in tabs
-        ]
-    begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
+    if sum(map(len, texts)) > width:
+        texts = [f" {_short_text(tab)} " for tab in tabs]
+    all_between = BETWEEN_CELLS * (len(texts) - 1)
+    has_room = sum(map(len, texts)) + all_between <= width
+    between = BETWEEN_CELLS if has_room else 0
+    begin = 0
     for tab, text in zip(tabs, texts, strict=True):
-        yield tab, text, range(begin, begin + len(text))
-        begin += len(text) + between
+        end = begin + len(text)
+        yield _TabPlace(tab, text, range(begin, end))
+        begin = end + between
+
+
+def _short_text(tab: Tab) -> str:
+    """The key of a page; of that in front its name too."""
+    return tab.text if tab.is_here else tab.text.split()[0]
 
 
 def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
     """A rule with the title of a step, and its text; `keys`: what else can be done."""
 
-    def lines(width: int, height: int) -> Iterator[Sequence[Styled]]:
-        after = f"  {keys} ".rjust(width - len(title) - 5, rule)
-        yield [(rule * 3, "faint"), (f" {title} ", "title"), (after, "faint")]
+    def lines(width: int, height: int) -> Sequence[Sequence[Styled]]:
+        room = width - len(title) - 5
+        after_title = f"  {keys} ".rjust(room, rule)
+        shown: list[Sequence[Styled]] = [
+            [(rule * 3, "faint"), (f" {title} ", "title"), (after_title, "faint")]
+        ]
         for line in wrapped(text, width - MARGIN):
-            texts = f" {line}".split("`")
-            yield [
-                (part, "strong" if at % 2 else "plain") for at, part in enumerate(texts)
-            ]
+            shown.append(_with_keys_strong(f" {line}"))
+        return shown
 
-    return TextPicture((title, text, keys, rule), lambda *size: [*lines(*size)])
+    return TextPicture((title, text, keys, rule), lines)
+
+
+def _with_keys_strong(line: str) -> list[Styled]:
+    """A line whose parts between backticks are strong."""
+    parts: list[Styled] = []
+    for number, part in enumerate(line.split("`")):
+        is_between = number % 2 == 1
+        parts.append((part, "strong" if is_between else "plain"))
+    return parts

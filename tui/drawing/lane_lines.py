@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
 from fusetui.text.patterns import lazy_pattern
-from fusetui.timeline.cells import NO_SLICE, SEVERAL, Cells, cells, edges, spread
-from fusetui.trace.model.arrays import Int32s
+from fusetui.timeline.cells import (
+    NO_SLICE,
+    SEVERAL,
+    Cells,
+    DepthRow,
+    cells,
+    spread,
+)
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.layout.frame import columns
+from fusetui.tui.layout.frame import cell_borders, columns
 from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of, note_of
 from fusetui.tui.layout.places import marks_selection, where_rows
 from fusetui.tui.layout.view import Place, Side, View
@@ -27,10 +34,10 @@ if TYPE_CHECKING:
 PATH = "path"  # the token of what lies on the critical path
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
 VENDOR = lazy_pattern(r"\A(?:cuda|cu|hip)(?=[A-Z])")
-LEAST_LABEL = 4  # characters; fewer of a label would say nothing
-MOST_LABELS = 1 << 16  # that are kept of a trace
-APART = " > "
-PLACE = lazy_pattern(r" \S+:\d+$")  # file and line after the name of a Python function
+MIN_LABEL_CHARS = 4  # fewer of a label would say nothing
+MAX_LABELS_KEPT = 1 << 16  # of a trace
+BETWEEN_FRAMES = " > "
+FILE_AND_LINE = lazy_pattern(r" \S+:\d+$")  # after the name of a Python function
 FILLED = tuple(kind.token for kind in KINDS)
 BARS = tuple(token + BAR for token in FILLED)
 Label = Callable[[int], str]  # what a row is called
@@ -46,9 +53,9 @@ def labeled(
 
 @memo()
 def labels_of(trace: Trace) -> Label:
-    """What the rows are called."""
+    """A function that returns what a row is called, and keeps the last answers."""
 
-    @lru_cache(maxsize=MOST_LABELS)
+    @lru_cache(maxsize=MAX_LABELS_KEPT)
     def label(row: int) -> str:
         note = note_of(trace, row)
         if note is not None:
@@ -71,37 +78,64 @@ def lane_line(
     path."""
     if place.line is None:
         return []
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     shown = cells(place.line, borders)
-    chosen, on = range(0), list[bool]()
-    if path is not None:
-        part = spread(place.line, borders, path.before(place.line))
-        on = ((part > 0) & (2 * part >= shown.covered)).tolist()
+    selected_cells = range(0)
     if view.selected >= 0 and place.holds(view.selected):
-        chosen = columns(side, view, view.selected, width)
+        selected_cells = columns(side, view, view.selected, width)
+    return slices(
+        shown,
+        cell_ns=max(1, view.span // max(width, 1)),
+        label=_label_on(side, place, width),
+        glyphs=glyphs,
+        selected=view.selected,
+        selected_cells=selected_cells,
+        marked=marked,
+        on_path=_cells_on_path(place.line, borders, shown, path),
+    )
+
+
+def _label_on(side: Side, place: Place, width: int) -> Label:
+    """What rows are called on a line: with the frames around them on one that names
+    those too."""
     label = labels_of(side.trace)
-    if place.around:
-        label = partial(
-            chain_of, side.trace, label, around=place.around, width=width - 1
-        )
-    cell_ns = max(1, view.span // max(width, 1))
-    return slices(shown, cell_ns, label, glyphs, view.selected, chosen, marked, on)
+    if not place.around:
+        return label
+    return partial(chain_of, side.trace, label, around=place.around, width=width - 1)
+
+
+def _cells_on_path(
+    line: DepthRow, borders: Int64s, shown: Cells, path: Marks | None
+) -> list[bool]:
+    """Whether at least half of what slices cover of a cell is on the critical path, of
+    each cell; [] where no path is marked."""
+    if path is None:
+        return []
+    on_path_ns = spread(line, borders, path.before(line))
+    is_half = 2 * on_path_ns >= shown.covered
+    return [*((on_path_ns > 0) & is_half).tolist()]
 
 
 def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> str:
-    """`<module> > main > ... > run_action`: the outermost frame, and innermost ones."""
+    """`<module> > main > ... > run_action`: the frame of a row and at most `around`
+    frames around it. Where they do not fit in `width` cells, the outermost frame, and
+    innermost ones."""
     rows = [row]
-    while len(rows) <= around and int(trace.parent[rows[0]]) >= 0:
-        rows.insert(0, int(trace.parent[rows[0]]))
-    names = [PLACE.sub("", label(one)) for one in rows]
-    if len(text := APART.join(names)) <= width:
-        return text
-    kept = names[-1:]
-    for name in names[-2:0:-1]:
-        if len(APART.join([names[0], "...", name, *kept])) > width:
+    outer = int(trace.parent[row])
+    while outer >= 0 and len(rows) <= around:
+        rows.insert(0, outer)
+        outer = int(trace.parent[outer])
+    names = [FILE_AND_LINE.sub("", label(frame)) for frame in rows]
+    chain = BETWEEN_FRAMES.join(names)
+    if len(chain) <= width:
+        return chain
+    innermost = names[-1:]
+    for name in reversed(names[1:-1]):
+        longer = BETWEEN_FRAMES.join([names[0], "...", name, *innermost])
+        if len(longer) > width:
             break
-        kept.insert(0, name)
-    return APART.join([names[0], "...", *kept])
+        innermost.insert(0, name)
+    return BETWEEN_FRAMES.join([names[0], "...", *innermost])
 
 
 def where_line(
@@ -114,28 +148,51 @@ def where_line(
 ) -> list[Styled]:
     """Where the program was, over `width` cells: neighboring cells of one name are one
     block."""
-    rows = where_rows(
-        side, place, edges(view.begin + side.origin, view.end + side.origin, width)
-    )
+    parts: list[Styled] = []
+    for (name, look), group in groupby(_where_cells(side, view, place, width, path)):
+        size = len(list(group))
+        if not name:
+            part = (" " * size, "plain")
+        elif look:
+            part = chosen_slice(name, size, glyphs, look)
+        else:
+            is_beside = is_filled(parts)
+            part = filled_slice(name, size, SliceKind.PYTHON, is_beside, glyphs)
+        parts.append(part)
+    return parts
+
+
+def _where_cells(
+    side: Side, view: View, place: Place, width: int, path: Marks | None
+) -> list[tuple[str, str]]:
+    """The name of the frame in which the program was in each cell, "" for none, and the
+    token of one that is on the critical path or selected, "" for others."""
+    borders = cell_borders(side, view, width)
     label = labels_of(side.trace)
-    names = [(label(row) if row >= 0 else "", look_of(path, row)) for row in rows]
+    names_and_looks = []
+    for row in where_rows(side, place, borders):
+        name = label(row) if row >= 0 else ""
+        names_and_looks.append((name, look_of(path, row)))
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
-            names[x] = label(view.selected), "selection"
-    found: list[Styled] = []
-    for (name, look), group in groupby(names):
-        size, part = len(list(group)), ("", "plain")
-        if look:
-            part = chosen_slice(name, size, glyphs, look)
-        elif name:
-            part = filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs)
-        found.append(part if name else (" " * size, "plain"))
-    return found
+            names_and_looks[x] = (label(view.selected), "selection")
+    return names_and_looks
 
 
 def look_of(path: Marks | None, row: int) -> str:
     """The token of a slice on the critical path, "" for any other."""
-    return PATH if path is not None and row >= 0 and path.is_on[row] else ""
+    is_on_path = path is not None and row >= 0 and path.is_on[row]
+    return PATH if is_on_path else ""
+
+
+class _Run(NamedTuple):
+    """Neighboring cells that one row stands for."""
+
+    row: int  # NO_SLICE: none
+    kind: int  # its number
+    begin: int
+    end: int
+    look: str  # the token of what is marked or on the critical path; "": neither
 
 
 def slices(
@@ -152,53 +209,82 @@ def slices(
     is a bar as high as the share of it that is covered. Where there may be no color,
     letters tell the kind. `selected_cells` are where the selected row lies, even if
     others hide it."""
-    found: list[Styled] = []
-    shown = cells.row
-    if selected_cells:  # over all others
-        shown = shown.copy()
-        shown[selected_cells.start : selected_cells.stop] = selected
-    rows, kinds = shown.tolist(), cells.kind.tolist()
+    parts: list[Styled] = []
     levels: list[int] = []  # worked out where there is a bar
-    x = 0
-    for end in _ends(shown):
-        row, number, size = rows[x], kinds[x], end - x
-        look = (
-            "marked"
-            if row in marked
-            else PATH
-            if on_path and on_path[(x + end) // 2]
-            else ""
-        )
-        if row == NO_SLICE:
-            found.append((" " * size, "plain"))
-        elif row == selected:
-            found.append(chosen_slice(label(row), size, glyphs))
-        elif size > 1 and look:
-            letter = LETTERS[KINDS[number]] if look == PATH else " "
-            found.append(chosen_slice(label(row), size, glyphs, look, letter))
+    rows = _rows_with_selection(cells, selected, selected_cells)
+    for run in _runs(rows, cells, marked, on_path):
+        size = run.end - run.begin
+        if run.row == NO_SLICE:
+            parts.append((" " * size, "plain"))
+        elif run.row == selected:
+            parts.append(chosen_slice(label(run.row), size, glyphs))
         elif size > 1:
-            found.append(
-                filled_slice(label(row), size, KINDS[number], is_filled(found), glyphs)
-            )
+            parts.append(_wide_slice(label(run.row), run, is_filled(parts), glyphs))
         else:
             levels = levels or _levels(cells, cell_ns, glyphs)
-            text, token = _cell(levels[x], number, look, glyphs)
-            # painted faster
-            if found and found[-1][1] == token and token.endswith(BAR):
-                text = found.pop()[0] + text
-            found.append((text, token))
-        x = end
-    return found
+            cell = _cell(levels[run.begin], run.kind, run.look, glyphs)
+            _append_cell(parts, cell)
+    return parts
+
+
+def _runs(
+    rows: Int32s, cells: Cells, marked: Collection[int], on_path: Sequence[bool]
+) -> Iterator[_Run]:
+    """The runs of a line from left to right; `rows`: of each cell. A run is on the
+    critical path if the cell in its middle is."""
+    row_of_cell = rows.tolist()
+    kind_of_cell = cells.kind.tolist()
+    begin = 0
+    for end in _ends(rows):
+        row = row_of_cell[begin]
+        look = ""
+        if row in marked:
+            look = "marked"
+        elif on_path and on_path[(begin + end) // 2]:
+            look = PATH
+        yield _Run(row, kind_of_cell[begin], begin, end, look)
+        begin = end
+
+
+def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> Int32s:
+    """The row of each cell; that of the selection hides all others."""
+    if not selected_cells:
+        return cells.row
+    rows = cells.row.copy()
+    rows[selected_cells.start : selected_cells.stop] = selected
+    return rows
+
+
+def _wide_slice(label: str, run: _Run, is_beside: bool, glyphs: Glyphs) -> Styled:
+    """A slice of several cells. One that is on the critical path keeps the letter of its
+    kind."""
+    size = run.end - run.begin
+    kind = KINDS[run.kind]
+    if not run.look:
+        return filled_slice(label, size, kind, is_beside, glyphs)
+    letter = LETTERS[kind] if run.look == PATH else " "
+    return chosen_slice(label, size, glyphs, run.look, letter)
+
+
+def _append_cell(parts: list[Styled], cell: Styled) -> None:
+    """Adds a single cell to the parts of a line. Bars of one color are one part, which
+    is painted faster."""
+    text, token = cell
+    if parts and token.endswith(BAR):
+        text_before, token_before = parts[-1]
+        if token_before == token:
+            parts[-1] = (text_before + text, token)
+            return
+    parts.append((text, token))
 
 
 def _cell(level: int, number: int, look: str, glyphs: Glyphs) -> Styled:
-    """A single cell: a bar, or the letter of its kind where there may be no color."""
+    """A single cell of a kind of slices, by its number: a bar, or the letter of the kind
+    where there may be no color."""
+    if look == PATH and glyphs.letters:
+        return glyphs.path, PATH
     if look == PATH:
-        return (
-            (glyphs.path, PATH)
-            if glyphs.letters
-            else (glyphs.levels[level], PATH + BAR)
-        )
+        return glyphs.levels[level], PATH + BAR
     if glyphs.letters and 2 * level >= glyphs.top:
         return LETTERS[KINDS[number]], look or FILLED[number]
     return glyphs.levels[level], look or BARS[number]
@@ -209,13 +295,15 @@ def _ends(rows: Int32s) -> list[int]:
     alone."""
     if not len(rows):
         return []
-    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == SEVERAL))
-    return [*(new + 1).tolist(), len(rows)]
+    is_other_row = rows[1:] != rows[:-1]
+    is_alone = rows[1:] == SEVERAL
+    begins = np.flatnonzero(is_other_row | is_alone) + 1
+    return [*begins.tolist(), len(rows)]
 
 
 def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
     """How high a bar in each cell is: the share that is covered, but at least the
-    least."""
+    lowest."""
     level = np.rint(cells.covered * glyphs.top / max(cell_ns, 1))
     return [*np.clip(level, 1, glyphs.top).astype(np.int64).tolist()]
 
@@ -229,12 +317,10 @@ def is_filled(parts: Sequence[Styled]) -> bool:
 def filled_slice(
     label: str, width: int, kind: SliceKind, beside: bool, glyphs: Glyphs
 ) -> Styled:
-    """A slice of some cells; its first cell shows where it begins beside another
-    one."""
-    edge, text = (
-        glyphs.edge if beside else " ",
-        _fitted(label, width - 1, glyphs.ellipsis),
-    )
+    """A slice of some cells; its first cell shows where it begins beside another one.
+    Where there may be no color, it is filled with the letter of its kind."""
+    edge = glyphs.edge if beside else " "
+    text = _fitted(label, width - 1, glyphs.ellipsis)
     if not glyphs.letters:
         return (edge + text).ljust(width), kind.token
     begin = f"{edge}{text} " if text else edge.strip()
@@ -246,12 +332,16 @@ def chosen_slice(
 ) -> Styled:
     """A slice that is selected or marked; filled with a letter where there may be no
     color."""
+    is_on_path = token == PATH
     if width == 1:
-        return glyphs.path if token == PATH else glyphs.selected_cell, token
+        return glyphs.path if is_on_path else glyphs.selected_cell, token
     text = _fitted(label, width - 1, glyphs.ellipsis)
-    fill = letter if glyphs.letters and len(text) < width - 2 else " "
-    begin = glyphs.path if token == PATH else glyphs.selected
-    return f"{begin}{text}{' ' if text else ''}"[:width].ljust(width, fill), token
+    begin = (glyphs.path if is_on_path else glyphs.selected) + text
+    if text:
+        begin += " "
+    has_room_for_letters = len(text) < width - 2
+    fill = letter if glyphs.letters and has_room_for_letters else " "
+    return begin[:width].ljust(width, fill), token
 
 
 @lru_cache(maxsize=1 << 15)
@@ -264,10 +354,13 @@ def _fitted(label: str, width: int, ellipsis: str) -> str:
     for prefix in PREFIXES:
         bare = bare.removeprefix(prefix)
     bare = VENDOR.sub("", bare)
-    if words := bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]:
-        return words
-    return (
-        middle_clip(bare.partition(" ")[0], width, ellipsis)
-        if width >= LEAST_LABEL
-        else ""
-    )
+    if len(bare) <= width:
+        whole_words = bare
+    else:
+        whole_words = bare[: width + 1].rpartition(" ")[0]
+    if whole_words:
+        return whole_words
+    if width < MIN_LABEL_CHARS:
+        return ""
+    first_word = bare.partition(" ")[0]
+    return middle_clip(first_word, width, ellipsis)

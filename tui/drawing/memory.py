@@ -23,18 +23,19 @@ from fusetui.trace.snapshot.columns import Frame, MemoryAction
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.drawing.timeline import legend_parts
-from fusetui.tui.layout.frame import divided, tick_step, ticks
+from fusetui.tui.drawing.timeline import LegendEntry, legend_parts
+from fusetui.tui.layout.frame import Tick, divided, tick_step, ticks
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights
 from fusetui.tui.layout.text_layout import wrapped
 
 if TYPE_CHECKING:
+    from fusetui.analysis.memory.layout import Segment
     from fusetui.analysis.memory.moments import Moments, PlacedBlocks
     from fusetui.tui.state.memory import Window
 
-LABEL = 11  # cells that a tick takes
-MOST_LISTED = 200  # allocations of a segment
+TICK_CELLS = 11
+MAX_LISTED = 200  # allocations of a segment
 OF_CPU = "Of the CPU, torch counts only what it allocates while it records."
 
 
@@ -50,68 +51,99 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     label: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        fixed = self.moments, self.window, self.most, self.glyphs, width, height, y
-        return (*fixed, self.at, self.label) if y == height - 1 else fixed
+        """What a line depends on; only the ruler, the last line, shows the cursor."""
+        area = self.moments, self.window, self.most, self.glyphs, width, height, y
+        if y == height - 1:
+            return *area, self.at, self.label
+        return area
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        division, lines, glyphs = divided(width, height), height - 1, self.glyphs
-        if y == lines:
+        """Line `y` of the area; the last line is the ruler."""
+        division = divided(width, height)
+        area_height = height - 1
+        if y == area_height:
             return labeled(self.label, self._ruler(division.width), division.gutter)
-        zero, begin, end, _ = self.window
-        cells = division.width, lines, self.most, glyphs.top
-        level, kind = heights(self.moments, zero + begin, zero + end, *cells)
-        label = (size(self.most) if y == 0 else "").rjust(division.gutter - 1)
-        return labeled(label, cell_parts(level[y], kind[y], glyphs), division.gutter)
+        zero = self.window.zero
+        area = heights(
+            self.moments,
+            zero + self.window.begin,
+            zero + self.window.end,
+            division.width,
+            area_height,
+            self.most,
+            self.glyphs.top,
+        )
+        label = size(self.most) if y == 0 else ""
+        cells = cell_parts(area.levels[y], area.categories[y], self.glyphs)
+        return labeled(label.rjust(division.gutter - 1), cells, division.gutter)
 
     def _ruler(self, width: int) -> list[Styled]:
         """Times, or numbers of events, under the cursor and where memory ran out."""
-        zero, begin, end, _ = self.window
         cells: list[Styled] = [(" ", "faint")] * width
-        if len(self.moments.times):
-            marked = ticks(begin, end, width, LABEL)
-        else:
-            step = tick_step(end - begin, width // LABEL)
-            numbers = range(-(-begin // step) * step, end, step)
-            marked = [
-                ((n - begin) * width // (end - begin), f"#{count(n)}") for n in numbers
-            ]
-        for column, label in marked:
-            if column + len(label) < width:
-                cells[column : column + len(label)] = (
-                    (char, "faint") for char in label
-                )
-        here, after = (
-            self.moments.position(event) - zero for event in (self.at, self.at + 1)
-        )
-        failed = [place - zero for place in _failures(self.moments)]
-        marks = [(place, ("!", "bad")) for place in failed if begin <= place < end]
-        # what it was when the window began
-        if begin <= here < end or here < begin <= after:
-            marks.append((here, (self.glyphs.selected_cell, "selection")))
-        for place, mark in marks:  # one out of sight is at the edge
-            cells[max(0, min((place - begin) * width // (end - begin), width - 1))] = (
-                mark
-            )
+        for tick in self._ticks(width):
+            end = tick.column + len(tick.text)
+            if end < width:
+                cells[tick.column : end] = [(char, "faint") for char in tick.text]
+        span = self.window.end - self.window.begin
+        for position, mark in self._ruler_marks():
+            column = (position - self.window.begin) * width // span
+            # one out of sight is at the edge
+            cells[max(0, min(column, width - 1))] = mark
         return cells
+
+    def _ticks(self, width: int) -> list[Tick]:
+        """The ticks of the ruler: times, or numbers of events where the file has no
+        times."""
+        begin = self.window.begin
+        end = self.window.end
+        if len(self.moments.times):
+            return ticks(begin, end, width, TICK_CELLS)
+        step = tick_step(end - begin, width // TICK_CELLS)
+        first = -(-begin // step) * step  # the first multiple of the step in the window
+        return [
+            Tick((number - begin) * width // (end - begin), f"#{count(number)}")
+            for number in range(first, end, step)
+        ]
+
+    def _ruler_marks(self) -> Iterator[tuple[int, Styled]]:
+        """(position from zero, mark) of the moments in the window at which memory ran
+        out, then of the cursor, which hides others."""
+        window = self.window
+        in_window = range(window.begin, window.end)
+        for failure in _failures(self.moments):
+            if failure - window.zero in in_window:
+                yield failure - window.zero, ("!", "bad")
+        cursor = self.moments.position(self.at) - window.zero
+        next_event = self.moments.position(self.at + 1) - window.zero
+        is_before_first_event = cursor < window.begin <= next_event
+        if cursor in in_window or is_before_first_event:
+            yield cursor, (self.glyphs.selected_cell, "selection")
 
 
 @memo()
 def _failures(moments: Moments) -> list[int]:
+    """The positions of the events at which memory ran out."""
     return [*moments.positions[moments.history.failures].tolist()]
 
 
 def cell_parts(
-    levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs
+    levels: Sequence[int], categories: Sequence[int], glyphs: Glyphs
 ) -> list[Styled]:
-    """Cells of which each is so full, in the colors of these categories."""
+    """A line of cells: each as full as its level, from 0 to `glyphs.top`, in the color
+    of its category (by number)."""
     parts: list[Styled] = []
-    for (level, kind), group in groupby(zip(levels, kinds, strict=True)):
+    for (level, category), group in groupby(zip(levels, categories, strict=True)):
         cell = glyphs.levels[level]
         if glyphs.letters and 2 * level > glyphs.top:
-            cell = LETTERS[kind]
-        token = f"memory.{CATEGORIES[kind]}{BAR}" if level else "plain"
+            cell = LETTERS[category]
+        token = _category_token(category) if level else "plain"
         parts.append((cell * len([*group]), token))
     return parts
+
+
+def _category_token(category: int) -> str:
+    """The token of the color of a category, by its number."""
+    return f"memory.{CATEGORIES[category]}{BAR}"
 
 
 def when(moments: Moments, event: int, zero: int) -> str:
@@ -124,45 +156,56 @@ def when(moments: Moments, event: int, zero: int) -> str:
 
 
 def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) -> str:
-    """What is allocated at the cursor, to the byte."""
+    """What is allocated after an event, to the byte, and what the event is, in `width`
+    cells. `name` stands first; times count from `zero`."""
     history = moments.history
-    parts = [
-        narrow(name),
-        f"{plural(int(history.allocated[event + 1]), 'byte')} allocated",
-    ]
-    parts += (
-        [when(moments, event, zero)] if len(moments.times) or event == BEFORE else []
-    )
+    allocated = int(history.allocated[event + 1])
     reserved = int(history.reserved[event + 1])
-    parts += [f"{size(reserved)} reserved"] if reserved > 0 else []
+    parts = [narrow(name), f"{plural(allocated, 'byte')} allocated"]
+    if len(moments.times) or event == BEFORE:
+        parts.append(when(moments, event, zero))
+    if reserved > 0:
+        parts.append(f"{size(reserved)} reserved")
     if event != BEFORE:
-        action = MemoryAction(int(history.events.action[event])).name.lower()
-        action = action.partition("_")[0] if moments.is_of_trace else action
-        parts.append(
-            f"event {count(event)}: {action} {size(int(history.events.size[event]))}"
-        )
+        bytes_text = size(int(history.events.size[event]))
+        action = _action(moments, event)
+        parts.append(f"event {count(event)}: {action} {bytes_text}")
     return f" {joined(parts, width - 2)}"
 
 
+def _action(moments: Moments, event: int) -> str:
+    """What an event did; of a trace only the first word, `alloc` or `free`."""
+    name = MemoryAction(int(moments.history.events.action[event])).name.lower()
+    return name.partition("_")[0] if moments.is_of_trace else name
+
+
 def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Styled]:
-    """The categories of what lives at the cursor, the largest first."""
-    amounts = enumerate(moments.by_category(np.array([event]))[:, 0].tolist())
-    entries = [
-        (
-            (
-                LETTERS[kind] if glyphs.letters else glyphs.swatch,
-                f"memory.{CATEGORIES[kind]}{BAR}",
-            ),
-            f"{short_place(CATEGORIES[kind])} {size(amount)}",
-            amount,
+    """The categories of what is allocated after an event, the largest first."""
+    amounts = moments.by_category(np.array([event]))[:, 0].tolist()
+    entries = []
+    for category in _by_amount(amounts):
+        amount = amounts[category]
+        mark = LETTERS[category] if glyphs.letters else glyphs.swatch
+        entries.append(
+            LegendEntry(
+                mark=(mark, _category_token(category)),
+                name=f"{short_place(CATEGORIES[category])} {size(amount)}",
+                amount=amount,
+            )
         )
-        for kind, amount in sorted(amounts, key=lambda one: -one[1])
-        if amount
-    ]
     return legend_parts(entries, width - 2, " ")
 
 
+def _by_amount(amounts: Sequence[int]) -> list[int]:
+    """The numbers of the categories of which there is any, the largest first;
+    `amounts`: bytes of each category."""
+    present = [number for number, amount in enumerate(amounts) if amount]
+    return sorted(present, key=lambda number: -amounts[number])
+
+
 def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
+    """What a row of the list is called: a holder by its name, a stack by its Python
+    frames, an allocation by when it was made and freed (times count from `zero`)."""
     if row.level == 0:
         return short_place(row.name)
     if row.life != NO_LIFE:
@@ -170,73 +213,103 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
     if moments.is_of_trace:
         return short_place(moments.place_of(row.stack) or row.name)
     frames = moments.frames(row.stack)
-    shown = (_place(frame).rpartition("/")[2] for frame in _python(frames) or frames)
-    return " < ".join(shown) or NO_STACK
+    shown = _python(frames) or frames
+    places = [_place(frame).rpartition("/")[2] for frame in shown]
+    return " < ".join(places) or NO_STACK
 
 
 def life_text(moments: Moments, life: int, zero: int) -> str:
-    lives, times = moments.history.lives, moments.times
-    born, died = int(lives.born[life]), int(lives.died[life])
-    is_old = born == BEFORE
-    begin = (
-        "allocated before the recording"
-        if is_old
-        else f"from {when(moments, born, zero)}"
-    )
+    """When an allocation was made and freed, and how long it lasted where both are
+    recorded; times count from `zero`."""
+    lives = moments.history.lives
+    born = int(lives.born[life])
+    died = int(lives.died[life])
+    if born == BEFORE:
+        begin = "allocated before the recording"
+    else:
+        begin = f"from {when(moments, born, zero)}"
     if died >= lives.events:
         return f"{begin}, still there at the end"
-    is_timed = len(times) and not is_old
-    lasted = f", for {duration(int(times[died] - times[born]))}" if is_timed else ""
-    return f"{begin} to {when(moments, died, zero)}{lasted}"
+    text = f"{begin} to {when(moments, died, zero)}"
+    if len(moments.times) and born != BEFORE:
+        lasted_ns = int(moments.times[died] - moments.times[born])
+        text += f", for {duration(lasted_ns)}"
+    return text
 
 
 def segment_cells(
-    found: PlacedBlocks, segment: int, width: int, glyphs: Glyphs
+    placed: PlacedBlocks, segment: int, width: int, glyphs: Glyphs
 ) -> list[Styled]:
-    """Each cell is as high as its used part, in the color of the category that has most
-    of it."""
-    one = found.segments[segment]
-    borders = edges(one.address, one.address + one.size, width)
-    amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)
-    level = np.minimum(np.ceil(amounts.sum(axis=0) / span * glyphs.top), glyphs.top)
-    return cell_parts(
-        level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs
-    )
+    """A segment from its first to its last address over `width` cells. Each cell is as
+    high as its used part, in the color of the category that has most of it."""
+    memory = placed.segments[segment]
+    borders = edges(memory.address, memory.address + memory.size, width)
+    bytes_of_category = placed.by_category(segment, borders)  # [categories, cells]
+    used_bytes = bytes_of_category.sum(axis=0)
+    cell_bytes = np.maximum(np.diff(borders), 1)
+    level = np.ceil(used_bytes / cell_bytes * glyphs.top)
+    level = np.minimum(level, glyphs.top).astype(np.int64)
+    category = bytes_of_category.argmax(axis=0)
+    return cell_parts(level.tolist(), category.tolist(), glyphs)
 
 
 def about_segment(
-    moments: Moments, found: PlacedBlocks, segment: int, width: int
+    moments: Moments, placed: PlacedBlocks, segment: int, width: int
 ) -> list[Said]:
     """What is in a segment by category, its holes, and what lies in it, the largest
     first."""
-    one, lives = found.segments[segment], moments.history.occupied
-    rows, kinds = found.inside(segment)
-    sizes = found.placement.size[found.placement.segment == segment]
-    pool = "" if one.pool == COMMON_POOL else ", in a pool of its own"
-    kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
-    holes = (
-        f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"
-        if len(sizes)
-        else "no holes"
-    )
-    largest = f", the largest {size(int(sizes.max()))}" if len(sizes) > 1 else ""
-    amounts = summed(kinds, lives.size[rows], len(CATEGORIES)).tolist()
-    order = sorted(range(len(amounts)), key=lambda kind: -amounts[kind])
-    parts = [
-        f"{short_place(CATEGORIES[n])} {size(amounts[n])}" for n in order if amounts[n]
+    rows, kinds = placed.inside(segment)
+    bytes_of_row = moments.history.occupied.size[rows]
+    amounts = summed(kinds, bytes_of_row, len(CATEGORIES)).tolist()
+    used_bytes = size(int(placed.used[segment]))
+    used = f"{used_bytes} in {plural(len(rows), 'allocation')}"
+    segment_text = _segment_text(placed.segments[segment])
+    heading = f"{segment_text}: {used}, {_holes_text(placed, segment)}"
+    categories = [
+        f"{short_place(CATEGORIES[number])} {size(amounts[number])}"
+        for number in _by_amount(amounts)
     ]
-    lines = [
-        f" {size(one.size)} at {one.address:#x}, {kind}, stream {one.stream}{pool}: "
-        f"{size(int(found.used[segment]))} in {plural(len(rows), 'allocation')}, {holes}{largest}",
-        f" {joined(parts, width - 2)}",
-    ]
-    for row in rows[np.argsort(-lives.size[rows], kind="stable")][
-        :MOST_LISTED
-    ].tolist():
-        place = short_place(moments.place_of(int(lives.stack[row])) or NO_STACK)
-        offset = int(lives.address[row]) - one.address
-        lines.append(f"   {size(int(lives.size[row]))} at +{size(offset)}: {place}")
-    return [Said(lines[0], "plain"), *map(Said, lines[1:])]
+    by_category = joined(categories, width - 2)
+    lines = [Said(f" {heading}", "plain"), Said(f" {by_category}")]
+    largest = rows[np.argsort(-bytes_of_row, kind="stable")][:MAX_LISTED]
+    base = placed.segments[segment].address
+    lines += [Said(_placed_text(moments, row, base)) for row in largest.tolist()]
+    return lines
+
+
+def _placed_text(moments: Moments, row: int, base: int) -> str:
+    """The size of a life that occupies memory, where it lies after the address `base`,
+    and where it was allocated."""
+    occupied = moments.history.occupied
+    offset = int(occupied.address[row]) - base
+    place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
+    bytes_text = size(int(occupied.size[row]))
+    return f"   {bytes_text} at +{size(offset)}: {place}"
+
+
+def _segment_text(segment: Segment) -> str:
+    """The size, address, kind, stream and pool of a segment."""
+    if segment.is_expandable:
+        kind = "expandable"
+    elif segment.is_large:
+        kind = "large"
+    else:
+        kind = "small"
+    pool = "" if segment.pool == COMMON_POOL else ", in a pool of its own"
+    place = f"{size(segment.size)} at {segment.address:#x}"
+    return f"{place}, {kind}, stream {segment.stream}{pool}"
+
+
+def _holes_text(placed: PlacedBlocks, segment: int) -> str:
+    """How many holes a segment has, and their sizes."""
+    sizes = placed.placement.size[placed.placement.segment == segment]
+    if not len(sizes):
+        return "no holes"
+    total = size(int(sizes.sum()))
+    text = f"{plural(len(sizes), 'hole')} of {total}"
+    if len(sizes) > 1:
+        text += f", the largest {size(int(sizes.max()))}"
+    return text
 
 
 def about(
@@ -247,29 +320,49 @@ def about(
     width: int,
     every: bool = False,
 ) -> list[Said]:
-    """A row, and the frames of its stack, innermost first; `every`: those of C++ too.
-    Of a trace, what a snapshot would add."""
+    """Lines about a row of the list and the frames of its stack, innermost first; those
+    of C++ too if `every`. Of a trace, which has no stacks, what a snapshot would
+    add."""
     frames = moments.frames(stack) if stack != ANY_STACK else ()
-    python, is_life = _python(frames), row.life != NO_LIFE
+    is_life = row.life != NO_LIFE
     if is_life:
-        found = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
+        lines = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
     else:
-        blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
-        found = [
-            Said(f" {size(row.bytes)}{blocks}: {narrow(_name(moments, row))}", "plain")
-        ]
-        stacks = "its stack" if row.level else "its largest stack"
-        found += [Said(f" {stacks}, innermost first:")] if frames else []
+        lines = _holder_lines(moments, row, has_frames=bool(frames))
     if moments.is_of_trace:
-        more = OF_CPU if moments.title.startswith("CPU") else MORE
-        lines = [] if is_life and not every else wrapped(more, width - 2)
-        return [*found, *(Said(f" {line}") for line in lines)]
+        if every or not is_life:
+            lines += _what_a_snapshot_adds(moments, width)
+        return lines
+    python = _python(frames)
     shorten = narrow if every else short_place
-    found += [Said(f"   {shorten(_place(frame))}") for frame in python or frames]
+    for frame in python or frames:
+        lines.append(Said(f"   {shorten(_place(frame))}"))
     if every and python and len(python) < len(frames):
-        found += [Said(""), Said(" with the frames of C++:", "plain")]
-        found += [Said(f"   {_place(frame)}") for frame in frames]
-    return found
+        lines += [Said(""), Said(" with the frames of C++:", "plain")]
+        lines += [Said(f"   {_place(frame)}") for frame in frames]
+    return lines
+
+
+def _holder_lines(moments: Moments, row: MemoryRow, has_frames: bool) -> list[Said]:
+    """The bytes and blocks of a holder or a stack, and a title for its frames, if
+    any."""
+    blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
+    name = narrow(_name(moments, row))
+    lines = [Said(f" {size(row.bytes)}{blocks}: {name}", "plain")]
+    if has_frames:
+        which = "its stack" if row.level else "its largest stack"
+        lines.append(Said(f" {which}, innermost first:"))
+    return lines
+
+
+def _what_a_snapshot_adds(moments: Moments, width: int) -> list[Said]:
+    """What the memory events of a trace do not say, on lines of `width` cells."""
+    text = OF_CPU if moments.title.startswith("CPU") else MORE
+    return [Said(f" {line}") for line in wrapped(text, width - 2)]
+
+
+def _is_python(frame: Frame) -> bool:
+    return frame.file.endswith(".py")
 
 
 def _python(frames: Sequence[Frame]) -> list[Frame]:
@@ -277,31 +370,38 @@ def _python(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def _name(moments: Moments, row: MemoryRow) -> str:
+    """The name of a holder or a stack, which may need characters replaced."""
     if moments.is_of_trace and row.level:
         return f"{moments.place_of(row.stack)} in {row.name}"
     return short_place(row.name) if row.name in CATEGORIES else row.name
 
 
 def _place(frame: Frame) -> str:
-    is_python = frame.file.endswith(".py")
-    return narrow(
-        f"{frame.file}:{frame.line} {frame.name}" if is_python else frame.name
-    )
+    """The file, line and function of a frame of Python; of others the function alone."""
+    if _is_python(frame):
+        return narrow(f"{frame.file}:{frame.line} {frame.name}")
+    return narrow(frame.name)
 
 
 def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
-    """Where it was born and freed, its size, and how long it lived."""
-    history, lives = moments.history, moments.history.lives
-    place = moments.place_of(int(lives.stack[life]))
-    kind = place if moments.is_of_trace else CATEGORIES[int(moments.kinds[life])]
-    wanted, died = int(lives.size[life]), int(lives.died[life])
+    """Lines about an allocation: its size and address, how long it lived, and where it
+    was freed."""
+    history = moments.history
+    lives = history.lives
+    if moments.is_of_trace:
+        kind = moments.place_of(int(lives.stack[life]))
+    else:
+        kind = CATEGORIES[int(moments.kinds[life])]
+    bytes_ = int(lives.size[life])
+    bytes_text = f"{size(bytes_)} ({plural(bytes_, 'byte')})"
     address = f"at {int(lives.address[life]):#x}"
-    yield f"{size(wanted)} ({plural(wanted, 'byte')}) {address}, {short_place(kind)}"
+    yield f"{bytes_text} {address}, {short_place(kind)}"
     yield life_text(moments, life, zero)
-    if died < lives.events:
-        place = moments.place_of(int(history.events.stack[died]))
-        yield (
-            f"freed in {short_place(place)}"
-            if place
-            else "freed where no stack was recorded"
-        )
+    died = int(lives.died[life])
+    if died >= lives.events:  # it was never freed
+        return
+    place = moments.place_of(int(history.events.stack[died]))
+    if place:
+        yield f"freed in {short_place(place)}"
+    else:
+        yield "freed where no stack was recorded"

@@ -23,7 +23,7 @@ class Said(NamedTuple):
     token: str = "faint"
 
 
-MANY = 1000  # lines
+MAX_LINES = 1000  # of sentences
 # (width, height) -> lines
 Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
 
@@ -32,9 +32,12 @@ def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequenc
     """As many as there is room for; the last one shows that there are more."""
     if len(lines) <= height or not height:
         return lines
-    text, token = lines[height - 1]
-    text = text[: -len(ellipsis)] if len(text) > len(ellipsis) else text
-    return [*lines[: height - 1], Said(f"{text.rstrip()}{ellipsis}", token)]
+    last = lines[height - 1]
+    text = last.text
+    if len(text) > len(ellipsis):
+        text = text[: -len(ellipsis)]
+    cut_line = Said(f"{text.rstrip()}{ellipsis}", last.token)
+    return [*lines[: height - 1], cut_line]
 
 
 class Picture(Protocol):
@@ -56,17 +59,22 @@ class TextPicture:
     def __init__(self, identity: Hashable, make: Make) -> None:
         """`make(width, height)` returns the lines; equal identities mean equal
         texts."""
-        self._identity, self._make = identity, cache(make)
+        self._identity = identity
+        self._make = cache(make)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self._identity, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        line = [*self._make(width, height)[y : y + 1], ()][0]
+        lines = self._make(width, height)
+        if y >= len(lines):
+            return ()
+        line = lines[y]
         return [line] if isinstance(line, Said) else line
 
 
 def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
+    """Lines that are the same whatever the size."""
     return TextPicture(tuple(map(tuple, lines)), lambda width, height: lines)
 
 
@@ -75,21 +83,23 @@ def folded(
     width: int,
     token: str = "faint",
     before: str = "",
-    most: int = MANY,
+    most: int = MAX_LINES,
 ) -> list[Said]:
-    """Sentences, each on as many lines as it needs, `most` lines in all."""
-    lines = (line for text in texts for line in sentence_lines(text, width))
-    return [*cut([Said(f"{before}{line}", token) for line in lines], most)]
+    """Sentences, each on as many lines of `width` cells as it needs, after the text
+    `before`; at most `most` lines in all."""
+    lines = []
+    for text in texts:
+        for line in sentence_lines(text, width):
+            lines.append(Said(f"{before}{line}", token))
+    return [*cut(lines, most)]
 
 
 def clipped(
     lines: Iterable[Said], width: int, height: int, ellipsis: str
 ) -> list[Said]:
     """At most `height` lines, each in so many cells."""
-    return [
-        Said(clip(one.text, width, ellipsis), one.token)
-        for one in islice(lines, height)
-    ]
+    shown = islice(lines, height)
+    return [Said(clip(line.text, width, ellipsis), line.token) for line in shown]
 
 
 def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
@@ -107,23 +117,33 @@ class Stack:
 
     def __init__(self, pictures: Sequence[tuple[int, Picture]]) -> None:
         """(height, picture) from top to bottom."""
-        self._lines = [
-            (number, picture, y, height)
-            for number, (height, picture) in enumerate(pictures)
-            for y in range(height)
-        ]
+        self._lines: list[_LineOfStack] = []
+        for number, (height, picture) in enumerate(pictures):
+            for y in range(height):
+                self._lines.append(_LineOfStack(number, picture, y, height))
 
     def key(self, y: int, width: int, height: int) -> Hashable:
+        """That of the line of the picture there, and the number of the picture."""
         if y >= len(self._lines):
             return None, width
-        number, picture, inner, own = self._lines[y]
-        return number, picture.key(inner, width, own)
+        line = self._lines[y]
+        return line.number, line.picture.key(line.y, width, line.height)
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        """The line of the picture there."""
         if y >= len(self._lines):
             return ()
-        _, picture, inner, own = self._lines[y]
-        return picture.line(inner, width, own)
+        line = self._lines[y]
+        return line.picture.line(line.y, width, line.height)
+
+
+class _LineOfStack(NamedTuple):
+    """A line of a stack: which of the pictures it is of, and where it is in it."""
+
+    number: int
+    picture: Picture
+    y: int
+    height: int  # of that picture
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
@@ -144,15 +164,26 @@ def row_parts(
     token: str = "plain",
     last: str = "",
 ) -> list[Styled]:
-    """The texts of a row in their columns, bars where no title is; `last`: its last
-    token."""
-    found = zip(shown(columns, width), fit(columns, texts, width), strict=True)
-    parts = [(text, token if columns[n].title else "busy") for n, text in found]
-    return [*parts[:-1], (parts[-1][0], last)] if last else parts
+    """The texts of a row in their columns, in the style `token`; those of columns
+    without a title are bars. `last`: the style of the last text, if it is another."""
+    parts: list[Styled] = []
+    fitted = fit(columns, texts, width)
+    for index, text in zip(shown(columns, width), fitted, strict=True):
+        parts.append((text, token if columns[index].title else "busy"))
+    if last:
+        text, _ = parts[-1]
+        parts[-1] = (text, last)
+    return parts
 
 
 def no_rows(sentence: str) -> Rows:
-    return Rows(sentence, 0, lambda width: f" {sentence}", lambda index, width: ())
+    """A sentence instead of a list."""
+    return Rows(
+        identity=sentence,
+        count=0,
+        titles=lambda width: f" {sentence}",
+        format=lambda index, width: (),
+    )
 
 
 class ListPicture(msgspec.Struct, frozen=True, eq=False):
@@ -163,32 +194,45 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
     top: int
 
     def key(self, y: int, width: int, height: int) -> Hashable:
+        """What a line depends on; index -1 is that of the titles."""
         index = y - 1 + self.top if y else -1
         if self.rows.count and index >= self.rows.count:
             return None, width
         return self.rows.identity, index, index == self.cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        """The titles on line 0, the rows below; without rows a sentence."""
+        if not self.rows.count:
+            return self._sentence(width)[y : y + 1]
+        if y == 0:
+            return [Said(self.rows.titles(width), "title")]
         index = y - 1 + self.top
-        if not self.rows.count or y == 0:
-            lines = [Said(self.rows.titles(width), "title")]
-            if not self.rows.count and cells(lines[0].text) > width:  # a sentence
-                lines = folded([lines[0].text.strip()], width - 2, "title", " ")
-            return lines[y : y + 1]
         if index >= self.rows.count:
             return ()
         texts = self.rows.format(index, width - 1)
         if index != self.cursor:
             return [(" ", "plain"), *texts]
-        row = ((">", "strong"), *texts, (" " * width, "plain"))
+        blanks = " " * width  # cut at the end of the line
+        row = ((">", "strong"), *texts, (blanks, "plain"))
         return [(text, token + CURSOR) for text, token in row]
 
+    def _sentence(self, width: int) -> list[Said]:
+        """What stands instead of rows, on as many lines as it needs."""
+        line = Said(self.rows.titles(width), "title")
+        if cells(line.text) <= width:
+            return [line]
+        return folded([line.text.strip()], width - 2, "title", " ")
+
     def index_at(self, y: int) -> int:
+        """The row on a line; -1 for none."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:
     """The first row on the screen, as near to `top` as possible, with the cursor in
-    sight."""
-    return max(min(top, cursor), cursor - max(1, room) + 1, 0)
+    sight among `room` rows."""
+    # with a larger first row the cursor is above the screen, with a smaller one below
+    largest = cursor
+    smallest = max(0, cursor - max(1, room) + 1)
+    return max(smallest, min(top, largest))

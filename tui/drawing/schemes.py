@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -85,16 +84,14 @@ names of kernels and slices are those of layout/kinds.py, of idle time the keys 
 IDLE."""
 
 SAME = {
-    **{
-        "memory.parameters": "kernel.gemm",
-        "memory.optimizer_state": "kernel.attention",
-    },
-    **{
-        "memory.gradients": "kernel.reduction",
-        "memory.activations": "kernel.pointwise",
-    },
-    **{"memory.temporary": "kernel.comm", "memory.workspace": "kernel.other"},
-    **{"memory.graph_pool": "kernel.fused", "memory.before_recording": "slice.python"},
+    "memory.parameters": "kernel.gemm",
+    "memory.optimizer_state": "kernel.attention",
+    "memory.gradients": "kernel.reduction",
+    "memory.activations": "kernel.pointwise",
+    "memory.temporary": "kernel.comm",
+    "memory.workspace": "kernel.other",
+    "memory.graph_pool": "kernel.fused",
+    "memory.before_recording": "slice.python",
     "memory.unknown": "kernel.copy",
     "code.keyword": "kernel.attention.text",
     "code.string": "kernel.pointwise.text",
@@ -103,16 +100,27 @@ SAME = {
 }
 """Tokens that look as others do, which are never beside them."""
 NAMED = {
-    **{"black": "#000000", "red": "#aa0000", "green": "#00aa00", "blue": "#0000aa"},
-    **{"magenta": "#aa00aa", "cyan": "#00aaaa", "silver": "#aaaaaa", "gray": "#555555"},
-    **{"bright-red": "#ff5555", "bright-green": "#55ff55", "bright-yellow": "#ffff55"},
-    **{"bright-blue": "#5555ff", "bright-magenta": "#ff55ff", "bright-cyan": "#55ffff"},
+    "black": "#000000",
+    "red": "#aa0000",
+    "green": "#00aa00",
+    "blue": "#0000aa",
+    "magenta": "#aa00aa",
+    "cyan": "#00aaaa",
+    "silver": "#aaaaaa",
+    "gray": "#555555",
+    "bright-red": "#ff5555",
+    "bright-green": "#55ff55",
+    "bright-yellow": "#ffff55",
+    "bright-blue": "#5555ff",
+    "bright-magenta": "#ff55ff",
+    "bright-cyan": "#55ffff",
     "white": "#ffffff",
 }
 """The 16 colors as Rich numbers them (rich._palettes.STANDARD_PALETTE): a terminal that
 has no others gets exactly these, and shows them as it likes."""
 BOLD = ("title", "window", "selection", "front", "cursor")
-BAR, TEXT = ".bar", ".text"
+BAR = ".bar"
+TEXT = ".text"
 """After the token of a kernel, a slice or idle time: what fills a cell only partly, in
 the color of the block, and texts in tables in a color like it."""
 CURSOR = ".cursor"  # after any token: the same on a row under the cursor
@@ -142,36 +150,68 @@ class Scheme(msgspec.Struct, frozen=True, eq=False):
 
 
 def _scheme(column: int) -> Scheme:
-    (_, *names), *rows = (line.split() for line in TABLE.strip().splitlines())
+    """The scheme in one of the columns of TABLE, counted after that of the tokens."""
+    titles, *rows = TABLE.strip().splitlines()
+    name = titles.split()[1 + column]
     colors: dict[str, tuple[str, str]] = {}
-    for token, *cells in rows:
+    for row in rows:
+        token, *cells = row.split()
         block, _, text = cells[column].rpartition("/")
         colors[token] = NAMED.get(block, block), NAMED.get(text, text)
-    colors |= {token: colors[other] for token, other in SAME.items()}
-    plain = (colors[token][1] for token in ("background", "surface", "foreground"))
-    return Scheme(names[column], colors, *plain)
+    for token, other in SAME.items():
+        colors[token] = colors[other]
+    return Scheme(
+        name=name,
+        colors=colors,
+        background=colors["background"][1],
+        surface=colors["surface"][1],
+        foreground=colors["foreground"][1],
+    )
 
 
-SCHEMES = DARK, LIGHT, DARK_16, LIGHT_16 = tuple(map(_scheme, range(4)))
+DARK = _scheme(0)
+LIGHT = _scheme(1)
+DARK_16 = _scheme(2)
+LIGHT_16 = _scheme(3)
+SCHEMES = (DARK, LIGHT, DARK_16, LIGHT_16)
+
+
+def scheme_for(light: bool, has_16_colors: bool) -> Scheme:
+    """The scheme for a light or a dark background, in 256 or in 16 colors."""
+    if has_16_colors:
+        return LIGHT_16 if light else DARK_16
+    return LIGHT if light else DARK
 
 
 @cache
 def styles_of(scheme: Scheme, background: str) -> Mapping[str, Style]:
     """The style of each token. The background is always there: that of the terminal may
     be any color. Equal styles are one object, so that `is` compares them."""
-    own = {"plain": Style(), "strong": Style(bold=True)}
+    own = _styles_without_background(scheme)
+    cursor = own["cursor"]
+    behind = Style(color=scheme.foreground, bgcolor=background)
+    styles = {}
+    for token, style in own.items():
+        styles[token] = behind + style
+        # a cursor with a color of its own hides those of the row
+        under_cursor = cursor if cursor.color else style + cursor
+        styles[token + CURSOR] = behind + under_cursor
+    first_of_equal: dict[Style, Style] = {}
+    return {
+        token: first_of_equal.setdefault(style, style)
+        for token, style in styles.items()
+    }
+
+
+def _styles_without_background(scheme: Scheme) -> dict[str, Style]:
+    """The style of each token, and of what fills a cell only partly."""
+    styles = {"plain": Style(), "strong": Style(bold=True)}
     for token, (block, text) in scheme.colors.items():
         bold = True if token in BOLD else None
-        own[token] = Style(color=text or None, bgcolor=block or None, bold=bold)
+        styles[token] = Style(color=text or None, bgcolor=block or None, bold=bold)
         if block:
-            own[token + BAR] = Style(color=block)
-    behind, cursor = Style(color=scheme.foreground, bgcolor=background), own["cursor"]
-    found = {token: behind + style for token, style in own.items()}
-    # a cursor with a color of its own hides those of the row
-    for token, style in own.items():
-        found[token + CURSOR] = behind + (cursor if cursor.color else style + cursor)
-    first: dict[Style, Style] = {}
-    return {token: first.setdefault(style, style) for token, style in found.items()}
+            styles[token + BAR] = Style(color=block)
+    return styles
 
 
 class Glyphs(msgspec.Struct, frozen=True):
@@ -200,46 +240,71 @@ class Glyphs(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> int:
+        """The level of a full cell."""
         return len(self.levels) - 1
 
     def bars(self, levels: Iterable[int]) -> str:
-        return "".join(map(self.levels.__getitem__, levels))
+        """A character for each level, from 0 (empty) to `top`."""
+        return "".join([self.levels[level] for level in levels])
 
 
-_TABLE = """
-    full █ #  rule ─ -  thumb ┃ !  swatch ■ #  edge ▏ |  selected ▸ >  selected_cell ◆ *
-    ellipsis … ~  folded ▸ +  unfolded ▾ -  chain ‹ <  path ● @
-"""
-
-
-def _glyphs(column: int, **others: Any) -> Glyphs:
-    cells = _TABLE.split()
-    return Glyphs(**{**dict(zip(cells[::3], cells[column::3], strict=True)), **others})
-
-
-UNICODE = _glyphs(
-    1,
-    **{"levels": " ▁▂▃▄▅▆▇█", "parts": " ▏▎▍▌▋▊▉", "leaf": "·"},
-    **{"window": ("├", "─", "┤"), "underline": ("└", "─", "┘")},
+UNICODE = Glyphs(
+    levels=" ▁▂▃▄▅▆▇█",
+    parts=" ▏▎▍▌▋▊▉",
+    full="█",
+    rule="─",
+    window=("├", "─", "┤"),
+    thumb="┃",
+    swatch="■",
+    edge="▏",
+    selected="▸",
+    selected_cell="◆",
+    path="●",
+    ellipsis="…",
+    folded="▸",
+    unfolded="▾",
+    leaf="·",
+    chain="‹",
+    underline=("└", "─", "┘"),
 )
-ASCII = _glyphs(
-    2,
-    **{"levels": " .:-=+*##", "parts": "    ####", "leaf": " ", "letters": True},
-    **{"window": ("[", "-", "]"), "underline": ("`", "-", "'")},
+ASCII = Glyphs(
+    levels=" .:-=+*##",
+    parts="    ####",
+    full="#",
+    rule="-",
+    window=("[", "-", "]"),
+    thumb="!",
+    swatch="#",
+    edge="|",
+    selected=">",
+    selected_cell="*",
+    path="@",
+    ellipsis="~",
+    folded="+",
+    unfolded="-",
+    leaf=" ",
+    chain="<",
+    underline=("`", "-", "'"),
+    letters=True,
 )
 COLORLESS = replace(UNICODE, letters=True)
 
 
 def glyphs_for(ascii_only: bool, colorless: bool = False) -> Glyphs:
-    """`colorless`: there are no colors to tell what a slice does."""
-    return ASCII if ascii_only else COLORLESS if colorless else UNICODE
+    """The characters for a terminal; `colorless`: there are no colors to tell what a
+    slice does."""
+    if ascii_only:
+        return ASCII
+    return COLORLESS if colorless else UNICODE
 
 
 def share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:
-    """Fills the share of `width` cells that `part` is of the whole; a share above 0 is
-    visible."""
+    """A bar over the share of `width` cells that `part` is of the whole, padded to that
+    width; a share above 0 is visible."""
     if part <= 0 or whole <= 0:
         return " " * width
-    eighths = max(1, min(8 * width, round(8 * width * part / whole)))
-    full, rest = divmod(eighths, 8)
-    return (glyphs.full * full + glyphs.parts[rest]).ljust(width)[:width]
+    eighths = round(8 * width * part / whole)
+    eighths = max(1, min(8 * width, eighths))
+    full_cells, rest = divmod(eighths, 8)
+    bar = glyphs.full * full_cells + glyphs.parts[rest]
+    return bar.ljust(width)[:width]

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
@@ -22,20 +23,34 @@ from fusetui.text.printable import is_printable, printable
 from fusetui.tui.drawing.schemes import ASCII, UNICODE, Styled
 
 INSTEAD = "·"
-MOST_STYLES = 4096  # whose codes are kept
+MAX_STYLES = 4096  # whose codes are kept
 IN_CELLS = lazy_pattern("[ -~\\xa0-\\u02ff…‹\\u2500-\\u25f7]*").fullmatch
 """Whether a text consists of characters known to take one cell each: the most of what
 is drawn."""
 _new: Callable[[type[Segment], tuple[str, Style | None, None]], Segment] = tuple.__new__
 """Makes a segment without the function of Python behind Segment(...): a frame has a
 thousand."""
-SIMILAR = {  # ASCII characters of one cell for others of one cell
+SIMILAR = {
     **dict(zip(UNICODE.levels[1:], ASCII.levels[1:], strict=True)),
     **dict.fromkeys("─━▔", "-"),
     **dict.fromkeys("│┃▏▎▊", "|"),
     **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯", "+"),
-    **dict(zip("←→↑↓‹›▸▾·…×■◆•", "<>^v<>+-.~x#**", strict=True)),
+    "←": "<",
+    "→": ">",
+    "↑": "^",
+    "↓": "v",
+    "‹": "<",
+    "›": ">",
+    "▸": "+",
+    "▾": "-",
+    "·": ".",
+    "…": "~",
+    "×": "x",
+    "■": "#",
+    "◆": "*",
+    "•": "*",
 }
+"""ASCII characters of one cell for others of one cell."""
 
 
 class ShortStrip(Strip):
@@ -70,25 +85,34 @@ def painted(
     if not is_printable(whole):
         parts = [(printable(text), token) for text, token in parts]
         whole = "".join([text for text, _ in parts])
-    missing = width - (len(whole) if IN_CELLS(whole) else cell_len(whole))
-    found: list[Segment] = []
-    texts: list[str] = []
-    before: Style | None = None
-    for text, token in (*parts, (" " * missing, "plain")) if missing > 0 else parts:
-        now = styles[token]
-        if now is not before and text:
-            if before is None:
-                before = now
-            elif not (
-                text.isspace() and now.bgcolor == before.bgcolor
-            ):  # a blank looks the same
-                found.append(_new(Segment, ("".join(texts), before, None)))
-                before, texts = now, []
+    cells = len(whole) if IN_CELLS(whole) else cell_len(whole)
+    if cells < width:
+        parts = (*parts, (" " * (width - cells), "plain"))
+    segments = _segments(parts, styles)
+    if cells > width:
+        return ShortStrip(Strip(segments, cells).crop(0, width), width)
+    return ShortStrip(segments, width)
+
+
+def _segments(parts: Sequence[Styled], styles: Mapping[str, Style]) -> list[Segment]:
+    """The texts of a line, neighbors of one style together. A blank takes the style
+    before it where it looks the same: where both have one background."""
+    segments: list[Segment] = []
+    texts: list[str] = []  # of the present style
+    style: Style | None = None
+    for text, token in parts:
+        own = styles[token]
+        if own is not style and text:
+            if style is None:
+                style = own
+            elif not text.isspace() or own.bgcolor != style.bgcolor:
+                segments.append(_new(Segment, ("".join(texts), style, None)))
+                style = own
+                texts = []
         texts.append(text)
-    found.append(_new(Segment, ("".join(texts), before or styles["plain"], None)))
-    if missing < 0:
-        return ShortStrip(Strip(found, width - missing).crop(0, width), width)
-    return ShortStrip(found, width)
+    last_style = style or styles["plain"]
+    segments.append(_new(Segment, ("".join(texts), last_style, None)))
+    return segments
 
 
 def filtered(
@@ -96,11 +120,12 @@ def filtered(
 ) -> ShortStrip:
     """A line that passed filters; one has nothing to do, as all our colors are true
     colors."""
-    before = found = list(strip)
-    for one in filters:
-        if not isinstance(one, ANSIToTruecolor):
-            found = one.apply(found, background)
-    return strip if found is before else ShortStrip(found, strip.cell_length)
+    drawn = list(strip)
+    segments = drawn
+    for line_filter in filters:
+        if not isinstance(line_filter, ANSIToTruecolor):
+            segments = line_filter.apply(segments, background)
+    return strip if segments is drawn else ShortStrip(segments, strip.cell_length)
 
 
 def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
@@ -130,44 +155,60 @@ class Codes(NamedTuple):
 OFF = Codes("", "39", "49")
 
 
+class Change(NamedTuple):
+    """What leads from one style to another, and what is in force then."""
+
+    sequence: str
+    codes: Codes
+
+
 @lru_cache(maxsize=4096)
-def _change(now: Codes, codes: Codes, has_glyphs: bool) -> tuple[str, Codes]:
-    """What leads from one style to another, and what is in force then: the color of a
-    text may wait until there is something to see of it."""
+def _change(now: Codes, codes: Codes, has_glyphs: bool) -> Change:
+    """The change from one style to another, for a text with or without glyphs: the
+    color of a text may wait until there is something to see of it."""
     changes: list[str] = []
     if codes.attributes != now.attributes:
-        changes = ["0", codes.attributes] if codes.attributes else ["0"]
-        now = Codes(codes.attributes, *OFF[1:])
+        changes.append("0")  # turns off everything
+        if codes.attributes:
+            changes.append(codes.attributes)
+        now = Codes(codes.attributes, OFF.color, OFF.background)
     if codes.background != now.background:
         changes.append(codes.background)
-    seen = codes.attributes or has_glyphs
-    if seen and codes.color != now.color:
+    is_color_seen = codes.attributes or has_glyphs
+    if is_color_seen and codes.color != now.color:
         changes.append(codes.color)
-    change = f"\x1b[{';'.join(changes)}m" if changes else ""
-    return change, codes if seen else Codes(
-        codes.attributes, now.color, codes.background
-    )
+    sequence = f"\x1b[{';'.join(changes)}m" if changes else ""
+    if is_color_seen:
+        return Change(sequence, codes)
+    return Change(sequence, Codes(codes.attributes, now.color, codes.background))
 
 
-_KNOWN: dict[tuple[int, ColorSystem], tuple[Style, Codes]] = {}
-"""Of the styles that were sent, which are held here: an id is that of one style."""
+_CODES: dict[tuple[int, ColorSystem], tuple[Style, Codes]] = {}
+"""The codes of the styles that were sent, by the id of a style. The styles are held
+here too, so that an id stays that of one style."""
 
 
 def _codes(style: Style, system: ColorSystem) -> Codes:
-    """By the id of the style: Rich hashes it in Python, and it is asked for each
-    segment."""
-    known = _KNOWN.get((id(style), system))
+    """The codes of a style. Kept by the id of the style: Rich hashes it in Python, and
+    it is asked for each segment."""
+    known = _CODES.get((id(style), system))
     if known is None:
-        if len(_KNOWN) >= MOST_STYLES:
-            _KNOWN.clear()
-        colors = (style.color, True, OFF.color), (style.bgcolor, False, OFF.background)
-        front, back = (
-            ";".join(color.downgrade(system).get_ansi_codes(is_front)) if color else off
-            for color, is_front, off in colors
+        if len(_CODES) >= MAX_STYLES:
+            _CODES.clear()
+        codes = Codes(
+            attributes=Strip.render_ansi(style.without_color, system),
+            color=_color_codes(style.color, system, is_front=True),
+            background=_color_codes(style.bgcolor, system, is_front=False),
         )
-        attributes = Strip.render_ansi(style.without_color, system)
-        known = _KNOWN[id(style), system] = style, Codes(attributes, front, back)
+        known = _CODES[id(style), system] = style, codes
     return known[1]
+
+
+def _color_codes(color: RichColor | None, system: ColorSystem, is_front: bool) -> str:
+    """The parameters of SGR for a color of texts, or of what is behind them."""
+    if color is None:
+        return OFF.color if is_front else OFF.background
+    return ";".join(color.downgrade(system).get_ansi_codes(is_front))
 
 
 class TextFilter(LineFilter):
@@ -176,15 +217,19 @@ class TextFilter(LineFilter):
     def __init__(
         self, is_sound: Callable[[str], bool], change: Callable[[str], str]
     ) -> None:
+        """`is_sound`: whether a text is as it should be; `change` makes it so."""
         super().__init__()
-        self._is_sound, self._change = is_sound, change
+        self._is_sound = is_sound
+        self._change = change
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The segments of a line, changed if any of its texts needs it."""
         if self._is_sound("".join([segment.text for segment in segments])):
             return segments
-        return [
-            Segment(self._change(text), style, code) for text, style, code in segments
-        ]
+        changed = []
+        for text, style, control in segments:
+            changed.append(Segment(self._change(text), style, control))
+        return changed
 
 
 def in_ascii(text: str) -> str:
@@ -193,15 +238,29 @@ def in_ascii(text: str) -> str:
     >>> in_ascii("Shift+← 日…")
     'Shift+< ??~'
     """
-    return "".join(
-        c if c.isascii() else SIMILAR.get(c) or "?" * cell_len(c) for c in text
-    )
+    characters = []
+    for character in text:
+        if character.isascii():
+            characters.append(character)
+        elif character in SIMILAR:
+            characters.append(SIMILAR[character])
+        else:
+            characters.append("?" * cell_len(character))
+    return "".join(characters)
 
 
 def _plain(text: str) -> str:
-    return "".join(c if is_printable(c) else INSTEAD * cell_len(c) for c in text)
+    """Dots for characters that are not printable, as many as their cells."""
+    characters = []
+    for character in text:
+        if is_printable(character):
+            characters.append(character)
+        else:
+            characters.append(INSTEAD * cell_len(character))
+    return "".join(characters)
 
 
-DOOR, ASCII_DOOR = TextFilter(is_printable, _plain), TextFilter(str.isascii, in_ascii)
-"""Dots for what a terminal would obey or hide, as many as its cells; and ASCII instead
-of all else, also in what Textual draws."""
+DOOR = TextFilter(is_printable, _plain)
+"""Dots for what a terminal would obey or hide, as many as its cells."""
+ASCII_DOOR = TextFilter(str.isascii, in_ascii)
+"""ASCII instead of all else, also in what Textual draws."""

@@ -39,14 +39,14 @@ def source_rows(shown: SourceShown, ascii_only: bool, keys: str) -> Rows:
     return Rows(identity, len(shown.lines), lambda width: heading, row)
 
 
-def line_parts(
-    line: ShownLine, width: int, mark: str, ellipsis: str
-) -> list[Styled]:
+def line_parts(line: ShownLine, width: int, mark: str, ellipsis: str) -> list[Styled]:
     """A line with its number, cut to a width."""
     if line.look != "code":
         text = clip(printable(line.text), width, ellipsis)
         return [(text, LOOKS[line.look])]
-    number = f"{line.number:>{NUMBER_CELLS}} " if line.number else " " * (NUMBER_CELLS + 1)
+    number = (
+        f"{line.number:>{NUMBER_CELLS}} " if line.number else " " * (NUMBER_CELLS + 1)
+    )
     before = f"{number}{mark if line.is_marked else ' '} "
     text = clip(printable(line.text), max(1, width - len(before)), ellipsis)
     parts: list[Styled] = [(before, "title" if line.is_marked else "faint")]

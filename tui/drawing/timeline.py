@@ -8,7 +8,7 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,11 +17,21 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
-from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, edges, seen_in
+from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, seen_in
 from fusetui.trace.layout.counters import Curve, values
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.layout.frame import Division, busy_of, cells_of, divided, thumb, ticks
+from fusetui.tui.layout.frame import (
+    Division,
+    busy_of,
+    cell_borders,
+    cells_of,
+    divided,
+    thumb,
+    ticks,
+)
 from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare, shares
 from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
@@ -43,136 +53,213 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def places(self) -> Sequence[Place]:
+        """The lines of the side beneath the ruler, from top to bottom."""
         return places(self.side, self.view)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        division, trace = divided(width, height), self.side.trace
+        """What line `y` of the picture depends on."""
+        division = divided(width, height)
+        side = self.side
         if y < division.axis:
-            side, view = self.side, self.view
-            window = view.begin, view.end, side.origin, side.begin, side.end
-            return trace, window, y, division, self.chosen, self._count(division)
+            window = self.view.begin, self.view.end, side.origin, side.begin, side.end
+            scroll = self._lines_in_view(division)
+            return side.trace, window, y, division, self.chosen, scroll
         if y >= division.axis + division.lanes:
-            return trace, self.glyphs, width, "legend"
+            return side.trace, self.glyphs, width, "legend"
         index = y - division.axis + self.top
         if index >= len(self.places):
             return None, width
-        place, bar = self.places[index], self._bar(y - division.axis, division)
-        return trace, width, bar, self._place_key(place, division)
+        bar = self._scroll_bar(y - division.axis, division)
+        return side.trace, width, bar, self._place_key(self.places[index], division)
 
     def _place_key(self, place: Place, division: Division) -> Hashable:
         """What a line depends on, and nothing else: it is made again once this changes.
         Where the picture of a lane is the same in many windows, these have one key."""
-        side, view = self.side, self.view
-        window = view.begin, view.end, side.origin
+        window = self.view.begin, self.view.end, self.side.origin
         if place.idle_of is not None:
-            return window, place.idle_of.key, place.label, view.gap, side.insight.idle
+            idle = self.side.insight.idle
+            return window, place.idle_of.key, place.label, self.view.gap, idle
         if place.family is not None or place.curve is not None:
             return window, place.family, place.curve, place.label
         if place.line is None:
             return place.label, place.depth
         label = gutter_text(place, division.gutter, self.glyphs)
+        selected = self._selected_on(place)
         if place.where:
-            selected = view.selected if marks_selection(side, view, place) else -1
             return window, place.lane, label, selected, self.path
-        selected = view.selected if place.holds(view.selected) else -1
-        seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
+        seen = self._seen_in_window(place.line)
         shown = window if seen == SEVERAL else seen
-        return (
-            shown,
-            place.lane,
-            place.depth,
-            place.around,
+        lane_line = place.lane, place.depth, place.around, label
+        return shown, lane_line, selected, self.marked, self.path
+
+    def _selected_on(self, place: Place) -> int:
+        """The selected slice, if the line shows it; else -1."""
+        if place.where:
+            is_shown = marks_selection(self.side, self.view, place)
+        else:
+            is_shown = place.holds(self.view.selected)
+        return self.view.selected if is_shown else -1
+
+    def _seen_in_window(self, line: DepthRow) -> int:
+        """The one row that covers the window, NO_SLICE or SEVERAL: see seen_in."""
+        origin = self.side.origin
+        return seen_in(line, self.view.begin + origin, self.view.end + origin)
+
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        """The texts of line `y`: of the minimap, the ruler, a lane or the legend."""
+        division = divided(width, height)
+        if y >= division.axis + division.lanes:
+            kinds = shares(self.side.trace)
+            return legend_line(kinds, self.glyphs, division.gutter, width)
+        if y >= division.axis:
+            return self._lane(y - division.axis, division)
+        if y == 0:
+            return self._minimap(division)
+        if y == division.axis - 1:
+            return self._ruler(division)
+        return self._window_line(division)
+
+    def _minimap(self, division: Division) -> list[Styled]:
+        """How busy the GPUs were over the whole trace; the window is brighter."""
+        side = self.side
+        busy = busy_of(side.trace)
+        levels = busy.levels(
+            side.begin + side.origin,
+            side.end + side.origin,
+            division.width,
+            self.glyphs.top,
+        )
+        window = window_columns(side, self.view, division.width)
+        parts = _with_bright_cells(self.glyphs.bars(levels), window, "busy")
+        return labeled(busy.label, parts, division.gutter)
+
+    def _window_line(self, division: Division) -> list[Styled]:
+        """A bar below the part of the minimap that the window shows."""
+        window = window_columns(self.side, self.view, division.width)
+        bar = window_bar(len(window), self.glyphs)
+        parts = _with_bright_cells(" " * window.start + bar, range(0), "faint")
+        return labeled("", parts, division.gutter)
+
+    def _ruler(self, division: Division) -> list[Styled]:
+        """The ruler, at its left which of the lines are on the screen."""
+        text, bar = ruler(self.view, division.width, self.chosen, self.glyphs)
+        parts = _with_bright_cells(text, bar, "faint")
+        return labeled(self._lines_in_view(division), parts, division.gutter)
+
+    def _lines_in_view(self, division: Division) -> str:
+        return in_view(len(self.places), self.top, division.lanes)
+
+    def _scroll_bar(self, y: int, division: Division) -> str:
+        """The scroll bar at line `y` below the ruler; a blank where it does not stand."""
+        bar_lines = thumb(self.places, self.top, division.lanes)
+        return self.glyphs.thumb if y in bar_lines else " "
+
+    def _lane(self, y: int, division: Division) -> Sequence[Styled]:
+        """Line `y` below the ruler: its label, the scroll bar and its cells; empty below
+        the last line."""
+        index = y + self.top
+        if index >= len(self.places):
+            return ()
+        place = self.places[index]
+        bar = self._scroll_bar(y, division)
+        if place.depth == HIDDEN:
+            names = clip(place.label, division.whole, self.glyphs.ellipsis)
+            return _across(names, "faint", division, bar)
+        label = place.label
+        if place.idle_of is not None:
+            parts = self._idle_parts(place.idle_of.pid, division)
+        elif place.family is not None:
+            label, parts = self._family(place.label, place.family, division)
+        elif place.curve is not None:
+            label, parts = self._counter(place.label, place.curve, division)
+        elif place.line is not None:
+            label = gutter_text(place, division.gutter, self.glyphs)
+            parts = self._slices(place, division)
+        else:
+            return _across(label, "title", division, bar)
+        return labeled(label, parts, division.gutter, bar)
+
+    def _idle_parts(self, pid: Id, division: Division) -> list[Styled]:
+        """Why a device was idle, over the cells of its line; nothing until it is
+        known."""
+        idle = self.side.insight.idle
+        device = self.side.insight.device(pid)
+        if idle is None or device < 0:
+            return []
+        return idle_line(
+            self.side, self.view, idle[device], division.width, self.glyphs
+        )
+
+    def _family(
+        self, label: str, family: tuple[DepthRow, int], division: Division
+    ) -> LabeledCells:
+        """The line of one kind of slices. A label that is too long is shown without the
+        share at its end, so that no digit of it is cut."""
+        if len(label) >= division.gutter:
+            label = label.rstrip(" %0123456789.<>")
+        line, kind = family
+        cells = family_line(
+            self.side, self.view, line, kind, division.width, self.glyphs
+        )
+        return LabeledCells(label, [cells])
+
+    def _counter(self, label: str, curve: Curve, division: Division) -> LabeledCells:
+        """The line of a counter."""
+        return counter_line(
+            self.side,
+            self.view,
             label,
-            selected,
+            curve,
+            division.gutter,
+            division.width,
+            self.glyphs,
+        )
+
+    def _slices(self, place: Place, division: Division) -> list[Styled]:
+        """The slices of a line of a lane, or where the program was."""
+        if place.where:
+            return where_line(
+                self.side, self.view, place, division.width, self.glyphs, self.path
+            )
+        return lane_line(
+            self.side,
+            self.view,
+            place,
+            division.width,
+            self.glyphs,
             self.marked,
             self.path,
         )
 
-    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        division = divided(width, height)
-        if y >= division.axis + division.lanes:
-            return legend_line(
-                shares(self.side.trace), self.glyphs, division.gutter, width
-            )
-        if y >= division.axis:
-            return self._lane(y - division.axis, division)
-        window = window_columns(self.side, self.view, division.width)
-        # below the minimap
-        text = " " * window.start + window_bar(len(window), self.glyphs)
-        label, lit, look = "", range(0), "faint"
-        if y == 0:
-            busy, look, lit = busy_of(self.side.trace), "busy", window
-            whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
-            label = busy.label
-            text = self.glyphs.bars(
-                busy.levels(*whole, division.width, self.glyphs.top)
-            )
-        elif y == division.axis - 1:
-            label = self._count(division)
-            text, lit = ruler(self.view, division.width, self.chosen, self.glyphs)
-        bright = (text[lit.start : lit.stop], "window")
-        parts = [(text[: lit.start], look), bright, (text[lit.stop :], look)]
-        return labeled(label, parts, division.gutter)
 
-    def _count(self, division: Division) -> str:
-        return in_view(self.places, self.top, division.lanes)
-
-    def _bar(self, y: int, division: Division) -> str:
-        return (
-            self.glyphs.thumb
-            if y in thumb(self.places, self.top, division.lanes)
-            else " "
-        )
-
-    def _lane(self, y: int, division: Division) -> Sequence[Styled]:
-        index, bar = y + self.top, self._bar(y, division)
-        if index >= len(self.places):
-            return ()
-        place, gutter, width = self.places[index], division.gutter, division.width
-        side, view, glyphs = self.side, self.view, self.glyphs
-        label, parts = place.label, list[Styled]()
-        if place.depth == HIDDEN:
-            return _across(
-                clip(label, division.whole, glyphs.ellipsis), "faint", division, bar
-            )
-        if place.idle_of is not None:  # blank until it is known why the device was idle
-            device = side.insight.device(place.idle_of.key[1])
-            if side.insight.idle is not None and device >= 0:
-                parts = idle_line(side, view, side.insight.idle[device], width, glyphs)
-        elif place.family is not None:
-            if len(label) >= gutter:  # without its share: no digit of it is cut
-                label = label.rstrip(" %0123456789.<>")
-            parts = [family_line(side, view, *place.family, width, glyphs)]
-        elif place.curve is not None:
-            label, parts = counter_line(
-                side, view, label, place.curve, gutter, width, glyphs
-            )
-        elif place.line is None:
-            return _across(label, "title", division, bar)
-        else:
-            label = gutter_text(place, gutter, glyphs)
-            if place.where:
-                parts = where_line(side, view, place, width, glyphs, self.path)
-            else:
-                parts = lane_line(
-                    side, view, place, width, glyphs, self.marked, self.path
-                )
-        return labeled(label, parts, gutter, bar)
+def in_view(lines: int, top: int, room: int) -> str:
+    """Which of `lines` lines are on a screen with `room` for them, whose first one is
+    line `top` (from 0): `1-15 of 41`. "" when all of them are."""
+    if room <= 0 or lines <= room:
+        return ""
+    last = min(top + room, lines)
+    return f"{top + 1}-{last} of {lines}"
 
 
-def in_view(shown: Sequence[Place], top: int, room: int) -> str:
-    """`1-15 of 41`; "" when all lines are on the screen."""
-    is_all = len(shown) <= room or room <= 0
-    return "" if is_all else f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
+def _with_bright_cells(text: str, bright: range, token: str) -> list[Styled]:
+    """A text in the style `token`, these cells of it in that of the window."""
+    return [
+        (text[: bright.start], token),
+        (text[bright.start : bright.stop], "window"),
+        (text[bright.stop :], token),
+    ]
 
 
 def window_columns(side: Side, view: View, width: int) -> range:
-    """The cells of the minimap that the window covers, at least one."""
+    """The cells of the minimap, which has `width`, that the window covers: at least
+    one."""
     whole = side.end - side.begin
-    first = (max(view.begin, side.begin) - side.begin) * width // whole
-    last = -(-(min(view.end, side.end) - side.begin) * width // whole)
-    first = min(first, width - 1)
-    return range(first, max(first + 1, min(last, width)))
+    begin = max(view.begin, side.begin) - side.begin
+    end = min(view.end, side.end) - side.begin
+    first = min(begin * width // whole, width - 1)
+    stop = -(-end * width // whole)  # rounded up
+    stop = max(first + 1, min(stop, width))
+    return range(first, stop)
 
 
 def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]:
@@ -183,12 +270,14 @@ def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]
 
 
 def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
-    """The label of a line; the last line of a lane that hides some says how many."""
+    """The label of a line, cut to leave a cell of the gutter free; the last line of a
+    lane that hides some says how many."""
     if not place.more:
         return word_clip(place.label, gutter - 1, glyphs.ellipsis)
     more = f"{glyphs.folded}{place.more}"
     room = gutter - 2 - len(more)
-    return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
+    label = word_clip(place.label, room, glyphs.ellipsis)
+    return f"{label.ljust(room)} {more}"
 
 
 def ruler(
@@ -197,17 +286,24 @@ def ruler(
     """Times at round positions, none cut off, over a bar `├───┤` where a range of time
     is selected, and the cells of that bar."""
     text = [" "] * width
-    cells = cells_of(view, *chosen, width) if chosen else range(0)
-    if chosen and cells:
-        whole = (chosen[0] >= view.begin, chosen[1] <= view.end)
-        text[cells.start : cells.stop] = window_bar(len(cells), glyphs, *whole)
-    for column, label in ticks(view.begin, view.end, width):
-        taken = range(column, column + len(label) + 1)
-        if taken[-1] < width and not (
-            cells and (cells[0] in taken or cells[-1] in taken)
-        ):
-            text[column : taken[-1]] = label
-    return "".join(text), cells
+    bar = cells_of(view, *chosen, width) if chosen else range(0)
+    if chosen and bar:
+        begins = chosen[0] >= view.begin
+        ends = chosen[1] <= view.end
+        text[bar.start : bar.stop] = window_bar(len(bar), glyphs, begins, ends)
+    for tick in ticks(view.begin, view.end, width):
+        stop = tick.column + len(tick.text)
+        with_blank = range(tick.column, stop + 1)
+        if stop < width and not _has_end_in(bar, with_blank):
+            text[tick.column : stop] = tick.text
+    return "".join(text), bar
+
+
+def _has_end_in(bar: range, cells: range) -> bool:
+    """Whether the first or the last cell of a bar is one of some cells."""
+    if not bar:
+        return False
+    return bar[0] in cells or bar[-1] in cells
 
 
 def window_bar(
@@ -217,20 +313,25 @@ def window_bar(
     left, middle, right = glyphs.window
     if width == 1:
         return middle
-    return (
-        (left if begins else middle)
-        + middle * (width - 2)
-        + (right if ends else middle)
-    )
+    first = left if begins else middle
+    last = right if ends else middle
+    return first + middle * (width - 2) + last
 
 
 UNITS = {"bytes": "B"}
 # cells that the largest value may take in the gutter, including the space before it
-ROOM = 10
-NOWHERE = -1
+LARGEST_VALUE_CELLS = 10
+NO_REASON = -1
 BETWEEN = "  "  # two families of the legend
 _quantity = lru_cache(maxsize=1024)(quantity)
 """Few values are the largest of any window, and to write one exactly takes long."""
+
+
+class LabeledCells(NamedTuple):
+    """What stands in the gutter of a line, and what is drawn over its cells."""
+
+    label: str
+    parts: list[Styled]
 
 
 def counter_line(
@@ -241,131 +342,193 @@ def counter_line(
     gutter: int,
     width: int,
     glyphs: Glyphs,
-) -> tuple[str, list[Styled]]:
-    """What stands in the gutter and over `width` cells: the height of the values, of
-    which the highest level is the largest of the whole trace; and the largest in sight,
-    after the label if there is room."""
-    found = values(
-        curve, edges(view.begin + side.origin, view.end + side.origin, width)
-    )
-    text = levels(found, curve.largest, glyphs)
-    largest = float(np.fmax.reduce(found))
-    if math.isnan(largest):
-        return label, [(text, "busy")]
-    most = _quantity(largest, UNITS.get(curve.counter.unit, ""))
+) -> LabeledCells:
+    """The line of a counter over `width` cells, beside a gutter of `gutter` cells: the
+    height of its values, of which the highest level is the largest of the whole trace;
+    and the largest in sight, after the label if there is room, else over the last
+    cells."""
+    borders = cell_borders(side, view, width)
+    values_in_cells = values(curve, borders)
+    text = levels(values_in_cells, curve.largest, glyphs)
+    largest = float(np.fmax.reduce(values_in_cells))
+    if math.isnan(largest):  # no value is in sight
+        return LabeledCells(label, [(text, "busy")])
+    largest_text = _quantity(largest, UNITS.get(curve.counter.unit, ""))
     room = gutter - 1 - len(label)
-    if room >= ROOM:
-        return f"{label}{most.rjust(room)}", [(text, "busy")]
-    end = f" {most}"[-width:]
-    return label, [(text[: width - len(end)], "busy"), (end, "plain")]
+    if room >= LARGEST_VALUE_CELLS:
+        return LabeledCells(f"{label}{largest_text.rjust(room)}", [(text, "busy")])
+    end = f" {largest_text}"[-width:]
+    start = text[: width - len(end)]
+    return LabeledCells(label, [(start, "busy"), (end, "plain")])
 
 
 def levels(
-    found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, glyphs: Glyphs
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+    largest: float,
+    glyphs: Glyphs,
 ) -> str:
-    """One character per value: a space where there is none, else at least the lowest
-    level."""
-    share = np.maximum(found, 0.0) / (most if most > 0 else 1.0)
+    """One character per value, of which `largest` has the highest level: a space where
+    there is none (NaN), else at least the lowest level."""
+    share = np.maximum(values, 0.0) / (largest if largest > 0 else 1.0)
     level = np.maximum(np.ceil(share * glyphs.top), 1.0)
-    level[np.isnan(found)] = 0.0
+    level[np.isnan(values)] = 0.0
     return glyphs.bars(level.astype(np.int8).tolist())
 
 
 def family_line(
     side: Side, view: View, line: DepthRow, kind: int, width: int, glyphs: Glyphs
 ) -> Styled:
-    """A bar in each cell, as high as the share of its time; the least height for any
-    time."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
-    ns, size = amounts(line, borders, kind), np.maximum(np.diff(borders), 1)
-    level = np.where(ns > 0, np.clip(ns * glyphs.top // size, 1, glyphs.top), 0)
+    """The slices of one kind on a line, over `width` cells of the window: in each cell a
+    bar as high as the share of its time that they take. Any time at all has at least the
+    lowest bar; a cell without any is blank."""
+    borders = cell_borders(side, view, width)
+    cell_ns = np.maximum(np.diff(borders), 1)
+    kind_ns = amounts(line, borders, kind)
+    level = kind_ns * glyphs.top // cell_ns
+    level = np.clip(level, 1, glyphs.top)
+    level[kind_ns <= 0] = 0
     return glyphs.bars(level.tolist()), KINDS[kind].token + BAR
 
 
+class IdleCell(NamedTuple):
+    """What a cell of the line of idle time shows."""
+
+    reason: int  # its index among the reasons of the device; NO_REASON: not idle
+    level: int  # the height of its bar; 0: a block
+    is_selected: bool
+
+
 def idle_line(
-    side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
+    side: Side, view: View, idle: IdleTime, width: int, glyphs: Glyphs
 ) -> list[Styled]:
     """The reason with the most time in each cell. A cell that is idle for at least half
     of its time is a block with the letter of the reason, or its name if there is room;
     any other cell has a bar as high as the idle share."""
     parts: list[Styled] = []
-    for (reason, level, chosen), group in groupby(
-        _idle_cells(side, view, found, width, glyphs)
-    ):
+    for cell, group in groupby(_idle_cells(side, view, idle, width, glyphs)):
         size = len(list(group))
-        if reason == NOWHERE:
+        if cell.reason == NO_REASON:
             parts.append((" " * size, "plain"))
             continue
-        name = found.reasons[reason].name
+        name = idle.reasons[cell.reason].name
         token = f"idle.{name}"
-        if level:
-            parts.append((glyphs.levels[level] * size, token + BAR))
+        if cell.level:
+            bar = glyphs.levels[cell.level]
+            parts.append((bar * size, token + BAR))
         else:
-            short, letter = IDLE[name].short, IDLE[name].letter
-            text = letter * size if size < len(short) + 2 else f" {short}".ljust(size)
-            parts.append((text, "selection" if chosen else token))
+            token = "selection" if cell.is_selected else token
+            parts.append((_idle_text(name, size), token))
     return parts
 
 
+def _idle_text(name: str, width: int) -> str:
+    """A block of idle time of one reason: its short name, or its letter in each cell."""
+    reason = IDLE[name]
+    if width >= len(reason.short) + 2:
+        return f" {reason.short}".ljust(width)
+    return reason.letter * width
+
+
 def _idle_cells(
-    side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
-) -> list[tuple[int, int, bool]]:
-    """The reason (NOWHERE: none), the height of its bar (0: a block), and is it
-    selected."""
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
-    ns = found.within(borders)
-    if not len(ns):
-        return [(NOWHERE, 0, False)] * width
-    top, idle = glyphs.top, ns.sum(axis=0)
-    size = np.maximum(np.diff(borders), 1)
-    level = np.clip((idle * top + size - 1) // size, 1, top // 2)
-    level[2 * idle >= size] = 0
-    reason = np.where(idle > 0, ns.argmax(axis=0), NOWHERE).tolist()
-    times = gap_times(side, view.gap) if view.gap else None
-    chosen = range(0)
-    if times and view.gap and side.insight.device(found.device) == view.gap.device:
-        chosen = cells_of(view, *times, width)
-    return [
-        (*cell, x in chosen)
-        for x, cell in enumerate(zip(reason, level.tolist(), strict=True))
-    ]
+    side: Side, view: View, idle: IdleTime, width: int, glyphs: Glyphs
+) -> list[IdleCell]:
+    """What each of `width` cells of the window shows of the idle time of a device."""
+    borders = cell_borders(side, view, width)
+    ns_by_reason = idle.within(borders)  # [reasons, cells]
+    if not len(ns_by_reason):
+        return [IdleCell(NO_REASON, 0, False)] * width
+    idle_ns = ns_by_reason.sum(axis=0)
+    longest = ns_by_reason.argmax(axis=0)
+    reasons = np.where(idle_ns > 0, longest, NO_REASON).tolist()
+    levels = _idle_levels(idle_ns, np.diff(borders), glyphs.top)
+    selected = _selected_gap_cells(side, view, idle, width)
+    cells = []
+    for x, (reason, level) in enumerate(zip(reasons, levels, strict=True)):
+        cells.append(IdleCell(reason, level, is_selected=x in selected))
+    return cells
+
+
+def _idle_levels(idle_ns: Int64s, cell_ns: Int64s, top: int) -> list[int]:
+    """The height of the bar of each cell: at most half of the cell, and 0 for a cell
+    that is idle for at least half of its time."""
+    cell_ns = np.maximum(cell_ns, 1)
+    level = (idle_ns * top + cell_ns - 1) // cell_ns  # rounded up
+    level = np.clip(level, 1, top // 2)
+    level[2 * idle_ns >= cell_ns] = 0
+    return [*level.tolist()]
+
+
+def _selected_gap_cells(side: Side, view: View, idle: IdleTime, width: int) -> range:
+    """The cells of the selected gap, if it is one of this device; else none."""
+    gap = view.gap
+    if gap is None or side.insight.device(idle.device) != gap.device:
+        return range(0)
+    interval = gap_times(side, gap)
+    if interval is None:
+        return range(0)
+    begin, end = interval
+    return cells_of(view, begin, end, width)
+
+
+class LegendEntry(NamedTuple):
+    """A color of a picture: its mark, its name, and its amount of the whole (in ns or
+    bytes)."""
+
+    mark: Styled
+    name: str
+    amount: int
 
 
 def legend_line(
-    found: Sequence[KindShare], glyphs: Glyphs, gutter: int, width: int
+    kinds: Sequence[KindShare], glyphs: Glyphs, gutter: int, width: int
 ) -> list[Styled]:
     """What the colors of the GPU lanes mean, with their shares of the time, which add
     up."""
-    marks = [LETTERS[one.kind] if glyphs.letters else glyphs.swatch for one in found]
-    entries = [
-        ((mark, one.kind.token + BAR), one.kind.removeprefix("gpu-"), one.ns)
-        for mark, one in zip(marks, found, strict=True)
-    ]
-    label = f"{found[0].of} time" if found else ""
+    entries = []
+    for share in kinds:
+        mark = LETTERS[share.kind] if glyphs.letters else glyphs.swatch
+        entries.append(
+            LegendEntry(
+                mark=(mark, share.kind.token + BAR),
+                name=share.kind.removeprefix("gpu-"),
+                amount=share.ns,
+            )
+        )
+    label = f"{kinds[0].of} time" if kinds else ""
     return labeled(label, legend_parts(entries, width - gutter, fine=True), gutter)
 
 
 def legend_parts(
-    entries: Sequence[tuple[Styled, str, int]],
+    entries: Sequence[LegendEntry],
     room: int,
     lead: str = "",
     fine: bool = False,
 ) -> list[Styled]:
-    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: as many as fit, and what is left."""
-    amounts, parts = [amount for *_, amount in entries], list[Styled]()
-
-    def share(first: int, end: int | None = None) -> str:
-        return percent(sum(amounts[first:end]), sum(amounts), fine=fine)
-
-    rests = [
-        f"{BETWEEN}{len(amounts) - n} more {share(n)}" for n in range(len(amounts))
-    ]
-    for n, (mark, name, _) in enumerate(entries):
-        between, text = BETWEEN if n else lead, f" {name} {share(n, n + 1)}"
+    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: as many entries as fit in
+    `room` cells, and the share of the others together. `lead` stands before the first
+    one."""
+    whole = sum(entry.amount for entry in entries)
+    parts: list[Styled] = []
+    between = lead
+    for n, entry in enumerate(entries):
+        text = f" {entry.name} {percent(entry.amount, whole, fine=fine)}"
         cells = len(between) + 1 + len(text)
-        if cells + len("".join(rests[n + 1 : n + 2])) > room:
-            rest = rests[n] if between else rests[n].strip()
-            return [*parts, (rest[: max(0, room)], "faint")]
-        parts += [(between, "faint"), mark, (text, "faint")]
+        others_after = _others_text(entries[n + 1 :], whole, fine)
+        if cells + len(others_after) > room:
+            others = _others_text(entries[n:], whole, fine)
+            if not between:
+                others = others.strip()
+            parts.append((others[: max(0, room)], "faint"))
+            return parts
+        parts += [(between, "faint"), entry.mark, (text, "faint")]
         room -= cells
+        between = BETWEEN
     return parts
+
+
+def _others_text(entries: Sequence[LegendEntry], whole: int, fine: bool) -> str:
+    """How many entries there are, and their share of the whole; "" for none."""
+    if not entries:
+        return ""
+    amount = sum(entry.amount for entry in entries)
+    return f"{BETWEEN}{len(entries)} more {percent(amount, whole, fine=fine)}"

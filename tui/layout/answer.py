@@ -22,11 +22,11 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.program.origin import Nowhere, Origins
-from fusetui.tui.layout.figure_trees import MOST, ModuleTree, self_times
+from fusetui.tui.layout.figure_trees import MAX_NAMES, ModuleTree, self_times
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 
-LEAST = 36  # cells of a list
-BETWEEN = 2  # cells
+MIN_LIST_CELLS = 36
+BETWEEN_CELLS = 2  # two lists
 SHARE = "share"
 NOWHERE = {
     Nowhere.NOT_LAUNCHED: "(launch not recorded)",
@@ -89,151 +89,204 @@ def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, 
             _by_name(trace, Role.ANNOTATION, "time in annotations"),
             timed("time by CPU thread", _threads(why, trace)),
         ]
-    return tuple(one for one in lists if one.entries)
+    return tuple(answer_list for answer_list in lists if answer_list.entries)
 
 
 def fitting(
     lists: Sequence[AnswerList], width: int, at: AnswerAt | None
 ) -> Sequence[int]:
-    """The lists that fit side by side: the first ones, and that with the cursor, else
-    the last."""
-    most = max(1, (width + BETWEEN) // (LEAST + BETWEEN))
-    if len(lists) <= most:
+    """The indices of the lists that fit side by side in `width` cells: the first ones,
+    and that with the cursor, else the last."""
+    fit_count = (width + BETWEEN_CELLS) // (MIN_LIST_CELLS + BETWEEN_CELLS)
+    fit_count = max(1, fit_count)
+    if len(lists) <= fit_count:
         return range(len(lists))
-    last = at.column if at and at.row >= 0 else 0 if most == 1 else len(lists) - 1
-    return [*range(most - 1), max(most - 1, last)]
+    if at and at.row >= 0:
+        last = at.column
+    elif fit_count == 1:
+        last = 0
+    else:
+        last = len(lists) - 1
+    return [*range(fit_count - 1), max(fit_count - 1, last)]
 
 
 def moved(
     lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int
 ) -> AnswerAt:
-    """The cursor so many lists and rows further, on a row that is there."""
+    """The cursor so many lists and rows further, on a row that is there. The cursor may
+    stand beyond lists that have become shorter; it moves from their ends."""
     if not lists:
         return AnswerAt()
-    column = max(0, min(at.column, len(lists) - 1))
-    row = min(at.row, len(lists[column].entries) - 1)
-    column = max(0, min(column + columns, len(lists) - 1))
-    row = max(-1, min(row + rows, len(lists[column].entries) - 1))
-    return AnswerAt(column, row)
+    last_column = len(lists) - 1
+    column_before = max(0, min(at.column, last_column))
+    row_before = min(at.row, _last_row(lists[column_before]))
+    column = max(0, min(column_before + columns, last_column))
+    row = min(row_before + rows, _last_row(lists[column]))
+    return AnswerAt(column, max(-1, row))
+
+
+def _last_row(answer_list: AnswerList) -> int:
+    return len(answer_list.entries) - 1
 
 
 def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
-    at = moved(lists, at, 0, 0)
-    return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
+    """Where the row under the cursor leads; from the verdict to all of `why`."""
+    at = moved(lists, at, columns=0, rows=0)
+    if at.row < 0:
+        return Way("why")
+    return lists[at.column].entries[at.row].way
 
 
-def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
-    ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
-    return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
+def timed(title: str, rows: Iterable[AnswerRow]) -> AnswerList:
+    """A list of the rows that have any time, the longest first, at most MAX_NAMES."""
+    with_time = [row for row in rows if row.ns]
+    with_time.sort(key=lambda row: -row.ns)
+    longest = tuple(with_time[:MAX_NAMES])
+    return AnswerList(title, unit_of(row.ns for row in longest), longest)
 
 
 def of_name(ns: int, whole_ns: int, role: Role, name: str, way: Way) -> AnswerRow:
+    """A row for all slices of one name and role."""
     return AnswerRow(
-        ns, whole_ns, label_of(int(role), name), way, kind_of(int(role), name)
+        ns=ns,
+        whole_ns=whole_ns,
+        text=label_of(int(role), name),
+        way=way,
+        kind=kind_of(int(role), name),
     )
 
 
 def _modules(tree: ModuleTree) -> AnswerList:
-    """Also what belongs to no module, so that the shares add up, unless there is
-    nothing else."""
-    own, whole = self_times(tree), tree.gpu_ns
-    none = enumerate(tree.none, len(tree.times)) if own else ()
-    rows = [
-        AnswerRow(ns, whole, narrow(name), Way("module", node))
-        for name, ns, node in own
-    ]
-    rows += [
-        AnswerRow(n.gpu_ns, whole, NOWHERE[n.why], Way("module", node))
-        for node, n in none
-    ]
+    """GPU time by module. Also what belongs to no module, so that the shares add up,
+    unless there is nothing else."""
+    rows = []
+    for module in self_times(tree):
+        way = Way("module", module.node)
+        rows.append(AnswerRow(module.ns, tree.gpu_ns, narrow(module.name), way))
+    if rows:
+        for node, unclaimed in enumerate(tree.none, start=len(tree.times)):
+            text = NOWHERE[unclaimed.why]
+            way = Way("module", node)
+            rows.append(AnswerRow(unclaimed.gpu_ns, tree.gpu_ns, text, way))
     return timed("GPU time by module", rows)
 
 
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
-    """Copies too: they are part of the GPU time."""
-    rows, whole = list[AnswerRow](), tree.gpu_ns
-    for rank, one in enumerate(kernel_totals(trace)[:MOST]):
+    """GPU time by kernel. Copies too: they are part of the GPU time."""
+    rows: list[AnswerRow] = []
+    for rank, kernel in enumerate(kernel_totals(trace)[:MAX_NAMES]):
+        way = Way("kernel", rank)
         rows.append(
-            of_name(one.total_ns, whole, Role.KERNEL, one.name, Way("kernel", rank))
+            of_name(kernel.total_ns, tree.gpu_ns, Role.KERNEL, kernel.name, way)
         )
     for role in (Role.MEMCPY, Role.MEMSET):
-        rows += _of_names(trace, trace.rows_of(role), role, whole)
+        rows += _of_names(trace, trace.rows_of(role), role, tree.gpu_ns)
     return timed("GPU time by kernel", rows)
 
 
 def _of_names(
     trace: Trace, rows: Rows, role: Role, whole_ns: int
 ) -> Iterator[AnswerRow]:
-    for one in kernel_totals(trace, rows):
-        way = Way("slice", longest(trace, one.rows))
-        yield of_name(one.total_ns, whole_ns, role, one.name, way)
+    """A row for each name of some slices of a role, which leads to the longest of
+    them."""
+    for total in kernel_totals(trace, rows):
+        way = Way("slice", longest(trace, total.rows))
+        yield of_name(total.total_ns, whole_ns, role, total.name, way)
 
 
 def longest(trace: Trace, rows: Rows) -> int:
+    """The longest of some rows."""
     return int(rows[np.argmax(trace.dur[rows])])
 
 
 def _gaps(why: Why) -> AnswerList:
-    """When they begin stands beside how long they are."""
-    begins = unit_of(gap.start_ns for gap in why.gaps)
-    largest = max((gap.dur_ns for gap in why.gaps), default=0)
+    """The longest gaps. When they begin stands beside how long they are."""
+    begin_unit = unit_of(gap.start_ns for gap in why.gaps)
+    longest_ns = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = []
-    for n, gap in enumerate(why.gaps):
-        begin, text = begins.text(gap.start_ns), narrow(inside(gap))
-        entries.append(AnswerRow(gap.dur_ns, largest, text, Way("gap", n), None, begin))
-    unit = unit_of(gap.dur_ns for gap in why.gaps)
-    return AnswerList("longest gaps", unit, tuple(entries), f"at {begins.name}")
+    for index, gap in enumerate(why.gaps):
+        entries.append(
+            AnswerRow(
+                ns=gap.dur_ns,
+                whole_ns=longest_ns,
+                text=narrow(inside(gap)),
+                way=Way("gap", index),
+                instead=begin_unit.text(gap.start_ns),
+            )
+        )
+    return AnswerList(
+        title="longest gaps",
+        unit=unit_of(gap.dur_ns for gap in why.gaps),
+        entries=tuple(entries),
+        aside=f"at {begin_unit.name}",
+    )
 
 
 def inside(gap: Gap) -> str:
     """What the CPU was in, by the names that the lanes show; else the kernel that
     follows."""
-    roles = {"frame": Role.PYTHON, "op": Role.OP, "annotation": Role.ANNOTATION}
-    names = {field: (role, getattr(gap, field)) for field, role in roles.items()}
-    short = {
-        field: label_of(int(role), name)
-        for field, (role, name) in names.items()
-        if name
-    }
-    return covered_by(replace(gap, next=label_of(int(Role.KERNEL), gap.next), **short))
+    labels = {"next": label_of(int(Role.KERNEL), gap.next)}
+    if gap.frame:
+        labels["frame"] = label_of(int(Role.PYTHON), gap.frame)
+    if gap.op:
+        labels["op"] = label_of(int(Role.OP), gap.op)
+    if gap.annotation:
+        labels["annotation"] = label_of(int(Role.ANNOTATION), gap.annotation)
+    return covered_by(replace(gap, **labels))
 
 
 def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
-    """As shares of the time in which any of them ran, as they lie inside each other; a
-    slice inside another one of its name adds nothing."""
+    """Time by name of the slices of a role, as shares of the time in which any of them
+    ran, because they lie inside each other; a slice inside another one of its name adds
+    nothing."""
     rows = trace.rows_of(role)
     outer = rows[~inside_same_name(trace, rows)]
     thread = trace.thread_of_track[trace.track[outer]]
-    each = (outer[thread == number] for number in np.unique(thread).tolist())
-    whole = sum(union_length(trace.start[own], trace.end[own]) for own in each)
-    return timed(title, _of_names(trace, outer, role, whole))
+    any_ran_ns = 0
+    for number in np.unique(thread).tolist():
+        of_thread = outer[thread == number]
+        any_ran_ns += union_length(trace.start[of_thread], trace.end[of_thread])
+    return timed(title, _of_names(trace, outer, role, any_ran_ns))
 
 
 def _ops(trace: Trace) -> Iterator[AnswerRow]:
-    """The time in ops, without the slices directly inside them."""
-    ops, totals = kernel_totals(trace, trace.rows_of(Role.OP)), op_totals(trace)
-    ways = {one.name: Way("slice", longest(trace, one.rows)) for one in ops}
-    whole = sum(op.self_ns for op in totals)
-    return (
-        of_name(op.self_ns, whole, Role.OP, op.name, ways[op.name]) for op in totals
-    )
+    """The time in ops by name, without the slices directly inside them."""
+    ways = {}
+    for op in kernel_totals(trace, trace.rows_of(Role.OP)):
+        ways[op.name] = Way("slice", longest(trace, op.rows))
+    totals = op_totals(trace)
+    whole_ns = sum(op.self_ns for op in totals)
+    for op_total in totals:
+        yield of_name(
+            op_total.self_ns, whole_ns, Role.OP, op_total.name, ways[op_total.name]
+        )
 
 
 def _threads(why: Why, trace: Trace) -> Iterator[AnswerRow]:
     """How much of each thread's time anything was recorded, from its first slice to its
-    last."""
-    rows: dict[tuple[Id, Id], int] = {}  # the longest slice of each
+    last. A row leads to the longest slice of its thread."""
+    longest_rows = _longest_of_threads(trace)
+    for thread in why.cpu:
+        yield AnswerRow(
+            ns=thread.op_ns + thread.python_ns + thread.wait_ns + thread.annotation_ns,
+            whole_ns=thread.span_ns,
+            text=narrow(thread.label),
+            way=Way("slice", longest_rows[thread.process, thread.thread]),
+        )
+
+
+def _longest_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
+    """The longest slice of each CPU thread, by its process and thread ids."""
+    longest_rows: dict[tuple[Id, Id], int] = {}
     for track in trace.tracks:
-        if track.layer in CPU_LAYERS and len(track):
-            row = track.first_row + int(np.argmax(trace.dur[track.rows]))
-            key = exact_id(track.pid), exact_id(track.tid)
-            rows[key] = max(
-                rows.get(key, row), row, key=lambda one: int(trace.dur[one])
-            )
-    for one in why.cpu:
-        ns = one.op_ns + one.python_ns + one.wait_ns + one.annotation_ns
-        way = Way("slice", rows[one.process, one.thread])
-        yield AnswerRow(ns, one.span_ns, narrow(one.label), way)
+        if track.layer not in CPU_LAYERS or not len(track):
+            continue
+        row = track.first_row + int(np.argmax(trace.dur[track.rows]))
+        thread = exact_id(track.pid), exact_id(track.tid)
+        row_before = longest_rows.get(thread, row)
+        is_longer = trace.dur[row] > trace.dur[row_before]
+        longest_rows[thread] = row if is_longer else row_before
+    return longest_rows
 
 
 class AnswerPage(msgspec.Struct, frozen=True, eq=False):
@@ -258,9 +311,10 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
 
     def device(self, pid: Id) -> int:
         """The index of a device among those with idle time, -1 if it is not known."""
-        return next(
-            (n for n, one in enumerate(self.idle or ()) if one.device == pid), -1
-        )
+        for index, idle in enumerate(self.idle or ()):
+            if idle.device == pid:
+                return index
+        return -1
 
 
 # the answer with what findings are worth, among what is kept on a trace

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from fusetui.trace.program.origin import Nowhere, Origins
 from fusetui.tui.layout.kinds import SliceKind, narrow
 
 TIMES: Final = ("GPU", "total", "self", "CPU")  # figures in ns
-WIDEST = 9  # cells of a time
+MAX_TIME_CELLS = 9
 
 
 class Preorder(msgspec.Struct, frozen=True, eq=False):
@@ -67,28 +67,35 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The nodes whose figures add up to the whole of a measure."""
 
     def key(self, sort: str) -> Int64s:
+        """By what the nodes around one are ordered: ascending, [nodes]."""
         return self.names if sort == "name" else -self.figures[sort]
 
     @memo(6)
     def preorder(self, sort: str) -> Preorder:
         """The nodes as they are shown, the largest of each first."""
-        count = np.arange(len(self))
+        numbers = np.arange(len(self))
         if sort == "start":  # as they are here
-            return Preorder(count, count + self.size, count)
+            return Preorder(nodes=numbers, end=numbers + self.size, place=numbers)
         place = placed(self.parent, self.level, self.key(sort), self.size, 1)
         nodes = np.argsort(place, kind="stable")
-        return Preorder(nodes, count + self.size[nodes], place)
+        return Preorder(nodes=nodes, end=numbers + self.size[nodes], place=place)
 
     def visible(self, sort: str, opened: Flags) -> Rows:
-        """The nodes whose ancestors are all open, as they are shown."""
-        order, delta = self.preorder(sort), np.zeros(len(self) + 1, dtype=np.int64)
-        closed = order.place[np.flatnonzero(~opened & (self.size > 1))]
-        delta[closed + 1] = 1
-        np.add.at(delta, order.end[closed], -1)
-        return order.nodes[np.flatnonzero(np.cumsum(delta[:-1]) == 0)]
+        """The nodes whose ancestors are all open, as they are shown; `opened`: bool
+        [nodes]."""
+        order = self.preorder(sort)
+        closed_nodes = np.flatnonzero(~opened & (self.size > 1))
+        closed_places = order.place[closed_nodes]
+        # how many more closed ancestors the node at a place has than the one before it
+        change = np.zeros(len(self) + 1, dtype=np.int64)
+        change[closed_places + 1] = 1
+        np.add.at(change, order.end[closed_places], -1)
+        closed_ancestors = np.cumsum(change[:-1])
+        return order.nodes[np.flatnonzero(closed_ancestors == 0)]
 
     @memo(6)
     def whole(self, measure: str) -> int:
+        """What the shares of a measure are shares of: its sum."""
         return int(self.figures[measure][self.counted(measure)].sum())
 
     def measure(self, sort: str = "") -> str:
@@ -102,37 +109,42 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     def units(self) -> Mapping[str, Unit]:
         """One for each column of times: that of the longest op, if that of a thread
         fits too."""
-        return {
-            time: self._unit(self.figures[time])
-            for time in TIMES
-            if time in self.figures
-        }
+        times = [name for name in TIMES if name in self.figures]
+        return {name: self._unit(self.figures[name]) for name in times}
 
     def _unit(self, times: Int64s) -> Unit:
-        of_op = unit_of([int(times[~self.is_thread].max(initial=0))])
+        """The unit of a column of times (ns), [nodes]."""
+        longest_op = int(times[~self.is_thread].max(initial=0))
+        unit = unit_of([longest_op])
         longest = int(times.max(initial=0))
-        return of_op if len(of_op.text(longest)) <= WIDEST else unit_of([longest])
+        if len(unit.text(longest)) <= MAX_TIME_CELLS:
+            return unit
+        return unit_of([longest])
 
 
 def placed(
     parent: Int64s, level: Int64s, key: Int64s, size: Int64s, inset: int = 0
 ) -> Int64s:
     """Where each node begins, if it takes `size`: after its earlier siblings, which are
-    in order of their keys, within the node around it, `inset` from its begin."""
+    in order of their keys, within the node around it, `inset` from its begin. All of
+    shape [nodes]; a parent of -1 is none, and a node comes after the one around it."""
     order = np.lexsort((np.arange(len(parent)), key, parent))
-    before = np.cumsum(size[order]) - size[order]
-    siblings = parent[order]
+    # sizes of all nodes before, of which those of earlier siblings are wanted
+    size_before = np.cumsum(size[order]) - size[order]
+    parents = parent[order]
+    first_sibling = np.searchsorted(parents, parents, side="left")
     begin = np.empty(len(parent), dtype=np.int64)
-    begin[order] = before - before[np.searchsorted(siblings, siblings, side="left")]
+    begin[order] = size_before - size_before[first_sibling]
     for nodes in by_level(level)[1:]:
         begin[nodes] += begin[parent[nodes]] + inset
     return begin
 
 
 def sizes(parent: Int64s, level: Int64s) -> Int64s:
-    """The nodes of each subtree."""
+    """The number of nodes of each subtree, with its own node, [nodes]."""
     size = np.ones(len(parent), dtype=np.int64)
-    for nodes in by_level(level)[:0:-1]:
+    without_outermost = by_level(level)[1:]
+    for nodes in reversed(without_outermost):
         np.add.at(size, parent[nodes], size[nodes])
     return size
 
@@ -140,20 +152,20 @@ def sizes(parent: Int64s, level: Int64s) -> Int64s:
 def by_name(names: Sequence[str]) -> Int64s:
     """For each name, how many come before it; shape [names]. No array of texts is made:
     each would take as much memory as the longest."""
-    return np.argsort(
-        np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)
-    )
+    in_order = sorted(range(len(names)), key=names.__getitem__)
+    return np.argsort(np.array(in_order, dtype=np.int64))
 
 
 def by_level(level: Int64s) -> list[Rows]:
     """The nodes of each level, the outermost first."""
     order = np.argsort(level, kind="stable")
-    cuts = np.searchsorted(level[order], np.arange(1, int(level.max(initial=0)) + 1))
+    deepest = int(level.max(initial=0))
+    cuts = np.searchsorted(level[order], np.arange(1, deepest + 1))
     return np.split(order, cuts)
 
 
-MOST = 20  # names listed
-FEW = 20  # at most this many modules are open at first
+MAX_NAMES = 20  # that a list of the answer shows
+MAX_OPEN_AT_FIRST = 20  # modules
 BELONGS_NOWHERE: Final = {
     Nowhere.NOT_LAUNCHED: "(launch not recorded)",
     Nowhere.NO_FORWARD: "(backward, of no recorded forward op)",
@@ -171,27 +183,30 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
 
     @property
     def names(self) -> Int64s:
-        return by_name(
-            [*(time.module.lower() for time in self.times), *("" for _ in self.none)]
-        )
+        """The place of each node in the order of names, in which case does not count;
+        what belongs to no module has no name."""
+        names = [time.module.lower() for time in self.times]
+        return by_name([*names, *([""] * len(self.none))])
 
     def label(self, node: int) -> str:
+        """The name of a module, or why work belongs to none."""
         if node < len(self.times):
             return narrow(self.times[node].module)
         return BELONGS_NOWHERE[self.none[node - len(self.times)].why]
 
     def kind(self, node: int) -> SliceKind:
-        return (
-            SliceKind.ANNOTATION
-            if self.times[node].kind == "annotation"
-            else SliceKind.PYTHON
-        )
+        """Whether a module is an annotation or a Python module. Only for modules."""
+        if self.times[node].kind == "annotation":
+            return SliceKind.ANNOTATION
+        return SliceKind.PYTHON
 
     def key(self, sort: str) -> Int64s:
         """What belongs to no module comes last, whatever its figure."""
-        found, count = super().key(sort), len(self.times)
-        found[count:] = int(found[:count].max(initial=0)) + 1
-        return found
+        key = super().key(sort)
+        modules = len(self.times)
+        largest = int(key[:modules].max(initial=0))
+        key[modules:] = largest + 1
+        return key
 
     def counted(self, measure: str) -> Flags | slice:
         """What is inside has a self time and calls of its own; the other figures of a
@@ -199,60 +214,101 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return slice(None) if measure in ("self", "calls") else self.level == 0
 
 
-def module_tree(modules: Modules, found: Origins) -> ModuleTree:
-    times, none, calls = modules.modules, modules.none, longest_calls(found)
-    level = np.array(
-        [*(time.level for time in times), *(0 for _ in none)], dtype=np.int64
-    )
+def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
+    """The tree of the modules of a trace, with the longest call of each."""
+    times = modules.modules
+    none = modules.none
+    calls = longest_calls(origins)
+    levels = [time.level for time in times]
+    levels += [0] * len(none)
+    rows = [calls[time.path] for time in times]
+    rows += [-1] * len(none)
+    level = np.array(levels, dtype=np.int64)
     parent = _parents(level)
-    row = np.array(
-        [*(calls[time.path] for time in times), *(-1 for _ in none)], dtype=np.int64
-    )
-    own = "gpu_self_ns" if modules.gpu_ns else "cpu_self_ns"
-    columns = {
-        "GPU": ("gpu_ns", "gpu_ns"),
-        "self": (own, "gpu_ns"),
-        "kernels": ("kernels",) * 2,
-    }
-    columns |= {"calls": ("count", ""), "CPU": ("cpu_ns", "")}
-    figures = {}
-    for name, (of, of_none) in columns.items():
-        amounts = [
-            *(getattr(t, of) for t in times),
-            *(getattr(n, of_none, 0) for n in none),
-        ]
-        figures[name] = np.array(amounts, dtype=np.int64)
-    # Open are the outermost levels, as many as have few nodes together.
-    levels = np.searchsorted(
-        np.cumsum(np.bincount(level[: len(times)])), FEW, side="right"
-    )
-    opened = (level < levels - 1) & (np.arange(len(level)) < len(times))
-    shape = parent, level, sizes(parent, level), row
-    threads, sorts = np.zeros(len(level), dtype=np.bool_), (*figures, "name")
+    figures = _module_figures(modules)
     return ModuleTree(
-        *shape, figures, sorts, "CPU", threads, opened, times, none, modules.gpu_ns
+        parent=parent,
+        level=level,
+        size=sizes(parent, level),
+        row=np.array(rows, dtype=np.int64),
+        figures=figures,
+        sorts=(*figures, "name"),
+        on_cpu="CPU",
+        is_thread=np.zeros(len(level), dtype=np.bool_),
+        open_at_first=_open_at_first(level, len(times)),
+        times=times,
+        none=none,
+        gpu_ns=modules.gpu_ns,
     )
+
+
+def _module_figures(modules: Modules) -> dict[str, Int64s]:
+    """The figures of each module, then of what belongs to none, [nodes]: times in ns,
+    and counts."""
+    figures: dict[str, list[int]] = {
+        "GPU": [],
+        "self": [],
+        "kernels": [],
+        "calls": [],
+        "CPU": [],
+    }
+    for time in modules.modules:
+        figures["GPU"].append(time.gpu_ns)
+        figures["self"].append(time.gpu_self_ns if modules.gpu_ns else time.cpu_self_ns)
+        figures["kernels"].append(time.kernels)
+        figures["calls"].append(time.count)
+        figures["CPU"].append(time.cpu_ns)
+    for unclaimed in modules.none:
+        figures["GPU"].append(unclaimed.gpu_ns)
+        figures["self"].append(unclaimed.gpu_ns)
+        figures["kernels"].append(unclaimed.kernels)
+        figures["calls"].append(0)  # not known
+        figures["CPU"].append(0)
+    return {name: np.array(of, dtype=np.int64) for name, of in figures.items()}
+
+
+def _open_at_first(level: Int64s, modules: int) -> Flags:
+    """Which nodes are open at first, bool [nodes]: the outermost levels of modules, as
+    many as have at most MAX_OPEN_AT_FIRST nodes together, without the last of these
+    levels. `modules`: how many of the nodes are modules."""
+    nodes_to_level = np.cumsum(np.bincount(level[:modules]))
+    levels = np.searchsorted(nodes_to_level, MAX_OPEN_AT_FIRST, side="right")
+    is_module = np.arange(len(level)) < modules
+    return (level < levels - 1) & is_module
 
 
 def _parents(level: Int64s) -> Int64s:
-    """Of each node of a preorder, -1 for none."""
-    found: list[int] = []
-    above: list[int] = []
+    """The node around each node of a preorder, -1 for none; from its levels, [nodes]."""
+    parents: list[int] = []
+    around: list[int] = []  # the nodes around the present one, the outermost first
     for node, depth in enumerate(level.tolist()):
-        del above[depth:]
-        found.append(above[-1] if above else -1)
-        above.append(node)
-    return np.array(found, dtype=np.int64)
+        del around[depth:]
+        parents.append(around[-1] if around else -1)
+        around.append(node)
+    return np.array(parents, dtype=np.int64)
 
 
-def self_times(tree: ModuleTree) -> list[tuple[str, int, int]]:
-    """All modules of one name as one, the largest first: the name, their GPU time (ns)
-    without that of the modules in them, and the node of the one that has most of it."""
-    sums: Counter[str] = Counter()
-    largest: dict[str, int] = {}
+class SelfTime(NamedTuple):
+    """All modules of one name together."""
+
+    name: str
+    ns: int  # their GPU time, without that of the modules in them
+    node: int  # of the one that has most of it
+
+
+def self_times(tree: ModuleTree) -> list[SelfTime]:
+    """The GPU time of the modules by name, the largest first; at most MAX_NAMES of
+    them, and none without any time."""
+    ns_by_name: Counter[str] = Counter()
+    largest: dict[str, int] = {}  # the node of a name with the most time
     for node, time in enumerate(tree.times):
         name = time.module.removesuffix("_*")
-        sums[name] += time.gpu_self_ns
-        if time.gpu_self_ns > tree.times[largest.setdefault(name, node)].gpu_self_ns:
+        ns_by_name[name] += time.gpu_self_ns
+        largest_so_far = tree.times[largest.setdefault(name, node)]
+        if time.gpu_self_ns > largest_so_far.gpu_self_ns:
             largest[name] = node
-    return [(name, ns, largest[name]) for name, ns in sums.most_common(MOST) if ns]
+    return [
+        SelfTime(name=name, ns=ns, node=largest[name])
+        for name, ns in ns_by_name.most_common(MAX_NAMES)
+        if ns
+    ]

@@ -4,7 +4,7 @@ first."""
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,6 +28,14 @@ class FlameView(msgspec.Struct, frozen=True):
     at: int = WHOLE  # the largest of the first level
 
 
+class NodeCells(NamedTuple):
+    """A node that is drawn, and its cells: the first, and the one behind."""
+
+    node: int
+    first: int
+    stop: int
+
+
 class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Where the nodes of a tree lie, each within the one around it; arrays of shape
     [nodes]."""
@@ -38,15 +46,17 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def whole_ns(self) -> int:
+        """The time of all outermost nodes."""
         return int(self.amount[self.tree.level == 0].sum())
 
     @cached_property
     def levels(self) -> tuple[Rows, ...]:
         """The nodes of each level that have any width, from left to right."""
-        levels = (nodes[self.amount[nodes] > 0] for nodes in by_level(self.tree.level))
-        return tuple(
-            nodes[np.argsort(self.begin[nodes], kind="stable")] for nodes in levels
-        )
+        levels = []
+        for nodes in by_level(self.tree.level):
+            wide = nodes[self.amount[nodes] > 0]
+            levels.append(wide[np.argsort(self.begin[wide], kind="stable")])
+        return tuple(levels)
 
     def interval(self, node: int) -> tuple[int, int]:
         """Begin and width (ns) of a node, or of everything."""
@@ -55,34 +65,38 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.begin[node]), max(1, int(self.amount[node]))
 
     def first_level(self, root: int) -> int:
+        """The level that is drawn first where `root` is as wide as the screen."""
         return 0 if root == WHOLE else int(self.tree.level[root])
 
     def depth(self, root: int) -> int:
         """How many levels lie within a node, its own included."""
-        (begin, width), first, level = (
-            self.interval(root),
-            self.first_level(root),
-            self.tree.level,
-        )
-        inside = (
-            (self.begin >= begin) & (self.begin < begin + width) & (self.amount > 0)
-        )
-        return int(level[inside & (level >= first)].max(initial=first - 1)) - first + 1
+        begin, width = self.interval(root)
+        first_level = self.first_level(root)
+        level = self.tree.level
+        is_inside = (self.begin >= begin) & (self.begin < begin + width)
+        is_drawn = is_inside & (self.amount > 0) & (level >= first_level)
+        last_level = int(level[is_drawn].max(initial=first_level - 1))
+        return last_level - first_level + 1
 
-    def in_sight(self, root: int, level: int, width: int) -> list[tuple[int, int, int]]:
-        """The nodes of a level that take a cell at least, their first cells and those
-        behind."""
+    def in_sight(self, root: int, level: int, width: int) -> list[NodeCells]:
+        """The nodes of a level within `root`, which is `width` cells wide, that take a
+        cell at least, from left to right."""
+        if level >= len(self.levels):
+            return []
         begin, span = self.interval(root)
-        nodes = (
-            self.levels[level]
-            if level < len(self.levels)
-            else np.empty(0, dtype=np.intp)
-        )
-        first = (self.begin[nodes] - begin) * width // span
-        last = (self.begin[nodes] + self.amount[nodes] - begin) * width // span
-        seen = np.flatnonzero((first >= 0) & (last <= width) & (last > first))
-        columns = (nodes[seen].tolist(), first[seen].tolist(), last[seen].tolist())
-        return list(zip(*columns, strict=True))
+        nodes = self.levels[level]
+        node_begin = self.begin[nodes] - begin
+        node_end = node_begin + self.amount[nodes]
+        first = node_begin * width // span
+        stop = node_end * width // span
+        is_inside = (first >= 0) & (stop <= width)
+        is_seen = is_inside & (stop > first)
+        cells = []
+        for n in np.flatnonzero(is_seen):
+            cells.append(
+                NodeCells(node=int(nodes[n]), first=int(first[n]), stop=int(stop[n]))
+            )
+        return cells
 
     def largest(self, root: int) -> int:
         """The largest node within, or the root itself; WHOLE in an empty tree."""
@@ -92,37 +106,42 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The innermost node that has all of the time, else the largest of the first
         level."""
         node = self.largest(root)
-        while (inner := self.largest(node)) != node and self.amount[
-            inner
-        ] == self.amount[node]:
+        while True:
+            inner = self.largest(node)
+            if inner == node or self.amount[inner] != self.amount[node]:
+                return node
             node = inner
-        return node
 
     def children(self, node: int) -> list[int]:
-        """Those with any width, the largest first."""
-        found = np.flatnonzero((self.tree.parent == node) & (self.amount > 0))
-        return [*found[np.argsort(self.begin[found], kind="stable")].tolist()]
+        """The nodes directly inside one, or the outermost for WHOLE, that have any
+        width, the largest first."""
+        inside = np.flatnonzero((self.tree.parent == node) & (self.amount > 0))
+        return [*inside[np.argsort(self.begin[inside], kind="stable")].tolist()]
 
     def beside(self, node: int, by: int, root: int, width: int) -> int:
-        """The next block of the same level that can be seen, or the node itself."""
-        nodes = [
-            one for one, _, _ in self.in_sight(root, int(self.tree.level[node]), width)
-        ]
-        at = nodes.index(node) + by if node in nodes else -1
-        return nodes[at] if 0 <= at < len(nodes) else node
+        """The next node of the same level that can be seen, or the node itself."""
+        level = int(self.tree.level[node])
+        nodes = [cells.node for cells in self.in_sight(root, level, width)]
+        if node not in nodes:
+            return node
+        index = nodes.index(node) + by
+        return nodes[index] if 0 <= index < len(nodes) else node
 
     def path(self, node: int) -> list[int]:
         """From the outermost node to this one."""
-        found: list[int] = []
+        inside_out: list[int] = []
         while node != WHOLE:
-            found.append(node)
+            inside_out.append(node)
             node = int(self.tree.parent[node])
-        return found[::-1]
+        return inside_out[::-1]
 
 
 def flame_of(tree: FigureTree, time: str) -> Flame:
-    """Of merged ops or frames, or of modules and annotations."""
+    """The flame graph of merged ops or frames, or of modules and annotations, by one of
+    TIMES."""
     amount = tree.figures["GPU" if time == "GPU" else tree.on_cpu]
     if isinstance(tree, ModuleTree):  # without what belongs to none
-        amount = np.where(np.arange(len(tree)) < len(tree.times), amount, 0)
-    return Flame(tree, amount, placed(tree.parent, tree.level, -amount, amount))
+        is_module = np.arange(len(tree)) < len(tree.times)
+        amount = np.where(is_module, amount, 0)
+    begin = placed(tree.parent, tree.level, -amount, amount)
+    return Flame(tree=tree, amount=amount, begin=begin)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from fusetui.text.figures import tick
 from fusetui.timeline.cells import edges, row_in
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
@@ -18,8 +19,8 @@ from fusetui.tui.layout.lanes import main_lane
 from fusetui.tui.layout.places import index_of, where_rows
 from fusetui.tui.layout.view import Place, Side, View, index_of_gap, times
 
-SMALL = 14  # with fewer lines the bar below the minimap is left out
-TALL = 12  # with fewer lines the legend is left out
+MIN_LINES_WITH_BAR = 14  # with fewer lines the bar below the minimap is left out
+MIN_LINES_WITH_LEGEND = 12
 
 
 class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -34,51 +35,68 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The height of a bar in each cell, 0 where nothing ran, else 1 to `top`; as it
         is the same in every frame, that of the last few widths is kept."""
         borders = edges(begin, end, width)
-        covered = np.diff(covered_until(self.starts, self.ends, borders))
-        size = np.maximum(np.diff(borders), 1)
-        level = np.where(
-            covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0
-        )
+        busy_ns = np.diff(covered_until(self.starts, self.ends, borders))
+        cell_ns = np.maximum(np.diff(borders), 1)
+        level = (busy_ns * top + cell_ns - 1) // cell_ns  # rounded up
+        level = np.clip(level, 1, top)
+        level[busy_ns <= 0] = 0
         return [*level.tolist()]
 
 
 @memo()
 def busy_of(trace: Trace) -> Busy:
-    rows, label = trace.gpu_rows, "GPU busy"
-    if not len(rows):
-        rows, label = trace.rows_of(Role.DEVICE), "device busy"
-    if not len(rows):
-        rows, label = np.flatnonzero((trace.op >= 0) & (trace.depth == 0)), "CPU ops"
+    """When any GPU was busy, or any other device; without a device, when any op ran."""
+    device_rows = trace.rows_of(Role.DEVICE)
+    if len(trace.gpu_rows):
+        rows, label = trace.gpu_rows, "GPU busy"
+    elif len(device_rows):
+        rows, label = device_rows, "device busy"
+    else:
+        is_outermost_op = (trace.op >= 0) & (trace.depth == 0)
+        rows, label = np.flatnonzero(is_outermost_op), "CPU ops"
     starts, ends, _ = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
+
+
+def cell_borders(side: Side, view: View, width: int) -> Int64s:
+    """The width + 1 borders of the cells of the window, in ns of the file."""
+    return edges(view.begin + side.origin, view.end + side.origin, width)
 
 
 def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
     """The row that is drawn at column `x` of a line, or -1."""
     if place.line is None:
         return -1
-    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    borders = cell_borders(side, view, width)
     if place.where:
         return where_rows(side, place, borders[x : x + 2])[0]
-    return row_in(place.line, int(borders[x]), int(borders[x + 1]))
+    begin = int(borders[x])
+    end = int(borders[x + 1])
+    return row_in(place.line, begin, end)
 
 
 def columns(side: Side, view: View, row: int, width: int) -> range:
     """The cells that a row touches, empty when it is out of sight."""
-    return cells_of(view, *times(side, row), width)
+    begin, end = times(side, row)
+    return cells_of(view, begin, end, width)
 
 
 def cells_of(view: View, begin: int, end: int, width: int) -> range:
-    """The cells that an interval of time (ns from the origin) touches."""
+    """The cells that the interval [begin, end) of time (ns from the origin) touches, of
+    `width` cells over the window: at least one if any of it is in the window, else
+    none."""
     if end <= view.begin or begin >= view.end:
         return range(0)
-    first = max(0, (begin - view.begin) * width // view.span)
-    last = min(width - 1, max(first, -(-(end - view.begin) * width // view.span) - 1))
-    return range(first, last + 1)
+    first = (begin - view.begin) * width // view.span
+    first = max(0, first)
+    cells_to_end = (end - view.begin) * width
+    stop = -(-cells_to_end // view.span)  # rounded up
+    stop = min(width, max(first + 1, stop))
+    return range(first, stop)
 
 
 class Division(msgspec.Struct, frozen=True):
-    """DepthRows above and below the lanes, and cells left of them."""
+    """Lines above and below the lanes, and cells left of them."""
 
     whole: int  # cells in all
     axis: int  # lines of the minimap and the ruler
@@ -94,23 +112,39 @@ class Division(msgspec.Struct, frozen=True):
 
 def divided(width: int, height: int) -> Division:
     """Divides a timeline of this many cells and lines."""
-    gutter = 15 if width < 100 else 18 if width < 160 else 24
-    axis = 2 if height < SMALL else 3
+    if width < 100:
+        gutter = 15
+    elif width < 160:
+        gutter = 18
+    else:
+        gutter = 24
     return Division(
-        width, axis, gutter, max(1, width - gutter), max(0, lanes_in(height))
+        whole=width,
+        axis=_axis_lines(height),
+        gutter=gutter,
+        width=max(1, width - gutter),
+        lanes=max(0, lanes_in(height)),
     )
+
+
+def _axis_lines(height: int) -> int:
+    """The minimap and the ruler, and between them the bar if there is room."""
+    return 3 if height >= MIN_LINES_WITH_BAR else 2
 
 
 def lanes_in(lines: int) -> int:
     """How many lines of a timeline are for lanes: not those above them, nor the legend
-    below."""
-    return lines - (2 if lines < SMALL else 3) - (lines >= TALL)
+    below. Negative for a timeline that is too low for any."""
+    legend_lines = 1 if lines >= MIN_LINES_WITH_LEGEND else 0
+    return lines - _axis_lines(lines) - legend_lines
 
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen, such that the selected line, if any, is on the
-    screen."""
-    index = index_of(side, shown, view.selected) if view.selected >= 0 else -1
+    """The first line on the screen, as near to `top` as possible, such that the selected
+    line, if any, is on the screen, which has `room` lines."""
+    index = -1
+    if view.selected >= 0:
+        index = index_of(side, shown, view.selected)
     if index < 0 and view.gap:
         index = index_of_gap(side, shown, view.gap)
     if index >= 0 and room > 0:
@@ -125,12 +159,13 @@ def first_top(
     selected."""
     if view.selected >= 0 or view.gap:
         return top_for(side, view, shown, top, room)
+    first_of_main = 0
     main = main_lane(side.lanes)
-    lines = (
-        n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0
-    )
-    first = next(lines, 0)
-    return within(shown, max(top, first - room + 1), room)
+    for index, place in enumerate(shown):
+        if main >= 0 and place.line is not None and place.lane == main:
+            first_of_main = index
+            break
+    return within(shown, max(top, first_of_main - room + 1), room)
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:
@@ -139,7 +174,8 @@ def thumb(shown: Sequence[Place], top: int, room: int) -> range:
     if len(shown) <= room or room <= 0:
         return range(0)
     size = max(1, room * room // len(shown))
-    first = -(-top * (room - size) // (len(shown) - room))
+    hidden = len(shown) - room
+    first = -(-top * (room - size) // hidden)  # rounded up
     return range(first, first + size)
 
 
@@ -152,16 +188,30 @@ def within(shown: Sequence[Place], top: int, room: int) -> int:
 def tick_step(span_ns: int, most: int) -> int:
     """The smallest round step (1, 2 or 5 times a power of ten, in ns) with at most
     `most` ticks."""
-    steps: Iterator[int] = (n * 10**power for power in count() for n in (1, 2, 5))
-    return next(step for step in steps if span_ns <= step * max(1, most))
+    power_of_ten = 1
+    while True:
+        for digit in (1, 2, 5):
+            step = digit * power_of_ten
+            if span_ns <= step * max(1, most):
+                return step
+        power_of_ten *= 10
 
 
-def ticks(begin: int, end: int, width: int, room: int = 11) -> list[tuple[int, str]]:
-    """(column, text) of each tick of the window [begin, end) in ns over `width`
-    columns. Texts are times from zero in the unit of the step; `room` columns are kept
-    for each."""
-    step = tick_step(end - begin, width // room)
-    times = range(-(-begin // step) * step, end, step)
-    return [
-        ((time - begin) * width // (end - begin), tick(time, step)) for time in times
-    ]
+class Tick(NamedTuple):
+    """A time that is written on a ruler, and the column where its text begins."""
+
+    column: int
+    text: str
+
+
+def ticks(begin: int, end: int, width: int, room: int = 11) -> list[Tick]:
+    """The ticks of the window [begin, end) in ns over `width` columns. Texts are times
+    from zero in the unit of the step; `room` columns are kept for each."""
+    span = end - begin
+    step = tick_step(span, width // room)
+    first = -(-begin // step) * step  # the first multiple of the step in the window
+    shown = []
+    for time in range(first, end, step):
+        column = (time - begin) * width // span
+        shown.append(Tick(column, tick(time, step)))
+    return shown

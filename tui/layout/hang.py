@@ -73,7 +73,8 @@ class HangShown(msgspec.Struct, frozen=True, eq=False):
         """Scrolled sideways as little as possible, so that the selected collective is
         in one of `width` columns."""
         first = self.grid.numbers(self.group).first
-        left = max(first, self.number - width + 1, min(self.left, self.number))
+        smallest_left = max(first, self.number - width + 1)
+        left = max(smallest_left, min(self.left, self.number))
         return self if left == self.left else replace(self, left=left)
 
 

@@ -74,30 +74,32 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def totals(self) -> Int64s:
-        """Of each group, ns."""
+        """What is added up of each group, in ns; shape [groups]."""
         before = np.concatenate(([0], np.cumsum(self.amounts)))
         return np.diff(before[self.begins])
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        times = {
-            name: self.figures(name).tolist()
-            for name in ("total", "median", "min", "max")
-        }
-        return {name: unit_of(values) for name, values in times.items()}
+        """One unit for each column of times."""
+        units = {}
+        for name in ("total", "median", "min", "max"):
+            units[name] = unit_of(self.figures(name).tolist())
+        return units
 
     def figures(self, sort: str) -> Int64s:
-        """Of each group: times in ns, and the count."""
+        """A figure of each group: a time in ns, or the count; shape [groups]."""
         if sort == "total":
             return self.totals
-        name = sort if sort == "count" else f"{sort}_ns"
-        return np.array([getattr(one, name) for one in self.spreads], dtype=np.int64)
+        field = sort if sort == "count" else f"{sort}_ns"
+        values = [getattr(spread, field) for spread in self.spreads]
+        return np.array(values, dtype=np.int64)
 
     @cached_property
     def whole_ns(self) -> int:
         return int(self.totals.sum())
 
     def rows_of(self, group: int) -> Rows:
+        """The kernels of a group, in order of time."""
         return self.rows[self.begins[group] : self.begins[group + 1]]
 
     def longest(self, group: int) -> int:
@@ -109,29 +111,28 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         if self.by == "name":
             return label_of(int(self.role), fields["name"])
         if self.by == "shape":
-            return narrow(
-                f"{label_of(int(self.role), fields['name'])}  {_shape(fields)}"
-            )
-        known = [str(value) for value in fields.values() if value is not None]
-        return narrow(" stream ".join(known)) if known else UNKNOWN
+            name = label_of(int(self.role), fields["name"])
+            return narrow(f"{name}  {_shape(fields)}")
+        values = [str(value) for value in fields.values() if value is not None]
+        # of a stream: the number of its device, then its own
+        return narrow(" stream ".join(values)) if values else UNKNOWN
 
     def full_name(self, group: int) -> str:
         """The name as the trace has it, else the label."""
-        return str(
-            self.fields(int(self.numbers[group])).get("name") or self.label(group)
-        )
+        fields = self.fields(int(self.numbers[group]))
+        return str(fields.get("name") or self.label(group))
 
     def kind(self, group: int) -> SliceKind:
         return kind_of(int(self.role), self.trace.name_of(self.longest(group)))
 
     @memo(len(SORTS))
     def order(self, sort: str) -> Rows:
-        """The groups, the largest first, names in order of the alphabet."""
+        """The groups, the largest first, names in order of the alphabet; steps by total
+        in order of time."""
         if sort == "name":
-            labels = [self.label(n) for n in range(len(self))]
-            return np.array(
-                sorted(range(len(self)), key=labels.__getitem__), dtype=np.intp
-            )
+            labels = [self.label(group) for group in range(len(self))]
+            by_label = sorted(range(len(self)), key=labels.__getitem__)
+            return np.array(by_label, dtype=np.intp)
         if self.by == "step" and sort == "total":
             return np.arange(len(self))
         return np.argsort(-self.figures(sort), kind="stable")
@@ -150,60 +151,87 @@ def keys_with(
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
         return {}
-    jobs = known or Jobs(
-        rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS, NO_ARGS
-    )
-    quick = (by for by in GROUPINGS if by not in LATER)
-    found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
+    jobs = known or _unknown_jobs(rows)
+    keys: dict[str, Keys] = {}
+    for by, group in GROUPINGS.items():
+        if by not in LATER:
+            keys[by] = group(trace, jobs)
     # what a kernel does, as its color tells
     kinds = numbers_of(trace)[rows].astype(np.int64)
-    found["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
+    keys["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
     if known and origins:
-        found["shape"] = GROUPINGS["shape"](trace, known)
-        found["module"] = module_keys(trace, rows, origins)
-    return found
+        keys["shape"] = GROUPINGS["shape"](trace, known)
+        keys["module"] = module_keys(trace, rows, origins)
+    return keys
+
+
+def _unknown_jobs(rows: Rows) -> Jobs:
+    """The jobs of kernels of which nothing is known."""
+    of_kernel = np.full(len(rows), -1, dtype=np.int32)
+    return Jobs(rows, of_kernel, (), NO_ARGS, NO_ARGS)
 
 
 def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> KernelTable:
-    """The kernels by `view.by`; on a trace without any: CPU ops by name and self
-    time."""
-    role = Role.KERNEL if len(trace.rows_of(Role.KERNEL)) else Role.OP
-    rows, kept = trace.rows_of(role), np.ones(len(trace.rows_of(role)), dtype=np.bool_)
-    if role is Role.KERNEL:
-        for only in view.only:
-            kept &= keys[only.by].number == only.number
-        by, amounts = view.by if view.by in keys else "name", trace.dur
-        own = keys[by]
-    else:
-        by, amounts = "name", self_ns(trace)
-        own = Keys(trace.name[rows], lambda n: {"name": trace.names[n]})
-    rows, number = rows[kept], own.number[kept]
-    groups = grouped(number, trace.start[rows])
-    found = tuple(spreads(number, trace.dur[rows])) if len(rows) else ()
-    begins, rows = (
-        groups.begins if found else np.zeros(1, dtype=np.intp),
-        rows[groups.order],
-    )
-    amounts = amounts[rows]
+    """The kernels by `view.by`, else by name where these groups are not known; on a
+    trace without any: CPU ops by name and self time."""
+    kernels = trace.rows_of(Role.KERNEL)
+    if not len(kernels):
+        ops = trace.rows_of(Role.OP)
+        by_name = Keys(trace.name[ops], lambda number: {"name": trace.names[number]})
+        return _table(trace, Role.OP, "name", ops, by_name, self_ns(trace))
+    by = view.by if view.by in keys else "name"
+    kept = np.ones(len(kernels), dtype=np.bool_)
+    for only in view.only:
+        kept &= keys[only.by].number == only.number
+    kept_keys = Keys(keys[by].number[kept], keys[by].fields)
+    return _table(trace, Role.KERNEL, by, kernels[kept], kept_keys, trace.dur)
+
+
+def _table(
+    trace: Trace, role: Role, by: str, rows: Rows, keys: Keys, ns_of_row: Int64s
+) -> KernelTable:
+    """The rows in groups of equal keys, [rows]; `ns_of_row`: what is added up of each
+    row of the trace."""
+    groups = grouped(keys.number, trace.start[rows])
+    has_rows = len(rows) > 0
+    in_order = rows[groups.order]
     return KernelTable(
-        trace, by, role, rows, begins, found, amounts, groups.keys, own.fields
+        trace=trace,
+        by=by,
+        role=role,
+        rows=in_order,
+        begins=groups.begins if has_rows else np.zeros(1, dtype=np.intp),
+        spreads=tuple(spreads(keys.number, trace.dur[rows])) if has_rows else (),
+        amounts=ns_of_row[in_order],
+        numbers=groups.keys,
+        fields=keys.fields,
     )
 
 
 def _shape(fields: Mapping[str, Any]) -> str:
-    shapes = (
-        one for one in fields.get("shapes") or () if isinstance(one, list) and one
-    )
-    dims = " ".join("x".join(map(str, shape)) for shape in shapes)
-    return f"{str(fields.get('op') or '').removeprefix('aten::')} {dims}".strip()
+    """The op of a kernel and the shapes of its inputs that are tensors: `mm 8x4 4x2`."""
+    shapes = []
+    for dims in fields.get("shapes") or ():
+        if isinstance(dims, list) and dims:
+            shapes.append("x".join(str(dim) for dim in dims))
+    op = str(fields.get("op") or "").removeprefix("aten::")
+    return f"{op} {' '.join(shapes)}".strip()
 
 
 def decoded_texts(name: str) -> tuple[str, ...]:
     """Op, tile, layout, dtype, stages and architecture; blank when the name does not
     say."""
-    if (found := decode(name)) is None:
+    decoded = decode(name)
+    if decoded is None:
         return ("",) * 6
-    tile = (str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None)
-    dtype = found.dtype_a or found.dtype
-    texts = (found.op, "x".join(tile), found.layout, dtype, found.stages, found.arch)
-    return tuple(str(text or "") for text in texts)
+    sizes = (decoded.tile_m, decoded.tile_n, decoded.tile_k)
+    tile = "x".join(str(size) for size in sizes if size is not None)
+    values = (
+        decoded.op,
+        tile,
+        decoded.layout,
+        decoded.dtype_a or decoded.dtype,
+        decoded.stages,
+        decoded.arch,
+    )
+    return tuple(str(value or "") for value in values)

@@ -22,7 +22,7 @@ from fusetui.trace.model.memo import kept_result, memo
 from fusetui.trace.program.regions import MODULE_PREFIX
 
 PYTHON_FRAME = lazy_pattern(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
-LONGEST = 1000  # characters of a name that a label is made from; no screen is wider
+MAX_NAME_CHARS = 1000  # of a name, from which a label is made; no screen is wider
 NAMELESS = "(no name)"
 DATA_LOADER = lazy_pattern(r"enumerate\(DataLoader\)#\w+\.__next__\Z")
 """The annotation of torch around the next batch (torch/utils/data/dataloader.py)."""
@@ -50,29 +50,50 @@ class SliceKind(StrEnum):
 
     @property
     def token(self) -> str:
+        """The token of its color."""
         return TOKENS[self]
 
 
 KINDS = tuple(SliceKind)  # by their numbers
-TOKENS = {
-    kind: ("kernel." if n <= KINDS.index(SliceKind.GPU_OTHER) else "slice.")
-    + kind.removeprefix("gpu-")
-    for n, kind in enumerate(KINDS)
-}
+
+
+def _tokens() -> dict[SliceKind, str]:
+    """The token of the color of each kind: of GPU work `kernel.`, else `slice.`."""
+    tokens = {}
+    last_of_gpu = KINDS.index(SliceKind.GPU_OTHER)
+    for number, kind in enumerate(KINDS):
+        group = "kernel" if number <= last_of_gpu else "slice"
+        tokens[kind] = f"{group}.{kind.removeprefix('gpu-')}"
+    return tokens
+
+
+TOKENS = _tokens()
 LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))  # where there is no color
 BY_ROLE = {
-    **dict.fromkeys((Role.MEMCPY, Role.MEMSET), SliceKind.COPY),
-    **dict.fromkeys((Role.ANNOTATION, Role.GPU_ANNOTATION), SliceKind.ANNOTATION),
-    **{Role.PYTHON: SliceKind.PYTHON, Role.CALL: SliceKind.CALL},
+    Role.MEMCPY: SliceKind.COPY,
+    Role.MEMSET: SliceKind.COPY,
+    Role.ANNOTATION: SliceKind.ANNOTATION,
+    Role.GPU_ANNOTATION: SliceKind.ANNOTATION,
+    Role.PYTHON: SliceKind.PYTHON,
+    Role.CALL: SliceKind.CALL,
 }
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a
 kernel."""
 BY_WORK = {
-    **dict.fromkeys(("gemm", "gemv", "conv"), SliceKind.GEMM),
-    **dict.fromkeys(("copy", "fill", "memcpy", "memset"), SliceKind.COPY),
-    **dict.fromkeys(("reduction", "softmax", "norm", "loss"), SliceKind.REDUCTION),
-    **{"attention": SliceKind.ATTENTION, "elementwise": SliceKind.POINTWISE},
+    "gemm": SliceKind.GEMM,
+    "gemv": SliceKind.GEMM,
+    "conv": SliceKind.GEMM,
+    "copy": SliceKind.COPY,
+    "fill": SliceKind.COPY,
+    "memcpy": SliceKind.COPY,
+    "memset": SliceKind.COPY,
+    "reduction": SliceKind.REDUCTION,
+    "softmax": SliceKind.REDUCTION,
+    "norm": SliceKind.REDUCTION,
+    "loss": SliceKind.REDUCTION,
+    "attention": SliceKind.ATTENTION,
+    "elementwise": SliceKind.POINTWISE,
     "comm": SliceKind.COMM,
 }
 """The kinds of gpu/kinds.py, as few as there are colors."""
@@ -94,8 +115,8 @@ def kind_of(role: int, name: str) -> SliceKind:
             return SliceKind.FUSED
         return BY_WORK.get(kernel.kind or "", SliceKind.GPU_OTHER)
     if role == Role.OP:
-        marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
-        return SliceKind.COMPILED if marked else SliceKind.OP
+        is_compiled = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
+        return SliceKind.COMPILED if is_compiled else SliceKind.OP
     return BY_ROLE.get(Role(role), SliceKind.OTHER)
 
 
@@ -103,15 +124,18 @@ def kind_of(role: int, name: str) -> SliceKind:
 def numbers_of(trace: Trace) -> NDArray[np.uint8]:
     """The number of the kind of each row, shape [slices]; names are looked at once
     each."""
-    by_role = [KINDS.index(BY_ROLE.get(role, SliceKind.OTHER)) for role in Role]
-    found: NDArray[np.uint8] = np.array(by_role, dtype=np.uint8)[trace.role]
+    kind_of_role = [BY_ROLE.get(role, SliceKind.OTHER) for role in Role]
+    number_of_role = [KINDS.index(kind) for kind in kind_of_role]
+    numbers: NDArray[np.uint8] = np.array(number_of_role, dtype=np.uint8)[trace.role]
     for role in (*DECODED, Role.OP):  # whose kind depends on the name
         rows = trace.rows_of(role)
-        of_name = np.zeros(len(trace.names) + 1, dtype=np.uint8)
-        for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-            of_name[name] = KINDS.index(kind_of(int(role), trace.names[name]))
-        found[rows] = of_name[trace.name[rows]]
-    return found
+        names = trace.name[rows]
+        number_of_name = np.zeros(len(trace.names) + 1, dtype=np.uint8)
+        for name in np.flatnonzero(np.bincount(names)).tolist():
+            kind = kind_of(int(role), trace.names[name])
+            number_of_name[name] = KINDS.index(kind)
+        numbers[rows] = number_of_name[names]
+    return numbers
 
 
 COMPILE_NOTES = "what the compile log says of slices"
@@ -134,21 +158,31 @@ def note_of(trace: Trace, row: int) -> SliceNote | None:
 @lru_cache(maxsize=65536)
 def label_of(role: int, name: str) -> str:
     """A short printable text for a slice, one character per cell; never empty."""
-    return _label(role, name[:LONGEST]) or NAMELESS
+    return _label(role, name[:MAX_NAME_CHARS]) or NAMELESS
 
 
 def _label(role: int, name: str) -> str:
+    """A short printable text for a slice; "" for a name of nothing that is shown."""
     if role in (*DECODED, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
-        if frame := PYTHON_FRAME.match(name):
-            return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
-        if built_in := BUILT_IN.match(name):
-            return narrow(built_in[1])
-        return narrow(ADDRESS.sub("", name.removeprefix(MODULE_PREFIX)))
+        return narrow(_frame_label(name))
     if DATA_LOADER.match(name):
         return "DataLoader"
     return narrow(name.strip("# ") or name)
+
+
+def _frame_label(name: str) -> str:
+    """A Python frame in short: `forward my_model.py:42`, the name of a built-in
+    function, or that of a module without addresses."""
+    frame = PYTHON_FRAME.match(name)
+    if frame:
+        file, line, function = frame.groups()
+        return f"{function} {file}:{line}"
+    built_in = BUILT_IN.match(name)
+    if built_in:
+        return built_in[1]
+    return ADDRESS.sub("", name.removeprefix(MODULE_PREFIX))
 
 
 def narrow(text: str) -> str:
@@ -157,11 +191,16 @@ def narrow(text: str) -> str:
         return text
     from rich.cells import cell_len
 
-    return "".join(c if is_printable(c) and cell_len(c) == 1 else "·" for c in text)
+    characters = []
+    for character in text:
+        is_narrow = is_printable(character) and cell_len(character) == 1
+        characters.append(character if is_narrow else "·")
+    return "".join(characters)
 
 
 class KindShare(msgspec.Struct, frozen=True):
-    """The sum of the durations of one kind, and of all; `of`: of what."""
+    """The durations of one kind added up, those of all kinds, and of what: `GPU` or
+    `device`."""
 
     kind: SliceKind
     ns: int
@@ -171,10 +210,20 @@ class KindShare(msgspec.Struct, frozen=True):
 
 @memo()
 def shares(trace: Trace) -> tuple[KindShare, ...]:
-    """Of the GPU events, else of those of other devices, the largest first."""
-    of, rows = "GPU", trace.gpu_rows
+    """The share of each kind in the time of GPU events, else of events of other
+    devices, the largest first; none for kinds without any time."""
+    rows = trace.gpu_rows
+    of = "GPU"
     if not len(rows):
-        of, rows = "device", trace.rows_of(Role.DEVICE)
-    sums = summed(numbers_of(trace)[rows], trace.dur[rows], len(KINDS))
-    order = [n for n in np.argsort(-sums, kind="stable").tolist() if sums[n]]
-    return tuple(KindShare(KINDS[n], int(sums[n]), int(sums.sum()), of) for n in order)
+        rows = trace.rows_of(Role.DEVICE)
+        of = "device"
+    ns_of_kind = summed(numbers_of(trace)[rows], trace.dur[rows], len(KINDS))
+    whole_ns = int(ns_of_kind.sum())
+    largest_first = np.argsort(-ns_of_kind, kind="stable").tolist()
+    return tuple(
+        KindShare(
+            kind=KINDS[number], ns=int(ns_of_kind[number]), whole_ns=whole_ns, of=of
+        )
+        for number in largest_first
+        if ns_of_kind[number]
+    )

@@ -4,7 +4,8 @@ origin; where a file has no times, events are counted instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from fusetui.trace.model.columns import Trace
 
 MEMORY = "memory"
-NO_LIFE, ANY_STACK = -1, -2
+NO_LIFE = -1  # the row of a holder or a stack
+ANY_STACK = -2  # the row of a holder: of all its stacks
 LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
 # categories in the area: what lives long lies below
 FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
 Key = tuple[str | int, ...]
+"""What identifies a row: the name of its holder, then its stack, then its life."""
 
 
 class OverlayLines(msgspec.Struct, frozen=True):
@@ -46,11 +49,17 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
         """All of a device, by default of that with the highest peak; the cursor at the
         peak."""
         if device is None:
-            peaks = [int(one.history.allocated.max()) for one in self.moments]
+            peaks = [int(of.history.allocated.max()) for of in self.moments]
             device = peaks.index(max(peaks))
-        found = self.moments[device]
-        whole = found.position(len(found.positions) - 1) - found.position(0) + 1
-        return MemoryView(0, whole, found.history.peak_index, device)
+        moments = self.moments[device]
+        first = moments.position(0)
+        last = moments.position(len(moments.positions) - 1)
+        return MemoryView(
+            begin=0,
+            end=last - first + 1,
+            at=moments.history.peak_index,
+            device=device,
+        )
 
 
 class MemoryView(msgspec.Struct, frozen=True):
@@ -112,33 +121,62 @@ class MemoryRow(NamedTuple):
 
 @memo(8)
 def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
-    """Of a window of positions."""
-    borders, places = edges(begin, end, width), moments.positions
-    at = np.searchsorted(places, borders, side="left")
-    events = moments.highest(at[:-1] - 1, at[1:] - 1)
-    first, last = (int(places[0]), int(places[-1])) if len(places) else (0, -1)
-    inside = (borders[1:] > first) & (borders[:-1] <= last)
-    return MemoryCells(events, np.where(inside, moments.by_category(events), 0), inside)
+    """What is drawn in each of `width` cells over the window [begin, end) of
+    positions."""
+    positions = moments.positions
+    borders = edges(begin, end, width)
+    event_before = np.searchsorted(positions, borders, side="left") - 1
+    # of each cell, from the event before it to its last one
+    events = moments.highest(event_before[:-1], event_before[1:])
+    if len(positions):
+        starts_before_end = borders[:-1] <= int(positions[-1])
+        inside = (borders[1:] > int(positions[0])) & starts_before_end
+    else:
+        inside = np.zeros(len(borders) - 1, np.bool_)
+    amounts = np.where(inside, moments.by_category(events), 0)
+    return MemoryCells(events=events, amounts=amounts, inside=inside)
+
+
+class Area(NamedTuple):
+    """Cells of the area over time, [lines, cells], the highest line first."""
+
+    levels: list[list[int]]  # how full each cell is, from 0 (empty)
+    categories: list[list[int]]  # of which category each cell holds most
 
 
 @memo(8)
 def heights(
     moments: Moments, begin: int, end: int, width: int, lines: int, most: int, top: int
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Of each line from top to bottom: how full each cell is, from 0 to `top`, and the
-    category of which it holds most; `most` bytes are as high as all lines."""
-    ends = np.cumsum(cells(moments, begin, end, width).amounts[[*FROM_BELOW]], axis=0)
+) -> Area:
+    """The area over the window [begin, end) of positions, in `width` cells and `lines`
+    lines. `most` bytes are as high as all lines; a full cell has the level `top`."""
+    amounts = cells(moments, begin, end, width).amounts[[*FROM_BELOW]]
     most = max(most, 1)
-    full = np.ceil(ends[-1] / most * (lines * top)).astype(np.int64)
-    floors = np.arange(lines)[::-1, None]
-    level = np.clip(full - floors * top, 0, top)
-    low = floors * (most / lines)
-    upper = np.minimum(ends[:, None], low + most / lines)
-    lower = np.maximum(
-        np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])[:, None], low
-    )
-    kinds = np.array(FROM_BELOW)[(upper - lower).argmax(axis=0)]
-    return level.tolist(), kinds.tolist()
+    total = amounts.sum(axis=0)
+    all_levels = lines * top
+    total_levels = np.ceil(total / most * all_levels).astype(np.int64)
+    lines_below = np.arange(lines)[::-1, None]
+    levels = np.clip(total_levels - lines_below * top, 0, top)
+    categories = _largest_on_lines(amounts, lines_below, most / lines)
+    return Area(levels=levels.tolist(), categories=categories.tolist())
+
+
+def _largest_on_lines(
+    amounts: Int64s, lines_below: Int64s, line_bytes: float
+) -> Int64s:
+    """The category of which each cell of each line holds most, [lines, cells].
+    `amounts`: bytes, [categories in the order of FROM_BELOW, cells]; `lines_below`: how
+    many lines are below each line, [lines, 1]."""
+    upper_bytes = np.cumsum(amounts, axis=0)
+    lower_bytes = upper_bytes - amounts
+    line_lower = lines_below * line_bytes
+    line_upper = line_lower + line_bytes
+    inside_upper = np.minimum(upper_bytes[:, None], line_upper)
+    inside_lower = np.maximum(lower_bytes[:, None], line_lower)
+    # [categories, lines, cells]: the bytes of each category on each line
+    inside_bytes = inside_upper - inside_lower
+    largest: Int64s = np.array(FROM_BELOW)[inside_bytes.argmax(axis=0)]
+    return largest
 
 
 @memo(4)
@@ -150,47 +188,121 @@ def rows_of(
     beside: tuple[Moments, int] | None,
 ) -> tuple[MemoryRow, ...]:
     """Who holds what at a moment, the largest first; beside another snapshot at a
-    moment of it, the largest difference first."""
-    found = tuple(_rows(moments, by, at, opened))
+    moment of it, the largest difference first. A holder is followed by its stacks, and
+    a stack by its allocations, if it is among the `opened`."""
+    rows = tuple(_rows(moments, by, at, opened))
     if beside is None:
-        return found
-    theirs, held = beside[0], beside[0].held(by, beside[1])
-    names = map(theirs.names.__getitem__, held.number.tolist())
-    other = dict(zip(names, held.bytes.tolist(), strict=True))
-    own = {row.name for row in found if not row.level}
-    groups = [[MemoryRow(0, (name,), name, 0, 0)] for name in other if name not in own]
-    for row in found:
-        if not row.level:
+        return rows
+    other_moments, other_at = beside
+    other_bytes = _bytes_by_holder(other_moments, by, other_at)
+    groups = _groups_of_both(rows, other_bytes)
+    groups.sort(key=_difference, reverse=True)
+    return tuple(chain.from_iterable(groups))
+
+
+def _difference(group: Sequence[MemoryRow]) -> int:
+    """By how many bytes two snapshots differ in a holder, which is the first row of the
+    group."""
+    holder = group[0]
+    return abs(holder.bytes - holder.other)
+
+
+def _groups_of_both(
+    rows: Sequence[MemoryRow], other_bytes: Mapping[str, int]
+) -> list[list[MemoryRow]]:
+    """Each holder of two snapshots with the rows that are open below it: those that
+    only the other one has, then the rows of this one. `other_bytes`: what a holder has
+    in the other snapshot, by its name."""
+    names_here = {row.name for row in rows if row.level == 0}
+    groups: list[list[MemoryRow]] = []
+    for name in other_bytes:
+        if name not in names_here:
+            groups.append([MemoryRow(0, (name,), name, bytes=0, allocations=0)])
+    for row in rows:
+        if row.level == 0:
             groups.append([])
         groups[-1].append(row)
-    said = [
-        [group[0]._replace(other=other.get(group[0].name, 0)), *group[1:]]
-        for group in groups
-    ]
-    said.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
-    return tuple(row for group in said for row in group)
+    for group in groups:
+        holder = group[0]
+        group[0] = holder._replace(other=other_bytes.get(holder.name, 0))
+    return groups
+
+
+def _bytes_by_holder(moments: Moments, by: str, event: int) -> dict[str, int]:
+    """The bytes of each holder after an event, by its name."""
+    held = moments.held(by, event)
+    names = [moments.names[number] for number in held.number.tolist()]
+    return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
 def _rows(
     moments: Moments, by: str, event: int, opened: frozenset[Key]
 ) -> Iterator[MemoryRow]:
+    """The holders after an event, the largest first, each with what is open below it."""
     from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
-    own_stack = moments.is_of_trace and by == "op"  # which is its only one
-    for holder, size, number in _each(moments.held(by, event)):
-        name = moments.names[holder]
+    for holder in _each(moments.held(by, event)):
+        name = moments.names[holder.number]
         is_counted = not (moments.is_of_trace and name == BEFORE_RECORDING)
-        yield MemoryRow(0, (name,), name, size, number if is_counted else 0)
-        if (name,) not in opened:
-            continue
-        for stack, inside, count in _each(moments.stacks(by, holder, event)):
-            if not own_stack:
-                yield MemoryRow(1, (name, stack), name, inside, count, stack)
-            if own_stack or (name, stack) in opened:
-                for life in moments.allocations(by, holder, stack, event).tolist():
-                    own = int(moments.history.lives.size[life])
-                    yield MemoryRow(2, (name, stack, life), name, own, 1, stack, life)
+        yield MemoryRow(
+            level=0,
+            key=(name,),
+            name=name,
+            bytes=holder.bytes,
+            allocations=holder.allocations if is_counted else 0,
+        )
+        if (name,) in opened:
+            yield from _stack_rows(moments, by, event, holder.number, opened)
 
 
-def _each(held: HeldGroups) -> Iterator[tuple[int, int, int]]:
-    return zip(*(column.tolist() for column in held), strict=True)
+def _stack_rows(
+    moments: Moments, by: str, event: int, holder: int, opened: frozenset[Key]
+) -> Iterator[MemoryRow]:
+    """The stacks of a holder, each with its allocations if it is open. An op of a trace
+    has one stack, which is left out: its allocations are directly below it."""
+    name = moments.names[holder]
+    skips_stacks = moments.is_of_trace and by == "op"
+    for stack in _each(moments.stacks(by, holder, event)):
+        if not skips_stacks:
+            yield MemoryRow(
+                level=1,
+                key=(name, stack.number),
+                name=name,
+                bytes=stack.bytes,
+                allocations=stack.allocations,
+                stack=stack.number,
+            )
+        if skips_stacks or (name, stack.number) in opened:
+            lives = moments.allocations(by, holder, stack.number, event).tolist()
+            yield from _life_rows(moments, name, stack.number, lives)
+
+
+def _life_rows(
+    moments: Moments, holder: str, stack: int, lives: Sequence[int]
+) -> Iterator[MemoryRow]:
+    """The allocations of a stack."""
+    for life in lives:
+        yield MemoryRow(
+            level=2,
+            key=(holder, stack, life),
+            name=holder,
+            bytes=int(moments.history.lives.size[life]),
+            allocations=1,
+            stack=stack,
+            life=life,
+        )
+
+
+class _Held(NamedTuple):
+    """One holder, or one stack of it: its number, bytes and allocations."""
+
+    number: int
+    bytes: int
+    allocations: int
+
+
+def _each(held: HeldGroups) -> Iterator[_Held]:
+    """The groups one by one."""
+    columns = (column.tolist() for column in held)
+    for number, bytes_, allocations in zip(*columns, strict=True):
+        yield _Held(number=number, bytes=bytes_, allocations=allocations)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
-from fusetui.timeline.cells import DepthRow, deepest
+from fusetui.timeline.cells import DepthRow, KindSlices, deepest
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 from fusetui.tui.layout.kinds import KINDS
@@ -24,86 +26,138 @@ from fusetui.tui.layout.lanes import (
     hidden_names,
     main_lane,
 )
-from fusetui.tui.layout.view import HIDDEN, Place, Side, View
+from fusetui.tui.layout.view import (
+    HIDDEN,
+    NO_LANE,
+    TEXT_ONLY,
+    Place,
+    Side,
+    View,
+    text_place,
+)
 
 IDLE_LABEL = "idle because"
-WHERE = -2  # instead of a depth
-MOST_FAMILIES = 6  # lines below a stream
-# part of the window that a slice which spans it may leave out at either end
-SPANS = 200
+WHERE = -2  # instead of the depth of the line of where the program was
+FIRST_IDLE = -2  # less the index of a stream: instead of the depth of its idle time
+MAX_FAMILIES = 6  # lines below a stream
+SPANNING_PART = 200
+"""A slice spans the window if it leaves out less than this part at either end."""
 
 
 @memo(4)
 def places(side: Side, view: View) -> tuple[Place, ...]:
     """All lines of the timeline, from top to bottom, whether they fit on the screen or
-    not."""
-    found: list[Place] = []
+    not: pinned lanes, the groups, the counters, and the names of what is hidden."""
+    lines: list[Place] = []
     for index in view.arranged.pinned:
-        found += _lane_places(side, view, index, side.lanes[index].title)
-    for group, indices in arranged(
-        side.lanes, view.arranged, side.lane_of(view.selected)
-    ):
-        if nested := len(indices) > 1:
-            found.append(Place(indices[0], -1, group, None))
-        for index in indices:
-            label = f" {side.lanes[index].label}" if nested else side.lanes[index].title
-            found += _lane_places(side, view, index, label)
-        # One line below the lanes of a device, before it is known why the device was
-        # idle.
-        stream = next((n for n in indices if side.lanes[n].layer is Layer.STREAM), -1)
-        if stream >= 0:
-            label = f" {IDLE_LABEL}" if nested else IDLE_LABEL
-            found.append(
-                Place(-1, -2 - stream, label, None, idle_of=side.lanes[stream])
-            )
-    found += side.counter_places
-    if hidden := view.arranged.hidden - {side.lane_of(view.selected)}:
+        lines += _lane_places(side, view, index, side.lanes[index].title)
+    lane_of_selection = side.lane_of(view.selected)
+    for group, indices in arranged(side.lanes, view.arranged, lane_of_selection):
+        lines += _group_places(side, view, group, indices)
+    lines += side.counter_places
+    hidden = view.arranged.hidden - {lane_of_selection}
+    if hidden:
         names = "   ".join(hidden_names(side.lanes, hidden))
-        found.append(Place(-1, HIDDEN, f"folded: {names}", None))
-    return tuple(found)
+        lines.append(text_place(f"folded: {names}", HIDDEN))
+    return tuple(lines)
+
+
+def _group_places(
+    side: Side, view: View, group: str, indices: Sequence[int]
+) -> Iterator[Place]:
+    """The lines of the lanes of one thread or device, below its name if there are
+    several; below those of a GPU one line for why it was idle, also before that is
+    known."""
+    is_nested = len(indices) > 1
+    if is_nested:
+        yield Place(lane=indices[0], depth=TEXT_ONLY, label=group, line=None)
+    for index in indices:
+        lane = side.lanes[index]
+        label = f" {lane.label}" if is_nested else lane.title
+        yield from _lane_places(side, view, index, label)
+    for index in indices:
+        lane = side.lanes[index]
+        if lane.layer is Layer.STREAM:  # the first stream stands for its device
+            label = f" {IDLE_LABEL}" if is_nested else IDLE_LABEL
+            depth = FIRST_IDLE - index
+            yield Place(NO_LANE, depth, label, line=None, idle_of=lane)
+            return
 
 
 def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
-    """The index of a row's line among the places, -1 if it is not there."""
+    """The index of a row's line among the places, else that of the line of where the
+    program was; -1 if neither is there."""
     lane = side.lane_of(row)
     depth = side.depth_of(row) if lane >= 0 else -1
-    own = {p.depth: n for n, p in enumerate(shown) if p.line and p.lane == lane}
-    return own.get(depth, own.get(WHERE, -1))
+    index_of_depth = {}
+    for index, place in enumerate(shown):
+        if place.line and place.lane == lane:
+            index_of_depth[place.depth] = index
+    return index_of_depth.get(depth, index_of_depth.get(WHERE, -1))
 
 
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
     """The index of a line among the places of a side that shows more; 0 if it is not
     there."""
+    identity = _identity(old, place)
+    for index, candidate in enumerate(shown):
+        if _identity(new, candidate) == identity:
+            return index
+    return 0
 
-    def key(side: Side, place: Place) -> tuple[object, int]:
-        return place.label if place.lane < 0 else side.lanes[
-            place.lane
-        ].key, place.depth
 
-    wanted = key(old, place)
-    return next((n for n, p in enumerate(shown) if key(new, p) == wanted), 0)
+def _identity(side: Side, place: Place) -> tuple[object, int]:
+    """What identifies a line on any side with its lane: the lane, or a label where it
+    belongs to none, and the depth."""
+    of = place.label if place.lane < 0 else side.lanes[place.lane].key
+    return of, place.depth
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     """The lines of a lane; that of the selection is there however deep it lies, unless
     the line of where the program was shows it."""
     lane = side.lanes[index]
-    own = side.lane_of(view.selected) == index
-    is_seen = own or any(in_sight(side, view, line) for line in lane.lines.tops)
-    count = lane.shown(view.folds[index]) if is_seen else 1
     first = spanning(side, view, index) if lane.has_where else 0
-    depths = list(range(first, len(lane.lines)))[: count - lane.has_where]
-    if own and not lane.has_where and side.depth_of(view.selected) >= count:
-        depths.append(side.depth_of(view.selected))
-    # it may be the name of a thread
-    where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
-    found = [Place(index, WHERE, where, lane.lines[0], where=True)] * lane.has_where
-    for n in depths:
-        said, around = ("", 0) if n > first else (label, first)
-        found.append(Place(index, n, said, lane.lines[n], around=around))
-    named = len(found) + (first if depths else 0)
-    last = replace(found[-1], more=lane.height - named)
-    return [*found[:-1], last, *(_families(lane) if view.arranged.families else ())]
+    depths = _shown_depths(side, view, index, first)
+    lines = [_depth_place(lane, index, depth, first, label) for depth in depths]
+    if lane.has_where:
+        # the label may be the name of a thread
+        where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
+        lines.insert(0, Place(index, WHERE, where, lane.lines[0], where=True))
+    named = len(lines)
+    if depths:
+        named += first  # those above the first depth are named on its line
+    lines[-1] = replace(lines[-1], more=lane.height - named)
+    if view.arranged.families:
+        lines += _families(lane)
+    return lines
+
+
+def _depth_place(lane: Lane, index: int, depth: int, first: int, label: str) -> Place:
+    """The line of one depth of a lane; the line of the `first` depth that is shown has
+    the label, and names those around it."""
+    line = lane.lines[depth]
+    if depth > first:
+        return Place(index, depth, "", line)
+    return Place(index, depth, label, line, around=first)
+
+
+def _shown_depths(side: Side, view: View, index: int, first: int) -> list[int]:
+    """The depths of a lane that have a line, from `first` on: as many as its fold says,
+    a single one for a lane without slices in the window."""
+    lane = side.lanes[index]
+    has_selection = side.lane_of(view.selected) == index
+    is_seen = has_selection or any(
+        in_sight(side, view, line) for line in lane.lines.tops
+    )
+    height = lane.shown(view.folds[index]) if is_seen else 1
+    lines_of_depths = height - 1 if lane.has_where else height
+    depths = list(range(first, len(lane.lines)))[:lines_of_depths]
+    if has_selection and not lane.has_where:
+        selected_depth = side.depth_of(view.selected)
+        if selected_depth >= height:
+            depths.append(selected_depth)
+    return depths
 
 
 def spanning(side: Side, view: View, index: int) -> int:
@@ -111,79 +165,111 @@ def spanning(side: Side, view: View, index: int) -> int:
     on the line below them: where one slice spans the whole window, nothing of it
     changes there. The line of the selected slice is none of them."""
     lines = side.lanes[index].lines
-    begin, end = view.begin + side.origin, view.end + side.origin
-    edge = view.span // SPANS
-    is_own = side.lane_of(view.selected) == index
-    most = side.depth_of(view.selected) if is_own else len(lines)
-    first = np.int64(begin + edge)  # of the type of the columns: none is converted
-    for depth in range(most):
-        line = lines[depth]
-        at = line.start.searchsorted(first, side="right") - 1
-        if at < 0 or line.end[at] < end - edge:
+    has_selection = side.lane_of(view.selected) == index
+    depths = side.depth_of(view.selected) if has_selection else len(lines)
+    for depth in range(depths):
+        if not _has_spanning_slice(side, view, lines[depth]):
             return max(0, depth - 1)
-    return max(0, most - 1)
+    return max(0, depths - 1)
+
+
+def _has_spanning_slice(side: Side, view: View, line: DepthRow) -> bool:
+    """Whether one slice of a line spans the window, but for a margin at either end."""
+    margin = view.span // SPANNING_PART
+    # of the type of the columns: none is converted
+    latest_start = np.int64(view.begin + side.origin + margin)
+    earliest_end = view.end + side.origin - margin
+    last_started = int(line.start.searchsorted(latest_start, side="right")) - 1
+    return last_started >= 0 and bool(line.end[last_started] >= earliest_end)
 
 
 def _families(lane: Lane) -> Iterator[Place]:
-    """The kinds of slices on the outermost line of a stream, those with the most time
-    first."""
+    """A line for each kind of slices on the outermost line of a GPU stream, at most
+    MAX_FAMILIES, the kinds with the most time first, each with its share of the time of
+    all slices there. Nothing for other lanes."""
+    if lane.layer is not Layer.STREAM:
+        return
     line = lane.lines[0]
-    kinds = line.kinds if lane.layer is Layer.STREAM else ()
-    for one in sorted(kinds, key=lambda one: -int(one.ns_before[-1]))[:MOST_FAMILIES]:
-        share = percent(int(one.ns_before[-1]), int(line.ns_before[-1]))
-        label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
-        yield Place(-1, -1, label, None, family=(line, one.kind))
+    whole_ns = int(line.ns_before[-1])
+    by_time = sorted(line.kinds, key=_time_of_kind, reverse=True)
+    for kind in by_time[:MAX_FAMILIES]:
+        name = KINDS[kind.kind].removeprefix("gpu-")
+        share = percent(_time_of_kind(kind), whole_ns)
+        label = f"  {name} {share}"
+        family = (line, kind.kind)
+        yield Place(NO_LANE, TEXT_ONLY, label, line=None, family=family)
+
+
+def _time_of_kind(slices: KindSlices) -> int:
+    """The durations of the slices of one kind added up, in ns."""
+    return int(slices.ns_before[-1])
 
 
 def in_sight(side: Side, view: View, line: DepthRow) -> bool:
-    first = int(line.end.searchsorted(view.begin + side.origin, side="right"))
-    return first < len(line) and int(line.start[first]) < view.end + side.origin
+    """Whether any slice of a line lies in the window, if only in part."""
+    begin = view.begin + side.origin
+    end = view.end + side.origin
+    first_that_ends_later = int(line.end.searchsorted(begin, side="right"))
+    if first_that_ends_later == len(line):
+        return False
+    return int(line.start[first_that_ends_later]) < end
 
 
-LEAST = 4  # cells of a frame that is named
-AROUND = (": forward", ": _call_impl", ": _wrapped_call_impl")
+MIN_FRAME_CELLS = 4  # of a frame that is named
+INSIDE_EVERY_MODULE = (": forward", ": _call_impl", ": _wrapped_call_impl")
 """Frames that every module has; the module around them says more."""
 
 
 def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int]:
-    """The row of each cell, or -1."""
-    # sub-rows hold what does not nest
-    track = max(side.lanes[place.lane].tracks, key=len)
-    least = LEAST * int(borders[1] - borders[0])
-    rows = deepest(side.trace, track, borders, least).tolist()
-    known = {row: _module(side.trace, row) for row in set(rows)}
-    return [known[row] for row in rows]
+    """The frame in which the program was in each cell between two neighbors of
+    `borders` (ns of the file): the deepest that is long enough to be named, or the
+    module around it. -1 for none."""
+    tracks = side.lanes[place.lane].tracks
+    main_track = max(tracks, key=len)  # sub-rows hold what does not nest
+    cell_ns = int(borders[1] - borders[0])
+    least_ns = MIN_FRAME_CELLS * cell_ns
+    rows = deepest(side.trace, main_track, borders, least_ns).tolist()
+    module_of = {row: _module(side.trace, row) for row in set(rows)}
+    return [module_of[row] for row in rows]
 
 
 def marks_selection(side: Side, view: View, place: Place) -> bool:
-    """Is the selected slice a frame of this thread that has no line of its own."""
+    """Whether the selected slice is a frame of the thread of this line, which shows
+    where the program was, and has no line of its own."""
     if view.selected < 0 or side.lane_of(view.selected) != place.lane:
         return False
-    frames = side.lanes[place.lane].shown(view.folds[place.lane]) - 1
-    shown = (p for p in places(side, view) if p.lane == place.lane and not p.where)
-    first = next((p.around for p in shown), 0)
-    return side.depth_of(view.selected) >= first + frames
+    lane = side.lanes[place.lane]
+    lines_of_frames = lane.shown(view.folds[place.lane]) - 1
+    first_depth = 0
+    for shown in places(side, view):
+        if shown.lane == place.lane and not shown.where:
+            first_depth = shown.around
+            break
+    return side.depth_of(view.selected) >= first_depth + lines_of_frames
 
 
 def _module(trace: Trace, row: int) -> int:
-    over = row
-    while over >= 0 and trace.name_of(over).endswith(AROUND):
-        over = int(trace.parent[over])
-    return over if over >= 0 and is_module(trace.name_of(over)) else row
+    """The module of which a frame is the `forward` or the call; else the frame itself,
+    also for -1."""
+    around = row
+    while around >= 0 and trace.name_of(around).endswith(INSIDE_EVERY_MODULE):
+        around = int(trace.parent[around])
+    if around >= 0 and is_module(trace.name_of(around)):
+        return around
+    return row
 
 
-WORTH = (
-    *(
-        Layer.STREAM,
-        Layer.DEVICE,
-        Layer.OPS,
-        Layer.ANNOTATIONS,
-        Layer.OTHER,
-        Layer.PYTHON,
-    ),
-    *(Layer.GPU_ANNOTATIONS, Layer.SYNC),
+UNFOLDED_FIRST = (
+    Layer.STREAM,
+    Layer.DEVICE,
+    Layer.OPS,
+    Layer.ANNOTATIONS,
+    Layer.OTHER,
+    Layer.PYTHON,
+    Layer.GPU_ANNOTATIONS,
+    Layer.SYNC,
 )
-"""Which lanes unfold first."""
+"""The order in which lanes unfold while there is room."""
 
 
 def fitted(side: Side, view: View, lines: int) -> View:
@@ -191,34 +277,65 @@ def fitted(side: Side, view: View, lines: int) -> View:
     stream is seen, then unfolded as far as there is room."""
     view = _with_stream(side, view, lines)
     shown = places(side, view)
-    spare, folds = lines - len(shown), list(view.folds)
     heights = Counter(place.lane for place in shown if place.line)
-    for n in sorted(heights, key=lambda n: WORTH.index(side.lanes[n].layer)):
-        more = min(spare, side.lanes[n].height - heights[n])
+    folds = list(view.folds)
+    spare = lines - len(shown)
+    for lane in _in_unfolding_order(side, heights):
+        more = min(spare, side.lanes[lane].height - heights[lane])
         if more > 0:
-            folds[n] = heights[n] + more
+            folds[lane] = heights[lane] + more
             spare -= more
     return replace(view, folds=tuple(folds))
+
+
+def _in_unfolding_order(side: Side, lanes: Iterable[int]) -> list[int]:
+    """Lanes in the order in which they unfold."""
+    return sorted(lanes, key=lambda n: UNFOLDED_FIRST.index(side.lanes[n].layer))
 
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
     """As many lanes above the main stream folded, the tallest first, as it takes for it
     and why the GPU was idle to be seen, else for the stream; where that is not enough,
     all of them."""
-    shown, main = places(side, view), main_lane(side.lanes)
-    own = [n for n, p in enumerate(shown) if p.line and p.lane == main]
-    if not own:
+    shown = places(side, view)
+    main = main_lane(side.lanes)
+    stream_lines = [
+        index for index, place in enumerate(shown) if place.line and place.lane == main
+    ]
+    if not stream_lines:
         return view
-    device = side.lanes[main].key[1]
-    idle = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == device)
-    last = own[-1]
-    tall = Counter(p.lane for p in shown[: own[0]] if p.line)
-    for wanted in (next(idle, last), last):
-        folds, excess = list(view.folds), wanted + 1 - lines
-        for lane, height in tall.most_common():
-            if excess > 0:
-                folds[lane] = FOLDED
-                excess -= height - 1
-        if excess <= 0:
-            break
-    return replace(view, folds=tuple(folds))
+    above = shown[: stream_lines[0]]
+    heights = Counter(place.lane for place in above if place.line)
+    last_of_stream = stream_lines[-1]
+    idle_line = _idle_line_of(shown, side.lanes[main].pid)
+    last_wanted = idle_line if idle_line >= 0 else last_of_stream
+    folded = _folded_above(view, heights, last_wanted + 1 - lines)
+    if not folded.is_enough:
+        folded = _folded_above(view, heights, last_of_stream + 1 - lines)
+    return replace(view, folds=folded.folds)
+
+
+def _idle_line_of(shown: Sequence[Place], pid: Id) -> int:
+    """The index of the line of why a device was idle; -1 for none."""
+    for index, place in enumerate(shown):
+        if place.idle_of and place.idle_of.pid == pid:
+            return index
+    return -1
+
+
+class _Folded(NamedTuple):
+    """Folds of all lanes, and whether they save as many lines as they should."""
+
+    folds: tuple[int, ...]
+    is_enough: bool
+
+
+def _folded_above(view: View, heights: Counter[int], excess: int) -> _Folded:
+    """The folds of the view with as many of these lanes folded, the tallest first, as
+    save `excess` lines. `heights`: lines, by lane."""
+    folds = list(view.folds)
+    for lane, height in heights.most_common():
+        if excess > 0:
+            folds[lane] = FOLDED
+            excess -= height - 1
+    return _Folded(tuple(folds), excess <= 0)

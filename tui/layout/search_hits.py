@@ -4,10 +4,10 @@ types."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
@@ -15,7 +15,7 @@ from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
 
-MOST = 50  # names that are listed
+MAX_NAMES = 50  # that are listed
 NOTHING = np.empty(0, dtype=np.intp)
 
 
@@ -70,46 +70,59 @@ def found_of(
     extra: Rows = NOTHING,
     named: bool = True,
 ) -> SearchHits:
-    """The hits by name, then those by args alone."""
-    (names, count), (more, _) = (
-        _by_name(trace, rows),
-        _by_name(trace, extra, in_args=True),
+    """What a search for `text` found: `rows` in order of time, grouped by name, then
+    those by args alone. `named`: no args were asked for."""
+    by_name = _by_name(trace, rows)
+    by_args = _by_name(trace, extra, in_args=True)
+    listed = (*by_name.longest, *by_args.longest)[:MAX_NAMES]
+    merged = NOTHING
+    if len(extra):
+        both = np.concatenate((rows, extra))
+        merged = both[np.argsort(trace.start[both], kind="stable")]
+    return SearchHits(
+        text=text,
+        rows=rows,
+        names=listed,
+        names_count=by_name.total,
+        ns=int(trace.dur[rows].sum()),
+        share=share,
+        extra=extra,
+        by_names=named,
+        merged=merged,
+        by_args=np.sort(extra),
     )
-    merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
-    merged, ns = (
-        merged[np.argsort(trace.start[merged], kind="stable")],
-        int(trace.dur[rows].sum()),
-    )
-    found = SearchHits(
-        text, rows, (*names, *more)[:MOST], count, ns, share, extra=extra
-    )
-    return replace(found, by_names=named, merged=merged, by_args=np.sort(extra))
 
 
-def _by_name(
-    trace: Trace, rows: Rows, in_args: bool = False
-) -> tuple[Sequence[NameHits], int]:
-    """The longest first, and how many there are."""
-    numbers, first, inverse = np.unique(
+class _Names(NamedTuple):
+    """The names of some hits."""
+
+    longest: Sequence[NameHits]  # at most MAX_NAMES, the longest first
+    total: int  # how many names there are
+
+
+def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> _Names:
+    """The hits in `rows` grouped by name; `in_args`: only their args say it."""
+    numbers, first, name_of_row = np.unique(
         trace.name[rows], return_index=True, return_inverse=True
     )
-    sums = summed(inverse, trace.dur[rows], len(numbers))
-    counts = np.bincount(inverse, minlength=len(numbers))
-    found = [
-        NameHits(
-            int(trace.role[row]),
-            trace.name_of(row),
-            int(counts[n]),
-            int(sums[n]),
-            in_args,
+    ns = summed(name_of_row, trace.dur[rows], len(numbers))
+    counts = np.bincount(name_of_row, minlength=len(numbers))
+    longest = []
+    for n in np.argsort(-ns, kind="stable")[:MAX_NAMES].tolist():
+        row = int(rows[first[n]])
+        longest.append(
+            NameHits(
+                role=int(trace.role[row]),
+                name=trace.name_of(row),
+                count=int(counts[n]),
+                ns=int(ns[n]),
+                in_args=in_args,
+            )
         )
-        for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
-        for row in (int(rows[first[n]]),)
-    ]
-    return found, len(numbers)
+    return _Names(longest, len(numbers))
 
 
-FEW = 2  # of fewer slices nothing is said
+MIN_SLICES = 2  # of fewer slices there is no trend
 
 
 class Trend(msgspec.Struct, frozen=True):
@@ -125,23 +138,40 @@ class Trend(msgspec.Struct, frozen=True):
 def trend(
     trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int
 ) -> Trend | None:
-    """At most `cells` stretches of rows in order of time; GPU work counts where it was
-    launched."""
-    if len(rows) < FEW or cells < FEW:
+    """How durations (ns) changed over at most `cells` stretches of rows, which are in
+    order of time: of the steps, if there are several, else of equal numbers of rows.
+    None for fewer than MIN_SLICES rows or cells."""
+    if len(rows) < MIN_SLICES or cells < MIN_SLICES:
         return None
-    number, total = np.arange(len(rows)), 0
-    # that in which the slice, or its launch, began, else the one before
     if len(steps) > 1:
-        launched = is_gpu(trace, int(rows[0])) and int(trace.launch[rows[0]]) >= 0
-        hosts = (
-            np.where(trace.launch[rows] >= 0, trace.launch[rows], rows)
-            if launched
-            else rows
-        )
-        number = np.searchsorted(steps.start, trace.start[hosts], side="right") - 1
-        number, total = np.maximum(number, 0), len(steps)
-    count = total or len(rows)
-    stretch = number * min(cells, count) // count
-    parts = (dur[stretch == cell] for cell in range(min(cells, count)))
-    medians = tuple(median(own) if len(own) else -1 for own in parts)
-    return Trend(medians, total, int(dur.min()), median(dur), int(dur.max()))
+        unit_of_row = _steps_of_rows(trace, rows, steps)
+        units = len(steps)
+    else:
+        unit_of_row = np.arange(len(rows))
+        units = len(rows)
+    stretches = min(cells, units)
+    stretch_of_row = unit_of_row * stretches // units
+    medians = []
+    for stretch in range(stretches):
+        durations = dur[stretch_of_row == stretch]
+        medians.append(median(durations) if len(durations) else -1)
+    return Trend(
+        medians=tuple(medians),
+        steps=len(steps) if len(steps) > 1 else 0,
+        least_ns=int(dur.min()),
+        median_ns=median(dur),
+        most_ns=int(dur.max()),
+    )
+
+
+def _steps_of_rows(trace: Trace, rows: Rows, steps: Steps) -> Int64s:
+    """The index of the step during which each row began, else of the one before; 0
+    before the first step. GPU work counts where it was launched, if the launch of the
+    first of the rows is known."""
+    began = rows
+    first = int(rows[0])
+    if is_gpu(trace, first) and int(trace.launch[first]) >= 0:
+        launches = trace.launch[rows]
+        began = np.where(launches >= 0, launches, rows)
+    step = np.searchsorted(steps.start, trace.start[began], side="right") - 1
+    return np.maximum(step, 0)

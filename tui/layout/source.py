@@ -65,7 +65,9 @@ def _python_lines(source: SliceSource) -> Iterator[ShownLine]:
     if source.lines:
         yield ShownLine("Lines of Python", "heading")
     for line in source.lines:
-        yield ShownLine(f"{place_text(line.file, line.line)} in {line.function}", "faint")
+        yield ShownLine(
+            f"{place_text(line.file, line.line)} in {line.function}", "faint"
+        )
         if line.code:
             yield ShownLine(line.code, "code", "python", number=line.line)
 

@@ -14,8 +14,8 @@ from fusetui.text.figures import Unit
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.columns import Trace
 
-LONG = 100_000_000_000  # ns; starts in traces of this length have no room in ms
-NEVER = 1_000_000  # cells that no screen has
+LONG_NS = 100_000_000_000  # starts in traces of this length have no room in ms
+NEVER = 1_000_000  # cells that no screen has; for `from_width`
 
 
 class ListColumn(msgspec.Struct, frozen=True):
@@ -29,37 +29,50 @@ class ListColumn(msgspec.Struct, frozen=True):
 
 
 def start_unit(trace: Trace) -> Unit:
-    """Of the times at which slices begin, to the microsecond."""
-    is_long = trace.end_ns - trace.begin_ns >= LONG
+    """The unit of the times at which slices begin, to the microsecond."""
+    is_long = trace.end_ns - trace.begin_ns >= LONG_NS
     return Unit(1_000_000_000, "s", 6) if is_long else Unit(1_000_000, "ms", 3)
 
 
 def shown(columns: Sequence[ListColumn], width: int) -> list[int]:
+    """The indices of the columns that a screen of `width` cells shows."""
     return [n for n, column in enumerate(columns) if width >= column.from_width]
 
 
 def titles(columns: Sequence[ListColumn], width: int) -> str:
-    return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
+    """The line of titles, `width` cells wide, after a blank."""
+    texts = [column.title for column in columns]
+    return " " + "".join(fit(columns, texts, width - 1))
 
 
 def room(columns: Sequence[ListColumn], width: int) -> int:
-    fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
-    return max(8, width - sum(fixed))
+    """The cells that are left for the column that takes the remaining width; at least
+    8."""
+    rest = width
+    for index in shown(columns, width):
+        if columns[index].width:
+            rest -= columns[index].width + 1
+    return max(8, rest)
 
 
 def fit(columns: Sequence[ListColumn], texts: Sequence[str], width: int) -> list[str]:
     """The texts of the columns shown, padded or clipped, with a space between."""
-    rest, found = room(columns, width), []
-    for n in shown(columns, width):
-        column, cells = columns[n], columns[n].width or rest
-        text, is_last = clip(texts[n], cells), not column.width
-        padded = text.ljust(cells) if column.left or is_last else text.rjust(cells)
-        found.append(padded if is_last else f"{padded} ")
-    return found
+    rest = room(columns, width)
+    fitted = []
+    for index in shown(columns, width):
+        column = columns[index]
+        if not column.width:
+            fitted.append(clip(texts[index], rest).ljust(rest))
+            continue
+        text = clip(texts[index], column.width)
+        is_left = column.left
+        padded = text.ljust(column.width) if is_left else text.rjust(column.width)
+        fitted.append(f"{padded} ")
+    return fitted
 
 
 FIGURE = lazy_pattern(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
-KEPT = "\u00a0"  # a blank at which wrap breaks no line
+UNBROKEN_BLANK = "\u00a0"  # at which wrap breaks no line
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -77,9 +90,9 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def sentence_lines(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters; a figure and its unit stay together."""
-    return [
-        line.replace(KEPT, " ") for line in wrap(FIGURE.sub(KEPT, text), max(1, width))
-    ]
+    unbroken = FIGURE.sub(UNBROKEN_BLANK, text)
+    lines = wrap(unbroken, max(1, width))
+    return [line.replace(UNBROKEN_BLANK, " ") for line in lines]
 
 
 Language = Literal["", "python", "cpp"]

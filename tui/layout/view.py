@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
 
 MIN_SPAN_NS = 20
-HIDDEN = -1000  # instead of a depth
+# instead of the depth of a line
+HIDDEN = -1000  # of the names of what is hidden
+TEXT_ONLY = -1  # of the name of a group, of a counter and of one kind of slices
+NO_LANE = -1  # instead of the index of a lane
 Interval = tuple[int, int]  # begin and end, in ns from the origin of a side
 
 
@@ -47,29 +50,38 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:
+        """The counters of devices, such as clocks and power."""
         return of_devices([curve.counter for curve in self.counters])
 
     @property
     def begin(self) -> int:
+        """The begin of the trace, from the origin."""
         return self.trace.begin_ns - self.origin
 
     @property
     def end(self) -> int:
+        """The end of the trace, from the origin; at least MIN_SPAN_NS after its
+        begin."""
         return max(self.trace.end_ns - self.origin, self.begin + MIN_SPAN_NS)
 
     @cached_property
     def lane_of_track(self) -> dict[int, int]:
-        numbers = {track.first_row: n for n, track in enumerate(self.trace.tracks)}
-        lanes = enumerate(self.lanes)
-        return {
-            numbers[track.first_row]: n for n, lane in lanes for track in lane.tracks
-        }
+        """The index of the lane of each track that is shown, by the number of the
+        track."""
+        number_of_track = {}  # by its first row
+        for number, track in enumerate(self.trace.tracks):
+            number_of_track[track.first_row] = number
+        lane_of_track = {}
+        for index, lane in enumerate(self.lanes):
+            for track in lane.tracks:
+                lane_of_track[number_of_track[track.first_row]] = index
+        return lane_of_track
 
     def lane_of(self, row: int) -> int:
         """The lane of a row; -1 for none."""
-        return (
-            self.lane_of_track.get(int(self.trace.track[row]), -1) if row >= 0 else -1
-        )
+        if row < 0:
+            return -1
+        return self.lane_of_track.get(int(self.trace.track[row]), -1)
 
     def depth_of(self, row: int) -> int:
         """The line of a row within its lane: its depth, below the lines of earlier
@@ -78,18 +90,19 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def quiet(self) -> frozenset[int]:
+        """The lanes that say little, which are hidden at first."""
         return quiet(self.lanes, self.end - self.begin)
 
     @cached_property
     def counter_places(self) -> tuple[Place, ...]:
         """The lines of the counters, each group below its name."""
-        found: list[Place] = []
+        places: list[Place] = []
         for group, curves in groupby(self.counters, lambda curve: curve.counter.group):
-            found.append(Place(-1, -1, group, None))
-            found.extend(
-                Place(-1, -1, f" {narrow(c.counter.label)}", None, c) for c in curves
-            )
-        return tuple(found)
+            places.append(text_place(group))
+            for curve in curves:
+                label = f" {narrow(curve.counter.label)}"
+                places.append(Place(NO_LANE, TEXT_ONLY, label, None, curve))
+        return tuple(places)
 
 
 class GapAt(msgspec.Struct, frozen=True):
@@ -113,6 +126,7 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def span(self) -> int:
+        """The length of the window, ns."""
         return self.end - self.begin
 
 
@@ -140,19 +154,28 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         if row < 0 or self.line is None or self.where:
             return False
         rows = self.line.rows
-        is_near = rows[0] <= row <= rows[-1]
-        return bool(is_near and rows[rows.searchsorted(rows.dtype.type(row))] == row)
+        if not rows[0] <= row <= rows[-1]:
+            return False
+        # of the type of the column, which is not converted then
+        index = rows.searchsorted(rows.dtype.type(row))
+        return bool(rows[index] == row)
+
+
+def text_place(label: str, depth: int = TEXT_ONLY) -> Place:
+    """A line that is only a text."""
+    return Place(lane=NO_LANE, depth=depth, label=label, line=None)
 
 
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
     """The whole of a side, or a given window, nothing selected."""
-    folds = tuple(lane.first_fold for lane in side.lanes)
-    lower, upper = (
-        side.begin if begin is None else begin,
-        side.end if end is None else end,
+    lower = side.begin if begin is None else begin
+    upper = side.end if end is None else end
+    return View(
+        begin=lower,
+        end=max(upper, lower + MIN_SPAN_NS),
+        folds=tuple(lane.first_fold for lane in side.lanes),
+        arranged=Arrangement(side.quiet),
     )
-    upper = max(upper, lower + MIN_SPAN_NS)
-    return View(lower, upper, folds=folds, arranged=Arrangement(side.quiet))
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
@@ -163,15 +186,21 @@ def times(side: Side, row: int) -> tuple[int, int]:
 
 def gap_times(side: Side, at: GapAt) -> Interval | None:
     """Begin and end of a gap, in ns from the origin; None where it is not known."""
-    if (found := idle_of(side, at)) is None:
+    idle = idle_of(side, at)
+    if idle is None:
         return None
-    return int(found.begin[at.gap]) - side.origin, int(found.end[at.gap]) - side.origin
+    begin = int(idle.begin[at.gap]) - side.origin
+    end = int(idle.end[at.gap]) - side.origin
+    return begin, end
 
 
 def idle_of(side: Side, at: GapAt) -> IdleTime | None:
-    known = side.insight.idle or ()
-    inside = 0 <= at.device < len(known) and 0 <= at.gap < len(known[at.device].begin)
-    return known[at.device] if inside else None
+    """The idle time of the device of a gap; None where the gap is not known."""
+    devices = side.insight.idle or ()
+    if not 0 <= at.device < len(devices):
+        return None
+    idle = devices[at.device]
+    return idle if 0 <= at.gap < len(idle.begin) else None
 
 
 def held(side: Side, view: View) -> Interval | None:
@@ -184,12 +213,13 @@ def held(side: Side, view: View) -> Interval | None:
 def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
     """The index of the line of a gap's device among the places, -1 if it is not
     there."""
-    if (found := idle_of(side, at)) is None:
+    idle = idle_of(side, at)
+    if idle is None:
         return -1
-    own = (
-        n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == found.device
-    )
-    return next(own, -1)
+    for index, place in enumerate(shown):
+        if place.idle_of and place.idle_of.pid == idle.device:
+            return index
+    return -1
 
 
 Views = tuple[View, ...]
@@ -198,49 +228,62 @@ Views = tuple[View, ...]
 def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
     """One side counts from the start of its trace; several are aligned at their first
     steps."""
-    together = len(traces) > 1
-    origins = [_first_step(one)[0] if together else one.begin_ns for one in traces]
-    return tuple(map(Side, traces, map(lanes_of, traces), origins, labels))
+    sides = []
+    for trace, label in zip(traces, labels, strict=False):
+        is_alone = len(traces) == 1
+        origin = trace.begin_ns if is_alone else _first_step(trace).begin
+        sides.append(Side(trace, lanes_of(trace), origin, label))
+    return tuple(sides)
 
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
     """The sides with zero at the start of the steps that the diff compares."""
     a, b = sides
-    of_b = [row for one in diff.rows for row in one.b_rows]
-    return _aligned(a, [row for one in diff.rows for row in one.a_rows]), _aligned(
-        b, of_b
-    )
+    a_rows = [row for diff_row in diff.rows for row in diff_row.a_rows]
+    b_rows = [row for diff_row in diff.rows for row in diff_row.b_rows]
+    return _aligned(a, a_rows), _aligned(b, b_rows)
 
 
 def first_views(sides: Sequence[Side]) -> Views:
     """The whole trace; for several, the longest first step, from a little before it."""
     if len(sides) == 1:
         return (first_view(sides[0]),)
-    longest = max(_first_step(side.trace)[1] for side in sides)
-    return tuple(
-        first_view(side, -longest // 20, longest + longest // 20) for side in sides
-    )
+    longest = max(_first_step(side.trace).length for side in sides)
+    margin = longest // 20
+    begin = -longest // 20  # rounded down
+    return tuple(first_view(side, begin, longest + margin) for side in sides)
 
 
 def _aligned(side: Side, rows: Sequence[int]) -> Side:
-    """Zero at the step during which the first of these rows was launched or ran."""
+    """Zero at the step during which the first of these rows was launched or ran; at
+    that moment itself where there is no such step."""
     if not rows:
         return side
-    first = min(rows, key=lambda row: int(side.trace.start[row]))
-    launch = int(side.trace.launch[first])
-    time = int(side.trace.start[launch if launch >= 0 else first])
-    steps = steps_of(side.trace)
-    begins = steps.start[(steps.start <= time) & (time <= steps.end)].tolist()
+    trace = side.trace
+    first = min(rows, key=lambda row: int(trace.start[row]))
+    launch = int(trace.launch[first])
+    time = int(trace.start[launch if launch >= 0 else first])
+    steps = steps_of(trace)
+    contains_time = (steps.start <= time) & (time <= steps.end)
+    begins = steps.start[contains_time].tolist()
     return replace(side, origin=begins[0] if begins else time)
 
 
-def _first_step(trace: Trace) -> tuple[int, int]:
-    """Start and length (ns) of the first step, else of the trace."""
+class FirstStep(NamedTuple):
+    """The first step of a trace, else all of it; ns of the file."""
+
+    begin: int
+    length: int
+
+
+def _first_step(trace: Trace) -> FirstStep:
+    """The first step, else the whole trace."""
     steps = steps_of(trace)
     if not len(steps):
-        return trace.begin_ns, max(trace.end_ns - trace.begin_ns, MIN_SPAN_NS)
+        length = max(trace.end_ns - trace.begin_ns, MIN_SPAN_NS)
+        return FirstStep(trace.begin_ns, length)
     wall_ns = step_wall(steps.start[:1], steps.end[:1])
-    return int(steps.start[0]), int(wall_ns[0])
+    return FirstStep(int(steps.start[0]), int(wall_ns[0]))
 
 
 def short_label(path: str) -> str:

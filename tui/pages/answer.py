@@ -4,8 +4,10 @@ somewhere."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,11 +29,12 @@ from fusetui.tui.drawing.schemes import (
     share_bar,
 )
 from fusetui.tui.layout.answer import (
-    BETWEEN,
+    BETWEEN_CELLS,
     SHARE,
     AnswerAt,
     AnswerList,
     AnswerPage,
+    AnswerRow,
     fitting,
     moved,
     way_of,
@@ -48,16 +51,38 @@ from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.search import shown
 from fusetui.tui.state.state import TIMELINE, State, told
 
-ROOMY = 9  # lines; with fewer there is no account
-FIGURE, ASIDE, BAR = 8, 7, 6  # cells
-MORE = 3  # cells of the number of lists that are not shown
-WITH_BAR = 44  # cells of a list; narrower ones have no bars
+ROOMY_LINES = 9  # of the pane; on so many or fewer there is no account
+TIME_CELLS = 8  # of the time of a row
+ASIDE_CELLS = 7  # of the share of a row, or of what stands instead
+BAR_CELLS = 6
+HIDDEN_LISTS_CELLS = 3  # of the number of lists that are not shown
+MIN_CELLS_WITH_BAR = 44  # of a list; narrower ones have no bars
 
 
-Laid = tuple[Sequence[int], list[int], list[Styled], list[str], int]
-"""On a screen of one size: the lists that are shown, their widths, the verdict on at
-most two lines and the account, `s sync` for each reason, the longest first, how many
-rows of lists are seen."""
+class ListColumns(NamedTuple):
+    """The lists that fit side by side on a screen, [lists that are shown]."""
+
+    shown: Sequence[int]  # their indices among all lists
+    widths: list[int]  # cells
+
+    @property
+    def borders(self) -> list[int]:
+        """The cell behind each list and the blanks after it."""
+        borders = []
+        border = 0
+        for cells in self.widths:
+            border += cells + BETWEEN_CELLS
+            borders.append(border)
+        return borders
+
+
+class Laid(NamedTuple):
+    """How the answer is laid out on a screen of one size."""
+
+    columns: ListColumns
+    above: list[Styled]  # the verdict on at most two lines, and the account
+    reasons: list[str]  # `s sync` for each reason of idle time, the longest first
+    rows: int  # of lists that are seen
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -71,174 +96,247 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     title: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
+        """What a line depends on."""
         return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        found = self._lines(width, height)
-        return found[y] if y < len(found) else ()
+        """Line `y`; empty below the last one."""
+        lines = self._lines(width, height)
+        return lines[y] if y < len(lines) else ()
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
-        """The row at a cell, None beside them."""
-        shown, widths, said, letters, room = self._laid(width, height)
-        row = y - 2 - len(said)
-        if y == 0 or not shown:
+        """The row at a cell, row -1 on the lines above the lists; None on the rule and
+        below the last row."""
+        laid = self._laid(width, height)
+        if y == 0 or not laid.columns.shown:
             return None
-        if row < 0:
+        lines_above_rows = 2 + len(laid.above)  # the rule, and the titles of the lists
+        if y < lines_above_rows:
             return AnswerAt()
-        ends = np.cumsum(widths) + BETWEEN * np.arange(1, len(shown) + 1)
-        column = shown[min(int(np.searchsorted(ends, x, side="right")), len(shown) - 1)]
-        row += self._top(column, room)
-        is_there = y < height - bool(letters) and row < len(
-            self.found.lists[column].entries
-        )
-        return AnswerAt(column, row) if is_there else None
+        if laid.reasons and y == height - 1:
+            return None
+        right_of = int(np.searchsorted(laid.columns.borders, x, side="right"))
+        column = laid.columns.shown[min(right_of, len(laid.columns.shown) - 1)]
+        row = y - lines_above_rows + self._top(column, laid.rows)
+        if y >= height or row >= len(self.found.lists[column].entries):
+            return None
+        return AnswerAt(column, row)
 
     def _top(self, column: int, room: int) -> int:
-        """The first row of a list that is seen."""
-        at = self.at
-        return scrolled(at.row, 0, room) if at and at.column == column else 0
+        """The first row of a list that is seen, where `room` rows are."""
+        if self.at is None or self.at.column != column:
+            return 0
+        return scrolled(self.at.row, 0, room)
 
     @memo()
     def _laid(self, width: int, height: int) -> Laid:
-        lists, why, is_roomy = self.found.lists, self.found.why, height > ROOMY
+        """How everything is laid out on a pane of this size."""
+        is_roomy = height > ROOMY_LINES
+        above = self._verdict_lines(width)
+        reasons = self._idle_reasons() if is_roomy or len(above) == 1 else []
+        account = account_line(self.found.why, width - 2) if is_roomy else ""
+        if account:
+            above.append((f" {account}", "plain"))
+        others = 2 + len(above) + (1 if reasons else 0)
+        return Laid(
+            columns=self._columns(width),
+            above=above,
+            reasons=reasons,
+            rows=max(0, height - others),
+        )
+
+    def _verdict_lines(self, width: int) -> list[Styled]:
+        """The verdict on at most two lines, which may have the cursor."""
+        has_cursor = self.at is not None and self.at.row < 0
+        token = "title" + CURSOR if has_cursor else "title"
+        lines = _verdict(self.found.why, width - 2)
+        return [(f" {line}", token) for line in lines]
+
+    def _columns(self, width: int) -> ListColumns:
+        """The lists that fit in `width` cells."""
+        lists = self.found.lists
         shown = fitting(lists, width, self.at)
-        widths = widths_of(
-            [lists[n] for n in shown], width, MORE * (len(shown) < len(lists))
-        )
-        token = "title" + CURSOR * (self.at is not None and self.at.row < 0)
-        said = [(f" {text}", token) for text in _verdict(why, width - 2)]
-        sums: Counter[str] = Counter()
-        for one in self.side.insight.idle or ():
-            sums.update({reason.name: int(reason.before[-1]) for reason in one.reasons})
-        reasons = sums.most_common() if is_roomy or len(said) == 1 else []
-        letters = [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in reasons]
-        account = account_line(why, width - 2) if is_roomy else ""
-        said += [(f" {account}", "plain")] if account else []
-        return (
-            shown,
-            widths,
-            said,
-            letters,
-            max(0, height - 2 - len(said) - bool(letters)),
-        )
+        more = HIDDEN_LISTS_CELLS if len(shown) < len(lists) else 0
+        return ListColumns(shown, widths_of([lists[n] for n in shown], width, more))
+
+    def _idle_reasons(self) -> list[str]:
+        """The letter and the short name of each reason why a device was idle, the
+        longest first."""
+        ns_by_reason: Counter[str] = Counter()
+        for idle in self.side.insight.idle or ():
+            for reason in idle.reasons:
+                ns_by_reason[reason.name] += int(reason.before[-1])
+        names = [name for name, _ in ns_by_reason.most_common()]
+        return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
         """All lines of a size, of which each is asked for by itself."""
-        (shown, widths, said, letters, room), rule = (
-            self._laid(width, height),
-            self.glyphs.rule,
-        )
-        title, bar = (
-            clip(self.title, width - 5, self.glyphs.ellipsis),
-            bar_cells(width, len(shown)),
-        )
-        lines: list[Sequence[Styled]] = [
-            [(f"{rule * 3} {title} ".ljust(width, rule), "faint")]
-        ]
-        lines += [*([text] for text in said), self._titles(shown, widths, bar)]
-        blocks = [
-            self._rows(*one, bar, room) for one in zip(shown, widths, strict=True)
-        ]
-        lines += [
-            [part for parts in row for part in parts]
-            for row in zip(*blocks, strict=True)
-        ]
-        text = joined(["idle because:", *letters], width - 1)
-        return [*lines, [(f" {text}", "faint")]] if letters else lines
+        laid = self._laid(width, height)
+        bar = bar_cells(width, len(laid.columns.shown))
+        lines: list[Sequence[Styled]] = [self._heading(width)]
+        lines += [[line] for line in laid.above]
+        lines.append(self._titles(laid.columns, bar))
+        lines += self._rows_of_lists(laid, bar)
+        if laid.reasons:
+            reasons = joined(["idle because:", *laid.reasons], width - 1)
+            lines.append([(f" {reasons}", "faint")])
+        return lines
 
-    def _titles(
-        self, shown: Sequence[int], widths: Sequence[int], bar: int
-    ) -> list[Styled]:
-        """Those of the lists, with faint units; the last one counts the lists that do
-        not fit."""
-        hidden, parts = len(self.found.lists) - len(shown), list[Styled]()
-        for column, cells in zip(shown, widths, strict=True):
-            one = self.found.lists[column]
-            more = (
-                f" {self.glyphs.folded}{hidden}"
-                if hidden and column == shown[-1]
-                else ""
-            )
-            units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
-            left = cells - len(units) - len(more)
-            parts += [(units, "faint"), (clip(one.title, left).ljust(left), "title")]
-            parts.append((more.ljust(len(more) + BETWEEN), "faint"))
+    def _rows_of_lists(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:
+        """The rows of all lists that are shown, one beside the other."""
+        blocks = []
+        for column, cells in zip(laid.columns.shown, laid.columns.widths, strict=True):
+            blocks.append(self._rows(column, cells, bar, laid.rows))
+        for parts_of_lists in zip(*blocks, strict=True):
+            yield [*chain.from_iterable(parts_of_lists)]
+
+    def _heading(self, width: int) -> list[Styled]:
+        """The rule with the title."""
+        rule = self.glyphs.rule
+        title = clip(self.title, width - 5, self.glyphs.ellipsis)
+        heading = f"{rule * 3} {title} "
+        return [(heading.ljust(width, rule), "faint")]
+
+    def _titles(self, columns: ListColumns, bar: int) -> list[Styled]:
+        """The titles of the lists, with faint units; the last one counts the lists that
+        do not fit. `bar`: the cells of a bar."""
+        hidden = len(self.found.lists) - len(columns.shown)
+        parts: list[Styled] = []
+        for column, cells in zip(columns.shown, columns.widths, strict=True):
+            more = ""
+            if hidden and column == columns.shown[-1]:
+                more = f" {self.glyphs.folded}{hidden}"
+            title_cells = cells - len(more)
+            parts += self._list_title(self.found.lists[column], title_cells, bar)
+            parts.append((more + " " * BETWEEN_CELLS, "faint"))
         return parts
 
+    @staticmethod
+    def _list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
+        """The units and the title of a list, in so many cells."""
+        time_unit = f"{shown.unit.name:>{TIME_CELLS}}"
+        aside_unit = f"{shown.aside:>{ASIDE_CELLS}}"
+        units = f"{time_unit} {aside_unit} {' ' * bar}"
+        room = cells - len(units)
+        return [(units, "faint"), (clip(shown.title, room).ljust(room), "title")]
+
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
-        """The rows of one list that are seen, blank below its end."""
-        found, top, at = self.found.lists[column], self._top(column, room), self.at
-        left = max(1, cells - FIGURE - ASIDE - 2 - bar)
-        names, ellipsis = [one.text for one in found.entries], self.glyphs.ellipsis
-        apart = clip_apart(names, left, ellipsis)
-        if found.aside != SHARE:  # what stands aside tells them apart
-            apart = [clip(name, left, ellipsis) for name in names]
-        here, rows = at.row if at and at.column == column else -1, list[list[Styled]]()
-        for n, entry in [*enumerate(found.entries)][top : top + room]:
-            share = (
-                share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
-                if bar
-                else ""
-            )
-            parts = (
-                (">" if n == here else " ", "strong"),
-                (f"{found.unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
-                (f"{entry.aside:>{ASIDE}} ", "faint"),
-                (share, "busy"),
-                (
-                    apart[n].ljust(left),
-                    entry.kind.token + TEXT if entry.kind else "plain",
-                ),
-            )
-            row = [(text, token + CURSOR * (n == here)) for text, token in parts]
-            rows.append([*row, (" " * BETWEEN, "plain")])
-        empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
-        return [*rows, *[empty] * (room - len(rows))]
+        """The `room` rows of one list that are seen, `cells` wide and the blanks to the
+        next list; blank below its end."""
+        shown = self.found.lists[column]
+        figures_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
+        name_cells = max(1, cells - figures_cells)
+        names = self._names(shown, name_cells)
+        top = self._top(column, room)
+        rows = []
+        for n in range(top, min(top + room, len(shown.entries))):
+            has_cursor = self.at is not None and self.at == AnswerAt(column, n)
+            name = names[n].ljust(name_cells)
+            parts = self._row(shown, shown.entries[n], name, bar, has_cursor)
+            rows.append([*parts, (" " * BETWEEN_CELLS, "plain")])
+        blank: list[Styled] = [(" " * (cells + BETWEEN_CELLS), "plain")]
+        rows += [blank] * (room - len(rows))
+        return rows
+
+    def _names(self, shown: AnswerList, cells: int) -> list[str]:
+        """The name of each row, cut to so many cells such that different names still
+        differ; unless what stands beside the time tells them apart."""
+        names = [entry.text for entry in shown.entries]
+        if shown.aside == SHARE:
+            return clip_apart(names, cells, self.glyphs.ellipsis)
+        return [clip(name, cells, self.glyphs.ellipsis) for name in names]
+
+    def _row(
+        self,
+        shown: AnswerList,
+        entry: AnswerRow,
+        name: str,
+        bar: int,
+        has_cursor: bool,
+    ) -> list[Styled]:
+        """The parts of a row: the cursor, its time, what stands beside it, its bar and
+        its name."""
+        share = ""
+        if bar:
+            share = share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
+        look = entry.kind.token + TEXT if entry.kind else "plain"
+        parts = (
+            (">" if has_cursor else " ", "strong"),
+            (f"{shown.unit.text(entry.ns):>{TIME_CELLS - 1}} ", "plain"),
+            (f"{entry.aside:>{ASIDE_CELLS}} ", "faint"),
+            (share, "busy"),
+            (name, look),
+        )
+        if has_cursor:
+            return [(text, token + CURSOR) for text, token in parts]
+        return [*parts]
 
 
 def _verdict(why: Why, width: int) -> list[str]:
-    """The first sentence of the answer, in fewer words if that takes fewer lines; two
-    at most."""
-    texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
-    whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
-    shown = brief if len(brief) < len(whole) else whole
-    first, *more = least if len(shown) > 2 else shown
-    return [first, clip(" ".join(more), width)] if more else [first]
+    """The first sentence of the answer on at most two lines of `width` cells, in fewer
+    words if that takes fewer lines."""
+    full = sentence_lines(printable(answer(why)), width)
+    brief = sentence_lines(printable(brief_answer(why)), width)
+    lines = brief if len(brief) < len(full) else full
+    if len(lines) > 2:
+        without_reason = brief_answer(why, with_reason=False)
+        lines = sentence_lines(printable(without_reason), width)
+    first, *others = lines
+    return [first, clip(" ".join(others), width)] if others else [first]
 
 
 def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
-    """The cells of lists side by side: what one does not need goes to those that need
-    more. `more` cells follow the last title; the last cell of the screen stays
-    blank."""
+    """The cells of lists side by side in `width` cells: what one does not need goes to
+    those that need more. `more` cells follow the last title; the last cell of the
+    screen stays blank."""
     if not lists:
         return []
-    whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
-    equal, others = (
-        whole // len(lists),
-        FIGURE + ASIDE + 2 + bar_cells(width, len(lists)),
-    )
-    longest = (
-        max((len(entry.text) for entry in one.entries), default=0) for one in lists
-    )
-    titles = (len(one.title) + more * (one is lists[-1]) for one in lists)
-    needs = [others + max(cells) for cells in zip(longest, titles, strict=True)]
-    found = [min(need, equal) for need in needs]
-    spare = whole - sum(found)
-    for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
-        wanting = sum(needs[m] > found[m] for m in range(len(lists)))
-        given = min(needs[n] - found[n], spare // max(1, wanting))
-        found[n] += given
-        spare -= given
-    found[-1] += spare
-    return found
+    room = width - 1 - BETWEEN_CELLS * (len(lists) - 1)
+    room = max(len(lists), room)
+    needs = _needed_cells(lists, bar_cells(width, len(lists)), more)
+    equal_part = room // len(lists)
+    widths = [min(need, equal_part) for need in needs]
+    spare = _spread_spare(widths, needs, room - sum(widths))
+    widths[-1] += spare
+    return widths
+
+
+def _spread_spare(widths: list[int], needs: Sequence[int], spare: int) -> int:
+    """Gives spare cells to lists that need more, in place, first to those that need the
+    fewest; returns what is left."""
+    missing = [need - cells for need, cells in zip(needs, widths, strict=True)]
+    for n in sorted(range(len(widths)), key=missing.__getitem__):
+        wanting = sum(cells > 0 for cells in missing)
+        equal_part = spare // max(1, wanting)
+        part = min(missing[n], equal_part)
+        widths[n] += part
+        missing[n] -= part
+        spare -= part
+    return spare
+
+
+def _needed_cells(lists: Sequence[AnswerList], bar: int, more: int) -> list[int]:
+    """The cells in which each list shows its title and all its names in full. `more`
+    cells follow the last title; `bar`: the cells of a bar."""
+    needs = []
+    for answer_list in lists:
+        title = len(answer_list.title)
+        if answer_list is lists[-1]:
+            title += more
+        longest_name = max(
+            (len(entry.text) for entry in answer_list.entries), default=0
+        )
+        figures = TIME_CELLS + ASIDE_CELLS + 2 + bar
+        needs.append(figures + max(longest_name, title))
+    return needs
 
 
 def bar_cells(width: int, count: int) -> int:
     """The cells that a bar takes in each of so many lists, the blank after it
-    included."""
-    each = (width - BETWEEN * (count - 1)) // max(1, count)
-    return BAR + 1 if each >= WITH_BAR else 0
+    included; 0 where there is no room for bars."""
+    list_cells = (width - BETWEEN_CELLS * (count - 1)) // max(1, count)
+    return BAR_CELLS + 1 if list_cells >= MIN_CELLS_WITH_BAR else 0
 
 
 SECTION = "In the answer"
@@ -258,12 +356,16 @@ def answer_of(state: State) -> AnswerPage | None:
     return None if is_other else state.side.insight.answer
 
 
-def is_inside(state: State, inside: bool = True) -> bool:
-    """Whether the keys act on the answer, or else on the lanes above it."""
-    return answer_of(state) is not None and (state.answer_at is not None) is inside
+def is_inside(state: State) -> bool:
+    """Whether the keys act on the answer below the lanes."""
+    return answer_of(state) is not None and state.answer_at is not None
 
 
-is_outside = partial(is_inside, inside=False)
+def is_outside(state: State) -> bool:
+    """Whether the keys act on the lanes above the answer."""
+    return answer_of(state) is not None and state.answer_at is None
+
+
 enter = partial(replace, answer_at=AnswerAt(0, 0), hint="")
 leave = partial(replace, answer_at=None, hint="")
 
@@ -274,88 +376,148 @@ def takes_tab(state: State) -> bool:
 
 
 def next_pane(state: State) -> State:
+    """From the lanes into the answer; from it to the lanes of the next side."""
     return other_side(leave(state)) if state.answer_at else enter(state)
 
 
 def move(state: State, columns: int, rows: int) -> State:
-    found, at = answer_of(state), state.answer_at
-    if found is None or at is None:
+    """The cursor so many lists to the right and rows down."""
+    answer_page = answer_of(state)
+    if answer_page is None or state.answer_at is None:
         return state
-    return replace(state, answer_at=moved(found.lists, at, columns, rows))
+    at = moved(answer_page.lists, state.answer_at, columns, rows)
+    return replace(state, answer_at=at)
 
 
 def follow(state: State) -> State:
-    found, at = answer_of(state), state.answer_at
-    return went(state, found, at) if found and at else state
+    """To what the row under the cursor is about."""
+    answer_page = answer_of(state)
+    if answer_page is None or state.answer_at is None:
+        return state
+    return went(state, answer_page, state.answer_at)
 
 
 def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
     """To what a row is about; the cursor is on that row when the person comes back."""
     state = replace(state, answer_at=at)
-    to, place = way_of(found.lists, at)
-    if to == "slice":
-        return shown(state, alike(state, place))
-    if to == "why":
+    way = way_of(found.lists, at)
+    if way.to == "slice":
+        return shown(state, alike(state, way.at))
+    if way.to == "why":
         return replace(state, page=WhyPage.name, hint="")
-    if to in ("module", "kernel"):
-        page = MODULES if to == "module" else kernels.PAGE
-        return page.led_to(replace(state, page=page.name, hint=""), place)
-    gap = place_of_gap(state.side, found.why.gaps[place])
-    keys = ("deselect back to the answer", "next-gap the next longest")
-    return told(at_gap(state, gap), "a gap of the answer", *keys) if gap else state
+    if way.to == "module":
+        return MODULES.led_to(replace(state, page=MODULES.name, hint=""), way.at)
+    if way.to == "kernel":
+        page = kernels.PAGE
+        return page.led_to(replace(state, page=page.name, hint=""), way.at)
+    gap = place_of_gap(state.side, found.why.gaps[way.at])
+    if gap is None:
+        return state
+    return told(
+        at_gap(state, gap),
+        "a gap of the answer",
+        "deselect back to the answer",
+        "next-gap the next longest",
+    )
 
 
 def answer_pane(state: State, height: int) -> Pane | None:
     """The answer on so many lines; None where something else stands."""
-    if (found := answer_of(state)) is None:
+    answer_page = answer_of(state)
+    if answer_page is None:
         return None
-    glyphs, title, width = glyphs_for(state.ascii_only), _title(state), state.size.width
-    picture = AnswerPicture(state.side, found, glyphs, state.answer_at, title)
+    width = state.size.width
+    picture = AnswerPicture(
+        side=state.side,
+        found=answer_page,
+        glyphs=glyphs_for(state.ascii_only),
+        at=state.answer_at,
+        title=_title(state),
+    )
 
     def pointed(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
         return went(state, picture.found, at) if at else state
 
     def wheeled(state: State, turn: Turn) -> State:
-        return move(enter(state) if state.answer_at is None else state, 0, turn.lines)
+        inside = enter(state) if state.answer_at is None else state
+        return move(inside, columns=0, rows=turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
 
 
 def _title(state: State) -> str:
-    into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-    outside = f"{into} goes into it", "down/up selects a slice"
-    keys = hints_text(INSIDE if state.answer_at else outside, state)
+    """The title of the answer, with what keys do there."""
+    if state.answer_at:
+        keys = hints_text(INSIDE, state)
+    else:
+        into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
+        keys = hints_text((f"{into} goes into it", "down/up selects a slice"), state)
     return f"answer: {keys}" if keys else "answer"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)
-_by = partial(partial, move)
-_TOP = "the first line is the verdict"
-_INTO = "its rows lead to modules, kernels, gaps"
-_NEXT = "the answer, the lanes; of two traces, the other one"
+
 
 ACTIONS = (
     action(
-        "into-answer", "Into the answer", "enter", _INTO, enter, SECTION, is_outside
-    ),
-    _inside("answer-down", "Row down", "j down", "of the list", _by(columns=0, rows=1)),
-    _inside("answer-up", "Row up", "k up", _TOP, _by(columns=0, rows=-1)),
-    _inside(
-        "answer-right", "Next list", "l right", "to the right", _by(columns=1, rows=0)
-    ),
-    _inside(
-        "answer-left", "Previous list", "h left", "to the left", _by(columns=-1, rows=0)
+        name="into-answer",
+        title="Into the answer",
+        written="enter",
+        help="its rows lead to modules, kernels, gaps",
+        run=enter,
+        section=SECTION,
+        where=is_outside,
     ),
     _inside(
-        "answer-show", "Go there", "enter", "module, kernel, gap or verdict", follow
+        name="answer-down",
+        title="Row down",
+        written="j down",
+        help="of the list",
+        run=partial(move, columns=0, rows=1),
     ),
     _inside(
-        "answer-leave",
-        "Back to the lanes",
-        "escape",
-        "the keys act on them again",
-        leave,
+        name="answer-up",
+        title="Row up",
+        written="k up",
+        help="the first line is the verdict",
+        run=partial(move, columns=0, rows=-1),
     ),
-    action("next-pane", "Next pane", "tab", _NEXT, next_pane, SECTION, takes_tab),
+    _inside(
+        name="answer-right",
+        title="Next list",
+        written="l right",
+        help="to the right",
+        run=partial(move, columns=1, rows=0),
+    ),
+    _inside(
+        name="answer-left",
+        title="Previous list",
+        written="h left",
+        help="to the left",
+        run=partial(move, columns=-1, rows=0),
+    ),
+    _inside(
+        name="answer-show",
+        title="Go there",
+        written="enter",
+        help="module, kernel, gap or verdict",
+        run=follow,
+    ),
+    _inside(
+        name="answer-leave",
+        title="Back to the lanes",
+        written="escape",
+        help="the keys act on them again",
+        run=leave,
+    ),
+    action(
+        name="next-pane",
+        title="Next pane",
+        written="tab",
+        help="the answer, the lanes; of two traces, the other one",
+        run=next_pane,
+        section=SECTION,
+        where=takes_tab,
+    ),
 )

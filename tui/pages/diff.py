@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -28,7 +28,6 @@ from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.places import places
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, page_table
@@ -42,69 +41,107 @@ from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
-STYLES = {"+": "bad", "-": "good", "~": "plain"}
-LEAST = 8  # cells of a column of numbers
-ROOMY = 25  # lines of a page: with more, there is room for a line about each side
-LOW = 17  # with fewer there is no room for timelines
+STYLE_OF_MARK = {"+": "bad", "-": "good", "~": "plain"}
+MIN_NUMBER_CELLS = 8  # of a column of numbers
+ROOMY_LINES = 25  # of a page: with more, there is room for a line about each side
+MIN_LINES_WITH_TIMELINES = 17
 # with more, the timelines are larger, and both names of a replaced kernel are shown
-WIDE = 40
-LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
-WHY_LINES, STORY_LINES, NAME_LINES = 2, 3, 4
+TALL_LINES = 40
+STYLE_OF_ANSWER = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
+WHY_LINES = 2
+MAX_STORY_LINES = 3
+NAME_LINES = 4
 WORKING = "working: what changed from A to B will follow"
 
 
 @lru_cache(maxsize=4)
 def columns_of(found: DiffLines | None) -> tuple[ListColumn, ...]:
-    """As wide as the widest number: none is cut."""
-    inner = [line for lines in found.inner.values() for line in lines] if found else []
-    listed = (*found.lines, *inner, *found.pinned, *found.closing) if found else ()
-    texts = [_texts(line) for line in listed]
-    widths = [max([LEAST, *(len(text[n]) for text in texts)]) for n in (1, 2, 3)]
-    kinds = max([len("step"), *(len(line.kind) for line in listed)])
-    numbers = zip(("change us", "A us", "B us"), widths, strict=True)
+    """The columns of the lines. Those of numbers are as wide as the widest one, so that
+    none is cut."""
+    texts = [_texts(line) for line in _all_lines(found)]
+    kind_cells = max([len("step"), *(len(text.kind) for text in texts)])
     return (
         ListColumn("", 1),
-        *(ListColumn(title, max(len(title), width)) for title, width in numbers),
-        ListColumn("what", kinds, left=True),
+        _number_column("change us", [text.change for text in texts]),
+        _number_column("A us", [text.a for text in texts]),
+        _number_column("B us", [text.b for text in texts]),
+        ListColumn("what", kind_cells, left=True),
         ListColumn("of", 0, left=True),
     )
 
 
-def _texts(line: DiffLine) -> tuple[str, ...]:
+def _all_lines(found: DiffLines | None) -> list[DiffLine]:
+    """All lines of a comparison, also those that are not shown; none until it is
+    known."""
+    if found is None:
+        return []
+    lines = [*found.lines, *found.pinned, *found.closing]
+    for inner in found.inner.values():
+        lines += inner
+    return lines
+
+
+def _number_column(title: str, numbers: Sequence[str]) -> ListColumn:
+    """A column in which all these numbers have room."""
+    widest = max(map(len, numbers), default=0)
+    return ListColumn(title, max(MIN_NUMBER_CELLS, len(title), widest))
+
+
+class _LineTexts(NamedTuple):
+    """What stands in the columns of a line, but for the last one."""
+
+    mark: str
+    change: str
+    a: str
+    b: str
+    kind: str
+
+
+def _texts(line: DiffLine) -> _LineTexts:
+    """The texts of a line; a change that does not count in the sum is in parentheses,
+    and a time that one side does not have is blank."""
     change = microseconds(line.change_ns, signed=True)
-    sides = ("" if ns is None else microseconds(ns) for ns in (line.a_ns, line.b_ns))
-    return line.mark, change if line.counts else f"({change})", *sides, line.kind
+    return _LineTexts(
+        mark=line.mark,
+        change=change if line.counts else f"({change})",
+        a="" if line.a_ns is None else microseconds(line.a_ns),
+        b="" if line.b_ns is None else microseconds(line.b_ns),
+        kind=line.kind,
+    )
 
 
 def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
     """The texts of a line in the width of their columns, all of it in characters of one
     cell."""
-    narrowed = replace(
-        line, what=narrow(line.what), parts=tuple(map(narrow, line.parts))
-    )
-    return fit(
-        columns, [*_texts(line), fitted(narrowed, room(columns, width))[0]], width
-    )
+    what = narrow(line.what)
+    parts = tuple(narrow(part) for part in line.parts)
+    narrowed = replace(line, what=what, parts=parts)
+    shown, _ = fitted(narrowed, room(columns, width))
+    return fit(columns, [*_texts(line), shown], width)
 
 
 def formatted(
     columns: Sequence[ListColumn], lines: Sequence[DiffLine], index: int, width: int
 ) -> list[Styled]:
-    style = STYLES.get(lines[index].mark, "faint")
+    """The texts of one of the lines, in the style of its mark."""
+    style = STYLE_OF_MARK.get(lines[index].mark, "faint")
     return [(text, style) for text in fitting(columns, lines[index], width)]
 
 
 def both_names(line: DiffLine) -> list[Said]:
     """The kernels of a line whose kernel was replaced, with the differences marked
-    below."""
-    first = line.rows[0] if line.rows and line.kind != REGION else None
-    if first is None or first.kind is not RowKind.REPLACED or not (first.a and first.b):
+    below; nothing for other lines."""
+    if line.kind == REGION or not line.rows:
         return []
-    names = narrow(first.a[0]), narrow(first.b[0])
-    said = []
+    row = line.rows[0]
+    if row.kind is not RowKind.REPLACED or not row.a or not row.b:
+        return []
+    names = narrow(row.a[0]), narrow(row.b[0])
+    lines = []
     for side, name, marks in zip("AB", names, differing(*names), strict=True):
-        said += [Said(f"{side} {name}", "plain"), Said(f"  {marks}", "warning")]
-    return said
+        lines.append(Said(f"{side} {name}", "plain"))
+        lines.append(Said(f"  {marks}", "warning"))
+    return lines
 
 
 class DiffPage(ListPage):
@@ -124,57 +161,87 @@ class DiffPage(ListPage):
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
-        if (shown := state.comparison) is None:
+        """The windows of the timeline; the traces are compared if they were not yet."""
+        if state.comparison is None:
             return compared_anew(state) if state.has_diff else state
-        return replace(state, comparison=shown.beside(state.session.views))
+        comparison = state.comparison.beside(state.session.views)
+        return replace(state, comparison=comparison)
 
     def rows(self, state: State) -> Rows:
-        shown, columns = state.comparison, columns_of(_found(state))
-        lines = shown.lines if shown else ()
-        row = partial(formatted, columns, lines)
-        return Rows(_identity(state), len(lines), partial(titles, columns), row)
+        """The lines of the comparison; none until it is known."""
+        columns = columns_of(_found(state))
+        lines = state.comparison.lines if state.comparison else ()
+        return Rows(
+            identity=_identity(state),
+            count=len(lines),
+            titles=partial(titles, columns),
+            format=partial(formatted, columns, lines),
+        )
 
     def chosen(self, state: State, index: int) -> State:
+        """Enter: the work of the line in the timelines of both traces."""
         line = self.line(state)
-        return brought(state, state.session.paired(pair_of(line)), 0) if line else state
+        if line is None:
+            return state
+        return brought(state, state.session.paired(pair_of(line)), 0)
 
     def line(self, state: State) -> DiffLine | None:
-        return self.under_cursor(
-            state, state.comparison.lines if state.comparison else ()
-        )
+        """The line under the cursor."""
+        lines = state.comparison.lines if state.comparison else ()
+        return self.under_cursor(state, lines)
 
     def described(self, state: State) -> Overlay | str:
         """The first slice of the line on the active side, else on the other one."""
         line = self.line(state)
+        if line is None:
+            return NO_MORE
+        pair = pair_of(line)
         for index in (state.active, 1 - state.active):
-            if line and (rows := pair_of(line)[index]):
-                return Details(state.sides[index], rows[0])
+            if pair[index]:
+                return Details(state.sides[index], pair[index][0])
         return NO_MORE
 
     def moved(self, state: State) -> State:
-        shown, cursor = state.comparison, state.list_of(DIFF).cursor
-        return replace(state, comparison=shown.at(cursor)) if shown else state
+        """The work of the line under the cursor is marked in the timelines."""
+        if state.comparison is None:
+            return state
+        cursor = state.list_of(DIFF).cursor
+        return replace(state, comparison=state.comparison.at(cursor))
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        if (shown := state.comparison) is None:
+        """The verdict, and below it both timelines where there is room."""
+        comparison = state.comparison
+        if comparison is None:
             return ()
-        lines, most, width = 3, 3, size.width
-        if size.height > ROOMY:
-            lines, most = (6, 9) if size.height > WIDE else (4, 7)
-        panes = [_verdict(shown.found, width, most)]
-        for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
-            if size.height >= LOW:
-                height = min(2 + len(places(side, view)), lines)
-                panes.append(_timeline(state, shown, n, width, height))
+        if size.height > TALL_LINES:
+            timeline_lines, verdict_lines = 6, 9
+        elif size.height > ROOMY_LINES:
+            timeline_lines, verdict_lines = 4, 7
+        else:
+            timeline_lines, verdict_lines = 3, 3
+        panes = [_verdict(comparison.found, size.width, verdict_lines)]
+        if size.height >= MIN_LINES_WITH_TIMELINES:
+            for index in range(len(comparison.sides)):
+                panes.append(
+                    _timeline(state, comparison, index, size.width, timeline_lines)
+                )
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """The lines that close the sum, and why the line under the cursor is
         believed."""
-        found, wide = _found(state), size.height > WIDE
-        height = 1 + (WHY_LINES if size.height > ROOMY else 1) + NAME_LINES * wide
-        pinned = () if found is None else found.pinned if wide else found.closing
-        return Pane(len(pinned), _pinned(found, pinned)), Pane(height, self._why(state))
+        found = _found(state)
+        is_tall = size.height > TALL_LINES
+        height = 1 + (WHY_LINES if size.height > ROOMY_LINES else 1)
+        if is_tall:
+            height += NAME_LINES
+        closing: Sequence[DiffLine] = ()
+        if found is not None:
+            closing = found.pinned if is_tall else found.closing
+        return (
+            Pane(len(closing), _pinned(found, closing)),
+            Pane(height, self._why(state)),
+        )
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """With the full names of the kernels of both sides, as JSON lists."""
@@ -182,39 +249,68 @@ class DiffPage(ListPage):
             return None
         listed = state.comparison.lines
         lines = listed if rows is None else [listed[row] for row in rows]
-        changes = np.array([line.change_ns for line in lines], dtype=np.int64)
-        counts = np.array([line.counts for line in lines], dtype=np.bool_)
         texts: dict[str, list[Any]] = {
             "what": [line.kind for line in lines],
             "of": [line.what for line in lines],
             "names_a": [_names(row.a for row in line.rows) for line in lines],
             "names_b": [_names(row.b for row in line.rows) for line in lines],
         }
-        a, b = [line.a_ns for line in lines], [line.b_ns for line in lines]
-        return page_table(DIFF, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
+        return page_table(
+            DIFF,
+            texts,
+            change_ns=np.array([line.change_ns for line in lines], dtype=np.int64),
+            a_ns=[line.a_ns for line in lines],
+            b_ns=[line.b_ns for line in lines],
+            counts=np.array([line.counts for line in lines], dtype=np.bool_),
+        )
 
     def _why(self, state: State) -> TextPicture:
-        columns = columns_of(_found(state))
-        opens = hint_text("diff-open opens and closes it", state)
-        if (shown := self.line(state)) is None:
+        """Why the line under the cursor is believed, and of a replaced kernel both
+        names; nothing without a line."""
+        line = self.line(state)
+        if line is None:
             return text([])
-
-        def said(width: int, height: int) -> list[Said]:
-            why = shown.why or "; ".join(dict.fromkeys(row.why for row in shown.rows))
-            why = opens if shown.kind == REGION else why
-            names, what = both_names(shown), shown.what
-            most = max(1, height - len(names))
-            if why and most == 1:  # only what the row of the line has no room for
-                what = APART.join(fitted(shown, room(columns, width - 1))[1]) or what
-            texts = folded([narrow(f"{what}: {why}" if why else what)], width)
-            return [*cut(texts, most), *names]
-
-        rule, cursor = glyphs_for(state.ascii_only).rule, state.list_of(DIFF).cursor
-        return ruled((_identity(state), cursor, opens), "", rule, said)
+        opens = hint_text("diff-open opens and closes it", state)
+        reason = opens if line.kind == REGION else _reason(line)
+        cursor = state.list_of(DIFF).cursor
+        return ruled(
+            (_identity(state), cursor, opens),
+            "",
+            glyphs_for(state.ascii_only).rule,
+            partial(_why_lines, line, reason, columns_of(_found(state))),
+        )
 
 
-def _names(each: Iterable[Iterable[str]]) -> list[str]:
-    return list(dict.fromkeys(chain.from_iterable(each)))
+def _why_lines(
+    line: DiffLine,
+    reason: str,
+    columns: Sequence[ListColumn],
+    width: int,
+    height: int,
+) -> list[Said]:
+    """Why a line is believed, and of a replaced kernel both names, on so many lines.
+    Where there is one line for the reason, it begins with what the row of the line,
+    which has these columns, has no room for."""
+    names = both_names(line)
+    reason_lines = max(1, height - len(names))
+    what = line.what
+    if reason and reason_lines == 1:
+        _, left_out = fitted(line, room(columns, width - 1))
+        what = APART.join(left_out) or what
+    sentence = narrow(f"{what}: {reason}" if reason else what)
+    return [*cut(folded([sentence], width), reason_lines), *names]
+
+
+def _reason(line: DiffLine) -> str:
+    """Why a line is believed; else why its rows are, each reason once."""
+    if line.why:
+        return line.why
+    return "; ".join(dict.fromkeys(row.why for row in line.rows))
+
+
+def _names(names_of_rows: Iterable[Iterable[str]]) -> list[str]:
+    """The names of all rows, each once, in their order."""
+    return list(dict.fromkeys(chain.from_iterable(names_of_rows)))
 
 
 def _found(state: State) -> DiffLines | None:
@@ -228,12 +324,16 @@ def _identity(state: State) -> Hashable:
 
 
 def _timeline(
-    state: State, shown: Comparison, index: int, width: int, height: int
+    state: State, comparison: Comparison, index: int, width: int, most: int
 ) -> Pane:
-    side, view, marked = shown.sides[index], shown.views[index], shown.marked[index]
+    """The timeline of one side, as high as it needs and at most `most` lines."""
     picture = TimelinePicture(
-        side, view, glyphs_for(state.ascii_only, state.colorless), 0, marked
+        side=comparison.sides[index],
+        view=comparison.views[index],
+        glyphs=glyphs_for(state.ascii_only, state.colorless),
+        marked=comparison.marked[index],
     )
+    height = min(2 + len(picture.places), most)
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
@@ -248,29 +348,36 @@ def windowed(state: State, index: int, view: View) -> State:
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
-    return replace(
-        state, session=session, comparison=state.comparison.beside(session.views)
-    )
+    comparison = state.comparison.beside(session.views)
+    return replace(state, session=session, comparison=comparison)
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
+    """What a key does that moves the window of the active side."""
+
     def run(state: State) -> State:
-        shown, n = state.comparison, state.active
-        if shown is None:
+        """The state with the moved window."""
+        comparison = state.comparison
+        if comparison is None:
             return state
-        return windowed(
-            state, n, step(shown.sides[n], shown.views[n], *numbers, **named)
-        )
+        side = comparison.sides[state.active]
+        view = comparison.views[state.active]
+        return windowed(state, state.active, step(side, view, *numbers, **named))
 
     return run
 
 
 def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
+    """The lines that close the sum."""
     columns = columns_of(found)
 
     def lines(width: int, height: int) -> list[Said]:
-        texts = ("".join(fitting(columns, line, width - 1)) for line in pinned)
-        return [Said(f" {text}", "title") for text in texts]
+        """One line for each."""
+        shown = []
+        for line in pinned:
+            texts = fitting(columns, line, width - 1)
+            shown.append(Said(f" {''.join(texts)}", "title"))
+        return shown
 
     return TextPicture((found, len(pinned)), lines)
 
@@ -281,19 +388,19 @@ def verdict(diff: Diff, width: int) -> list[Said]:
 
 
 def _answer_and_story(diff: Diff, width: int) -> list[Said]:
-    """On as many lines as they need; of the story at most STORY_LINES."""
-    look = LOOKS.get(diff.verdict.answer, "title")
-    return [
-        *folded([narrow(judgment(diff))], width, look),
-        *folded([narrow(diff.story)], width, "plain", most=STORY_LINES),
-    ]
+    """The answer on as many lines as it needs, and the story on at most
+    MAX_STORY_LINES."""
+    style = STYLE_OF_ANSWER.get(diff.verdict.answer, "title")
+    answer = folded([narrow(judgment(diff))], width, style)
+    story = folded([narrow(diff.story)], width, "plain", most=MAX_STORY_LINES)
+    return [*answer, *story]
 
 
 def _beside_the_answer(diff: Diff, width: int) -> list[Said]:
-    return [
-        *(Said(narrow(line)) for line in side_lines(diff)),
-        *folded(map(narrow, flow(diff.notes, width)), width),
-    ]
+    """A line about each side, then the notes."""
+    sides = [Said(narrow(line)) for line in side_lines(diff)]
+    notes = folded(map(narrow, flow(diff.notes, width)), width)
+    return [*sides, *notes]
 
 
 @lru_cache(maxsize=4)
@@ -310,25 +417,57 @@ def _verdict(found: DiffLines | None, width: int, most: int) -> Pane:
 
 
 def turned(state: State) -> State:
+    """Opens the line under the cursor, or closes it or the one that it is inside of."""
     if state.comparison is None:
         return state
-    now = state.list_of(DIFF)
-    comparison, cursor = state.comparison.turned(now.cursor)
-    return replace(state, comparison=comparison).with_list(
-        DIFF, replace(now, cursor=cursor)
-    )
+    list_state = state.list_of(DIFF)
+    comparison, cursor = state.comparison.turned(list_state.cursor)
+    now = replace(state, comparison=comparison)
+    return now.with_list(DIFF, replace(list_state, cursor=cursor))
 
 
 _action = partial(action, section="In the diff", where=on(DIFF))
-_in, _out = _window(moves.zoom, 1, 2), _window(moves.zoom, 2, 1)
-_left, _right = _window(moves.pan, -10), _window(moves.pan, 10)
 DiffPage.actions = (
     _action(
-        "diff-open", "Open or close", "space", "a compiled part of the program", turned
+        name="diff-open",
+        title="Open or close",
+        written="space",
+        help="a compiled part of the program",
+        run=turned,
     ),
-    _action("diff-zoom-in", "Zoom in", "w + =", "both timelines", _in),
-    _action("diff-zoom-out", "Zoom out", "s -", "both timelines", _out),
-    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _left),
-    _action("diff-right", "Pan right", "d l right", "a tenth of the window", _right),
-    _action("diff-whole", "Whole trace", "0", "show everything", _window(moves.fit)),
+    _action(
+        name="diff-zoom-in",
+        title="Zoom in",
+        written="w + =",
+        help="both timelines",
+        run=_window(moves.zoom, 1, 2),
+    ),
+    _action(
+        name="diff-zoom-out",
+        title="Zoom out",
+        written="s -",
+        help="both timelines",
+        run=_window(moves.zoom, 2, 1),
+    ),
+    _action(
+        name="diff-left",
+        title="Pan left",
+        written="a h left",
+        help="a tenth of the window",
+        run=_window(moves.pan, -10),
+    ),
+    _action(
+        name="diff-right",
+        title="Pan right",
+        written="d l right",
+        help="a tenth of the window",
+        run=_window(moves.pan, 10),
+    ),
+    _action(
+        name="diff-whole",
+        title="Whole trace",
+        written="0",
+        help="show everything",
+        run=_window(moves.fit),
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,18 +18,26 @@ from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, ruled, text
 from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of
+from fusetui.tui.layout.flame import (
+    TIMES,
+    TREES,
+    WHOLE,
+    Flame,
+    FlameView,
+    NodeCells,
+    flame_of,
+)
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import MOST_COPIED, Page, Pane, next_of
+from fusetui.tui.pages.page import MAX_COPIED_CHARS, Page, Pane, next_of
 from fusetui.tui.pages.tree import awaited
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.state import Outcome, Size, State, told
 
-ABOVE = 2  # lines above that of the cursor, where there are more levels than lines
+LINES_ABOVE_CURSOR = 2  # where there are more levels than lines
 NAME = "flame"
-BELOW = 4  # lines about the node under the cursor, the rule included
+BELOW_LINES = 4  # about the node under the cursor, the rule included
 WHAT = {
     "ops": "ops by call path",
     "modules": "modules",
@@ -48,44 +56,53 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
     glyphs: Glyphs
 
     def key(self, y: int, width: int, height: int) -> Hashable:
+        """What a line depends on: the cursor only where it is on its level."""
         level = self._level(y, height)
-        here = (
-            self.at
-            if self.at != WHOLE and self.flame.tree.level[self.at] == level
-            else WHOLE
-        )
-        return self.flame, self.root, level, here, width
+        cursor = WHOLE
+        if self.at != WHOLE and self.flame.tree.level[self.at] == level:
+            cursor = self.at
+        return self.flame, self.root, level, cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        """The nodes of a level that take a cell at least, with blanks between."""
         parts: list[Styled] = []
-        x, tree = 0, self.flame.tree
-        for node, begin, end in self.flame.in_sight(
-            self.root, self._level(y, height), width
-        ):
-            if begin > x:
-                parts.append((" " * (begin - x), "plain"))
-            text, size = tree.label(node), end - begin
-            if node == self.at:
-                parts.append(chosen_slice(text, size, self.glyphs))
-            else:
-                beside = begin == x and bool(parts)
-                parts.append(
-                    filled_slice(text, size, tree.kind(node), beside, self.glyphs)
-                )
-            x = end
+        end_of_last = 0
+        level = self._level(y, height)
+        for cells in self.flame.in_sight(self.root, level, width):
+            if cells.first > end_of_last:
+                parts.append((" " * (cells.first - end_of_last), "plain"))
+            is_beside = cells.first == end_of_last and bool(parts)
+            parts.append(self._node(cells, is_beside))
+            end_of_last = cells.stop
         return parts
+
+    def _node(self, cells: NodeCells, is_beside: bool) -> Styled:
+        """One node; `is_beside`: it begins where another one ends."""
+        tree = self.flame.tree
+        name = tree.label(cells.node)
+        size = cells.stop - cells.first
+        if cells.node == self.at:
+            return chosen_slice(name, size, self.glyphs)
+        return filled_slice(name, size, tree.kind(cells.node), is_beside, self.glyphs)
 
     def node_at(self, x: int, y: int, width: int, height: int) -> int:
         """The node at a cell; WHOLE beside them."""
-        seen = self.flame.in_sight(self.root, self._level(y, height), width)
-        return next((node for node, begin, end in seen if begin <= x < end), WHOLE)
+        level = self._level(y, height)
+        for cells in self.flame.in_sight(self.root, level, width):
+            if cells.first <= x < cells.stop:
+                return cells.node
+        return WHOLE
 
     def _level(self, y: int, height: int) -> int:
+        """The level that is drawn on line `y`: scrolled so that the cursor is in
+        sight."""
         first = self.flame.first_level(self.root)
         if self.at == WHOLE:
             return first + y
-        above = int(self.flame.tree.level[self.at]) - first - ABOVE
-        return first + y + max(0, min(above, self.flame.depth(self.root) - height))
+        hidden_levels = self.flame.depth(self.root) - height
+        levels_above_cursor = int(self.flame.tree.level[self.at]) - first
+        scrolled = min(levels_above_cursor - LINES_ABOVE_CURSOR, hidden_levels)
+        return first + y + max(0, scrolled)
 
 
 class FlamePage(Page):
@@ -100,68 +117,86 @@ class FlamePage(Page):
     )
 
     def open(self, state: State) -> State:
+        """Everything, the cursor where it is at first; the tree and the time stay."""
         return replace(state, flame=FlameView(state.flame.tree, state.flame.time))
 
     def follow(self, before: State, state: State) -> State:
         return self.open(state)
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
-        view, said = state.flame, flame_or_why(state)
+        """The graph below its title, and a few lines about the block with the
+        cursor."""
+        view = state.flame
         title = f" {TIME[time_of(state)]} {WHAT[view.tree]}"
-        if isinstance(said, str):
+        flame = flame_or_why(state)
+        if isinstance(flame, str):
             return (
                 Pane(1, text([Said(title, "title")])),
-                Pane(1, text([Said(f" {said}")])),
+                Pane(1, text([Said(f" {flame}")])),
             )
-        flame, (_, at) = said, here(state)
-        inside = f"   in {flame.tree.label(view.root)}" if view.root != WHOLE else ""
-        title += f": {duration(flame.whole_ns)}{inside}"
-        height = max(1, size.height - 1 - BELOW)
-        glyphs = glyphs_for(state.ascii_only, state.colorless)
-        picture = FlamePicture(flame, view.root, at, glyphs)
-
-        def pointed(state: State, x: int, y: int) -> State:
-            node = picture.node_at(x, y, size.width, height)
-            if node == at:
-                return zoom(state)
-            return state if node == WHOLE else turned(state, at=node)
-
+        title += f": {duration(flame.whole_ns)}"
+        if view.root != WHOLE:
+            title += f"   in {flame.tree.label(view.root)}"
+        at = here(state).node
+        about = partial(_about, flame, at)
+        rule = glyphs_for(state.ascii_only).rule
         return (
             Pane(1, text([Said(title, "title")])),
-            Pane(height, picture, pointed),
-            Pane(
-                BELOW, ruled((flame, at), "", glyphs.rule, partial(_about, flame, at))
-            ),
+            _graph(state, flame, at, size),
+            Pane(BELOW_LINES, ruled((flame, at), "", rule, about)),
         )
 
     def subject(self, state: State) -> int:
-        flame, at = here(state)
-        return int(flame.tree.row[at]) if flame and at != WHOLE else -1
+        """The longest call of the block with the cursor; -1 for none."""
+        flame, node = here(state)
+        if flame is None or node == WHOLE:
+            return -1
+        return int(flame.tree.row[node])
 
     def copied(self, state: State) -> str:
-        flame, at = here(state)
-        if flame is None or at == WHOLE:
+        """The names from the outermost block to the one with the cursor."""
+        flame, node = here(state)
+        if flame is None or node == WHOLE:
             return ""
-        return clip(
-            printable(" > ".join(map(flame.tree.label, flame.path(at)))), MOST_COPIED
-        )
+        names = [flame.tree.label(around) for around in flame.path(node)]
+        return clip(printable(" > ".join(names)), MAX_COPIED_CHARS)
+
+
+def _graph(state: State, flame: Flame, at: int, size: Size) -> Pane:
+    """The graph. A click moves the cursor to a block, a second one zooms to it."""
+    height = max(1, size.height - 1 - BELOW_LINES)
+    glyphs = glyphs_for(state.ascii_only, state.colorless)
+    picture = FlamePicture(flame, state.flame.root, at, glyphs)
+
+    def pointed(state: State, x: int, y: int) -> State:
+        node = picture.node_at(x, y, size.width, height)
+        if node == at:
+            return zoom(state)
+        return state if node == WHOLE else turned(state, at=node)
+
+    return Pane(height, picture, pointed)
 
 
 def flame_or_why(state: State) -> Flame | str:
     """What is drawn, or why it cannot be yet."""
-    side, tree, time = state.side, state.flame.tree, time_of(state)
+    side = state.side
+    tree = state.flame.tree
+    time = time_of(state)
     if tree == "modules" and side.insight.answer is None:
         return working(side.trace, "the modules")
     if tree == "frames" and kept_result(side.trace, FRAMES) is None:
         return working(side.trace, "the Python frames")
-    if tree == "ops" and (said := awaited(state, "path")):
-        return said
+    if tree == "ops":
+        waiting = awaited(state, "path")
+        if waiting:
+            return waiting
     flame = _flame(side, tree, time)
     return flame if flame.whole_ns else f"{TIME[time]} {WHAT[tree]}: none"
 
 
 @memo(6)
 def _flame(side: Side, tree: str, time: str) -> Flame:
+    """The flame graph of a tree, which must be known."""
     if tree == "modules" and side.insight.answer:
         return flame_of(side.insight.answer.modules, time)
     if tree == "frames":
@@ -172,15 +207,27 @@ def _flame(side: Side, tree: str, time: str) -> Flame:
 def time_of(state: State) -> str:
     """The time that is drawn: that of the GPU, if there is any, until a person
     chooses."""
-    return state.flame.time or TIMES[not len(state.side.trace.gpu_rows)]
+    if state.flame.time:
+        return state.flame.time
+    return "GPU" if len(state.side.trace.gpu_rows) else "CPU"
 
 
-def here(state: State) -> tuple[Flame | None, int]:
+class Here(NamedTuple):
+    """What is drawn, None where it cannot be, and the node that the keys act on, WHOLE
+    for none."""
+
+    flame: Flame | None
+    node: int
+
+
+def here(state: State) -> Here:
     """What is drawn, and the node that the keys act on."""
-    flame, view = flame_or_why(state), state.flame
+    flame = flame_or_why(state)
     if isinstance(flame, str):
-        return None, WHOLE
-    return flame, view.at if view.at != WHOLE else flame.fork(view.root)
+        return Here(None, WHOLE)
+    view = state.flame
+    node = view.at if view.at != WHOLE else flame.fork(view.root)
+    return Here(flame, node)
 
 
 def turned(state: State, **fields: Any) -> State:
@@ -190,92 +237,158 @@ def turned(state: State, **fields: Any) -> State:
 
 
 def zoom(state: State) -> State:
-    _, at = here(state)
-    return turned(state, root=at, at=at)
+    """The node with the cursor becomes as wide as the screen."""
+    node = here(state).node
+    return turned(state, root=node, at=node)
 
 
 def back(state: State) -> State:
     """What is around it becomes as wide as the screen."""
-    (flame, _), view = here(state), state.flame
-    if flame is None or view.root == WHOLE:
+    flame = here(state).flame
+    zoomed = state.flame.root
+    if flame is None or zoomed == WHOLE:
         return state
-    root, parent = int(flame.tree.parent[view.root]), flame.tree.parent
-    while root != WHOLE and flame.amount[root] == flame.amount[view.root]:
+    parent = flame.tree.parent
+    root = int(parent[zoomed])
+    while root != WHOLE and flame.amount[root] == flame.amount[zoomed]:
         root = int(parent[root])  # one of the same width looks the same
     if root != WHOLE and flame.amount[root] == flame.whole_ns:
         root = WHOLE
-    return turned(state, root=root, at=view.root)
+    return turned(state, root=root, at=zoomed)
 
 
 def inward(state: State) -> State:
-    flame, at = here(state)
-    return turned(state, at=flame.largest(at)) if flame else state
+    """The cursor on the largest part of its block."""
+    flame, node = here(state)
+    return turned(state, at=flame.largest(node)) if flame else state
 
 
 def outward(state: State) -> State:
-    flame, at = here(state)
-    parent = (
-        int(flame.tree.parent[at])
-        if flame and at not in (WHOLE, state.flame.root)
-        else WHOLE
-    )
-    return state if parent == WHOLE else turned(state, at=parent)
+    """The cursor on the block around its own, unless that is as wide as the screen."""
+    flame, node = here(state)
+    if flame is None or node in (WHOLE, state.flame.root):
+        return state
+    around = int(flame.tree.parent[node])
+    return state if around == WHOLE else turned(state, at=around)
 
 
 def beside(state: State, by: int) -> State:
-    flame, at = here(state)
-    if flame is None or at == WHOLE:
+    """The cursor on the next node of its level to the right, or for -1 to the left."""
+    flame, node = here(state)
+    if flame is None or node == WHOLE:
         return state
-    return turned(state, at=flame.beside(at, by, state.flame.root, state.size.width))
+    other = flame.beside(node, by, state.flame.root, state.size.width)
+    return turned(state, at=other)
 
 
 def show(state: State) -> Outcome:
-    if (row := FlamePage().subject(state)) >= 0:
-        return search.shown_row(state, row)
-    return told(state, "this is no slice that could be shown")
+    """The longest call of the block with the cursor, in the timeline."""
+    row = FlamePage().subject(state)
+    if row < 0:
+        return told(state, "this is no slice that could be shown")
+    return search.shown_row(state, row)
 
 
 def next_tree(state: State) -> State:
-    return turned(state, tree=next_of(TREES, state.flame.tree), root=WHOLE, at=WHOLE)
+    """The next of the trees, all of it."""
+    tree = next_of(TREES, state.flame.tree)
+    return turned(state, tree=tree, root=WHOLE, at=WHOLE)
 
 
 def next_time(state: State) -> State:
-    return turned(state, time=next_of(TIMES, time_of(state)), root=WHOLE, at=WHOLE)
+    """The other time: of the GPU, or on the CPU."""
+    time = next_of(TIMES, time_of(state))
+    return turned(state, time=time, root=WHOLE, at=WHOLE)
 
 
-def _about(flame: Flame, at: int, *_: int) -> list[Said]:
-    """The node under the cursor, and what it lies in."""
-    if at == WHOLE:
+def _about(flame: Flame, node: int, width: int, height: int) -> list[Said]:
+    """The node under the cursor, and what it lies in; nothing for WHOLE."""
+    if node == WHOLE:
         return []
-    amount, tree = int(flame.amount[at]), flame.tree
-    inner = sum(int(flame.amount[child]) for child in flame.children(at))
-    parts = [duration(amount), f"{percent(amount, flame.whole_ns)} of all"]
-    parts.append(f"{duration(max(0, amount - inner))} of it self")
-    if tree.row[at] >= 0:
+    tree = flame.tree
+    total_ns = int(flame.amount[node])
+    inner_ns = int(flame.amount[flame.children(node)].sum())
+    self_ns = max(0, total_ns - inner_ns)
+    parts = [
+        duration(total_ns),
+        f"{percent(total_ns, flame.whole_ns)} of all",
+        f"{duration(self_ns)} of it self",
+    ]
+    if tree.row[node] >= 0:
         calls = tree.figures["count" if "count" in tree.figures else "calls"]
-        parts.append(plural(int(calls[at]), "call"))
-    around = " < ".join(map(tree.label, flame.path(at)[-2::-1]))
+        parts.append(plural(int(calls[node]), "call"))
+    *outer, _ = flame.path(node)
+    around = " < ".join(tree.label(outer_node) for outer_node in reversed(outer))
     return [
-        Said(f" {tree.label(at)}", "plain"),
+        Said(f" {tree.label(node)}", "plain"),
         Said(" " + "   ".join(parts)),
         Said(f" in {around}" if around else ""),
     ]
 
 
 _action = partial(action, section="In the flame graph", where=on(NAME))
-_left, _right = partial(beside, by=-1), partial(beside, by=1)
 FlamePage.actions = (
-    _action("flame-in", "Into", "down j", "the largest part of the block", inward),
-    _action("flame-out", "Out", "up k", "to the block around it", outward),
-    _action("flame-left", "Block at the left", "left h", "of the same level", _left),
     _action(
-        "flame-right", "Block at the right", "right l", "of the same level", _right
+        name="flame-in",
+        title="Into",
+        written="down j",
+        help="the largest part of the block",
+        run=inward,
     ),
-    _action("flame-zoom", "Zoom in", "space", "the block as wide as the screen", zoom),
-    _action("flame-back", "Zoom out", "escape", "to what is around it", back),
-    _action("flame-show", "Show", "enter", "the longest call, in the timeline", show),
     _action(
-        "flame-tree", "Other tree", "t", "ops, modules or Python frames", next_tree
+        name="flame-out",
+        title="Out",
+        written="up k",
+        help="to the block around it",
+        run=outward,
     ),
-    _action("flame-time", "Other time", "> <", "GPU or CPU", next_time),
+    _action(
+        name="flame-left",
+        title="NodeCells at the left",
+        written="left h",
+        help="of the same level",
+        run=partial(beside, by=-1),
+    ),
+    _action(
+        name="flame-right",
+        title="NodeCells at the right",
+        written="right l",
+        help="of the same level",
+        run=partial(beside, by=1),
+    ),
+    _action(
+        name="flame-zoom",
+        title="Zoom in",
+        written="space",
+        help="the block as wide as the screen",
+        run=zoom,
+    ),
+    _action(
+        name="flame-back",
+        title="Zoom out",
+        written="escape",
+        help="to what is around it",
+        run=back,
+    ),
+    _action(
+        name="flame-show",
+        title="Show",
+        written="enter",
+        help="the longest call, in the timeline",
+        run=show,
+    ),
+    _action(
+        name="flame-tree",
+        title="Other tree",
+        written="t",
+        help="ops, modules or Python frames",
+        run=next_tree,
+    ),
+    _action(
+        name="flame-time",
+        title="Other time",
+        written="> <",
+        help="GPU or CPU",
+        run=next_time,
+    ),
 )

@@ -85,39 +85,24 @@ class HangPage(ListPage):
         return self.has(state) and not (is_in_front and state.job.paths)
 
     def rows(self, state: State) -> Rows:
+        """A row for each rank of the group, with a letter for each collective."""
         shown = hang_of(state)
         if not shown.grid.groups:
             return no_rows(NO_COLLECTIVE)
-        progress, layout = shown.progress, letters()
-
-        def row(index: int, width: int) -> list[Styled]:
-            rank = progress.members[index]
-            newest = progress.newest[index]
-            numbers = shown.columns(grid_width(width))
-            calls = shown.grid.calls(shown.group, rank, numbers)
-            parts: list[Styled] = [
-                (f"{rank:>{RANK_CELLS - 1}} ", "plain"),
-                (f"{_newest_text(newest):>{NEWEST_CELLS - 1}} ", "plain"),
-            ]
-            for number, call in zip(numbers, calls, strict=True):
-                is_selected = number == shown.number
-                token = SELECTED if is_selected else layout.token(call)
-                parts.append((layout.letter(call), token))
-            return parts
-
-        def titles(width: int) -> str:
-            numbers = shown.columns(grid_width(width - 1))
-            head = f"{'rank':>{RANK_CELLS - 1}} {'newest':>{NEWEST_CELLS - 1}} "
-            return f" {head}{layout.ruler(numbers, shown.number)}"
-
-        return Rows(shown, len(progress.members), titles, row)
-
-    def chosen(self, state: State, index: int) -> Outcome:
-        return replace(
-            state, overlay=_details(hang_of(state), members_of(state)[index])
+        return Rows(
+            identity=shown,
+            count=len(shown.progress.members),
+            titles=partial(_column_titles, shown),
+            format=partial(_rank_row, shown),
         )
 
+    def chosen(self, state: State, index: int) -> Outcome:
+        """Enter: all that is known of the call, over the page."""
+        rank = members_of(state)[index]
+        return replace(state, overlay=_details(hang_of(state), rank))
+
     def scroll(self, before: State, state: State, size: Size) -> State:
+        """Also sideways, so that the selected collective is in sight."""
         state = super().scroll(before, state, size)
         shown = hang_of(state)
         if not shown.grid.groups:
@@ -126,25 +111,27 @@ class HangPage(ListPage):
         return state if visible is shown else replace(state, hang=visible)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """The answer, the group, and what the letters mean."""
         shown = hang_of(state)
         headline = TextPicture(("hang", shown.grid), partial(_headline, shown))
-        lines = min(MAX_HEADLINES, len(_headline(shown, size.width, MAX_HEADLINES)))
+        headline_lines = len(_headline(shown, size.width, MAX_HEADLINES))
         return (
-            Pane(lines, headline),
+            Pane(min(MAX_HEADLINES, headline_lines), headline),
             Pane(1, text([Said(_group_text(shown), "plain")])),
             Pane(1, text([Said(f" {letters().LEGEND}")])),
         )
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
+        """What the rank under the cursor did in the selected collective."""
         rank = rank_here(state)
         if rank is None:
             return ()
         shown = hang_of(state)
         rule = glyphs_for(state.ascii_only).rule
-        title = _title(shown, rank)
-        about = ruled((shown, rank), title, rule, partial(_about, shown, rank))
+        about = partial(_about, shown, rank)
+        picture = ruled((shown, rank), _call_title(shown, rank), rule, about)
         height = max(MIN_DETAILS, min(MAX_DETAILS, size.height // 3))
-        return (Pane(height, about),)
+        return (Pane(height, picture),)
 
     def described(self, state: State) -> Overlay | str:
         """All that is known of the call under the cursor, with the whole stack."""
@@ -152,17 +139,18 @@ class HangPage(ListPage):
         return NO_COLLECTIVE if rank is None else _details(hang_of(state), rank)
 
     def copied(self, state: State) -> str:
-        shown, rank = hang_of(state), rank_here(state)
-        return "" if rank is None else "\n".join(_call_lines(shown, rank))
+        """What the rank under the cursor did in the selected collective."""
+        rank = rank_here(state)
+        return "" if rank is None else "\n".join(_call_lines(hang_of(state), rank))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """The ranks of the group: how far each came, and what it issued last."""
+        from fusetui.report.hang import group_name, place_text  # rarely needed
+
         shown = hang_of(state)
         members = members_of(state)
         listed = range(len(members)) if rows is None else rows
         last = [shown.grid.last_of(members[index]) for index in listed]
-        from fusetui.report.hang import group_name, place_text  # rarely needed
-
         return page_table(
             HANG,
             {
@@ -181,7 +169,35 @@ def grid_width(width: int) -> int:
 
 
 def _known(number: int) -> int | None:
+    """The number of a collective; None where it is not known (negative)."""
     return number if number >= 0 else None
+
+
+def _column_titles(shown: HangShown, width: int) -> str:
+    """The titles of the columns, with the numbers of collectives above theirs."""
+    numbers = shown.columns(grid_width(width - 1))
+    rank = f"{'rank':>{RANK_CELLS - 1}}"
+    newest = f"{'newest':>{NEWEST_CELLS - 1}}"
+    return f" {rank} {newest} {letters().ruler(numbers, shown.number)}"
+
+
+def _rank_row(shown: HangShown, index: int, width: int) -> list[Styled]:
+    """The rank of a row, the newest collective that it issued, and a letter for each
+    collective in sight."""
+    layout = letters()
+    rank = shown.progress.members[index]
+    newest = _newest_text(shown.progress.newest[index])
+    parts: list[Styled] = [
+        (f"{rank:>{RANK_CELLS - 1}} ", "plain"),
+        (f"{newest:>{NEWEST_CELLS - 1}} ", "plain"),
+    ]
+    numbers = shown.columns(grid_width(width))
+    calls = shown.grid.calls(shown.group, rank, numbers)
+    for number, call in zip(numbers, calls, strict=True):
+        is_selected = number == shown.number
+        token = SELECTED if is_selected else layout.token(call)
+        parts.append((layout.letter(call), token))
+    return parts
 
 
 def _newest_text(newest: int) -> str:
@@ -203,31 +219,33 @@ def _sentences(grid: CollectiveGrid) -> tuple[str, ...]:
 
 
 def _group_text(shown: HangShown) -> str:
+    """The group that is shown, how many members it has, and which collectives the dumps
+    still hold; "" where they name no group."""
     from fusetui.report.hang import group_name
 
     if not shown.grid.groups:
         return ""
-    groups = len(shown.grid.groups)
-    numbers = shown.grid.numbers(shown.group)
-    members = plural(len(shown.progress.members), "member")
     name = printable(group_name(shown.progress.group))
-    return (
-        f" group {name} ({shown.group + 1} of {groups}), {members}, "
-        f"collectives {count(numbers.first)} to {count(numbers.last)}"
-    )
+    place = f"{shown.group + 1} of {len(shown.grid.groups)}"
+    members = plural(len(shown.progress.members), "member")
+    numbers = shown.grid.numbers(shown.group)
+    collectives = f"collectives {count(numbers.first)} to {count(numbers.last)}"
+    return f" group {name} ({place}), {members}, {collectives}"
 
 
-def _title(shown: HangShown, rank: int) -> str:
+def _call_title(shown: HangShown, rank: int) -> str:
+    """The rank and the number of the selected collective."""
     return f"rank {rank}, collective {count(shown.number)}"
 
 
 def _details(shown: HangShown, rank: int) -> Overlay:
     """What one rank did in the selected collective, with the whole stack."""
     lines = (*_call_lines(shown, rank), *_stack(shown, rank))
-    return OverlayLines(_title(shown, rank), lines)
+    return OverlayLines(_call_title(shown, rank), lines)
 
 
 def _about(shown: HangShown, rank: int, width: int, height: int) -> list[Said]:
+    """What one rank did in the selected collective, on at most `height` lines."""
     lines = _call_lines(shown, rank)
     return folded(lines, max(width - 2, 20), "plain", " ", height)
 
@@ -265,69 +283,76 @@ def _by_screens(state: State, screens: int) -> State:
 
 
 def _end(state: State, *, is_last: bool) -> State:
+    """The first collective of the group that the dumps still hold, or the newest."""
     shown = hang_of(state)
     numbers = shown.grid.numbers(shown.group)
-    there = shown.at(numbers.last if is_last else numbers.first)
-    return replace(state, hang=there)
+    number = numbers.last if is_last else numbers.first
+    return replace(state, hang=shown.at(number))
 
 
 HangPage.actions = (
     _action(
-        "hang-before",
-        "Collective before",
-        "left h",
-        "one to the left",
-        partial(hang.moved, by=-1),
+        name="hang-before",
+        title="Collective before",
+        written="left h",
+        help="one to the left",
+        run=partial(hang.moved, by=-1),
     ),
     _action(
-        "hang-after",
-        "Next collective",
-        "right l",
-        "one to the right",
-        partial(hang.moved, by=1),
+        name="hang-after",
+        title="Next collective",
+        written="right l",
+        help="one to the right",
+        run=partial(hang.moved, by=1),
     ),
     _action(
-        "hang-left",
-        "Screen left",
-        "H shift+left",
-        "of collectives",
-        partial(_by_screens, screens=-1),
+        name="hang-left",
+        title="Screen left",
+        written="H shift+left",
+        help="of collectives",
+        run=partial(_by_screens, screens=-1),
     ),
     _action(
-        "hang-right",
-        "Screen right",
-        "L shift+right",
-        "of collectives",
-        partial(_by_screens, screens=1),
+        name="hang-right",
+        title="Screen right",
+        written="L shift+right",
+        help="of collectives",
+        run=partial(_by_screens, screens=1),
     ),
     _action(
-        "hang-first",
-        "First collective",
-        "0",
-        "that the rings still have",
-        partial(_end, is_last=False),
+        name="hang-first",
+        title="First collective",
+        written="0",
+        help="that the rings still have",
+        run=partial(_end, is_last=False),
     ),
     _action(
-        "hang-newest",
-        "Newest collective",
-        "n",
-        "of the group",
-        partial(_end, is_last=True),
-    ),
-    _action("hang-group", "Next group", "]", "of ranks", partial(hang.turned, by=1)),
-    _action(
-        "hang-group-before",
-        "Group before",
-        "[",
-        "of ranks",
-        partial(hang.turned, by=-1),
+        name="hang-newest",
+        title="Newest collective",
+        written="n",
+        help="of the group",
+        run=partial(_end, is_last=True),
     ),
     _action(
-        "hang-reason",
-        "The reason",
-        "space",
-        "the rank and collective that the answer is about",
-        hang.at_reason,
+        name="hang-group",
+        title="Next group",
+        written="]",
+        help="of ranks",
+        run=partial(hang.turned, by=1),
+    ),
+    _action(
+        name="hang-group-before",
+        title="Group before",
+        written="[",
+        help="of ranks",
+        run=partial(hang.turned, by=-1),
+    ),
+    _action(
+        name="hang-reason",
+        title="The reason",
+        written="space",
+        help="the rank and collective that the answer is about",
+        run=hang.at_reason,
     ),
 )
 PAGE = HangPage()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
-from fusetui.tui.drawing.schemes import TEXT, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
@@ -45,9 +45,21 @@ if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
 NAME = "kernels"
-WIDE = 150  # cells of a screen that shows what a name says in columns
-BAR = 10
+MIN_CELLS_WITH_DECODED = 150  # of a screen that shows what a name says in columns
+BAR_CELLS = 10
 SPREAD = "median", "min", "max"
+DECODED_COLUMNS = tuple(
+    ListColumn(title, cells, left=True, from_width=MIN_CELLS_WITH_DECODED)
+    for title, cells in (
+        ("op", 11),
+        ("tile", 11),
+        ("layout", 6),
+        ("dtype", 6),
+        ("stages", 6),
+        ("arch", 6),
+    )
+)
+"""What the name of a kernel says: see decoded_texts."""
 
 
 class KernelsPage(ListPage):
@@ -62,106 +74,110 @@ class KernelsPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        table, view, glyphs = (
-            shown_table(state),
-            state.kernels,
-            glyphs_for(state.ascii_only),
-        )
-        order, columns = table.order(view.sort), _columns(table, view)
+        """A row for each group, the largest first."""
+        table = shown_table(state)
+        view = state.kernels
+        glyphs = glyphs_for(state.ascii_only)
+        order = table.order(view.sort)
+        columns = _columns(table, view)
 
-        def row(index: int, width: int) -> list[Styled]:
+        def formatted(index: int, width: int) -> list[Styled]:
+            """The row of one group."""
             group = int(order[index])
-            units, one, total = (
-                table.units,
-                table.spreads[group],
-                int(table.totals[group]),
-            )
-            texts = [
-                units["total"].text(total),
-                percent(total, table.whole_ns),
-                share_bar(total, table.whole_ns, BAR, glyphs),
-                count(one.count),
-                *(units[name].text(getattr(one, f"{name}_ns")) for name in SPREAD),
-                *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
-                table.label(group),
-            ]
-            return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
+            texts = [*_figures(table, group, glyphs)]
+            if _has_decoded_columns(table):
+                texts += decoded_texts(table.full_name(group))
+            texts.append(table.label(group))
+            token = table.kind(group).token + TEXT
+            return row_parts(columns, texts, width, last=token)
 
         return Rows(
-            (table, view), len(table), lambda width: titles(columns, width), row
+            identity=(table, view),
+            count=len(table),
+            titles=lambda width: titles(columns, width),
+            format=formatted,
         )
 
     def led_to(self, state: State, rank: int) -> State:
-        state = replace(state, kernels=KernelView())
-        return state.with_list(
-            self.name, replace(state.list_of(self.name), cursor=rank)
-        )
+        """All kernels by name, the cursor on the one with this rank by total time."""
+        now = replace(state, kernels=KernelView())
+        list_state = replace(now.list_of(self.name), cursor=rank)
+        return now.with_list(self.name, list_state)
 
     def chosen(self, state: State, index: int) -> State:
+        """Enter: the longest of the group in the timeline."""
         return search.shown(state, self.hits(state))
 
     def subject(self, state: State) -> int:
-        table, group = shown_table(state), self.group(state)
-        return table.longest(group) if group >= 0 else -1
+        """The longest of the group under the cursor; -1 for none."""
+        group = self.group(state)
+        return shown_table(state).longest(group) if group >= 0 else -1
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        table, view = shown_table(state), state.kernels
-        what, time = (
-            ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
-        )
-        only = "".join(f"   only {one.by} {one.label}" for one in view.only)
-        about = f" {what} by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
-        share = f"   share of the {duration(table.whole_ns)} of {time} time"
-        return (Pane(1, text([Said(about + share, "plain")])),)
+        """How many groups of how many slices are listed, of which groups alone, and
+        what their shares are of."""
+        table = shown_table(state)
+        is_op = table.role is Role.OP
+        groups = f"{count(len(table))} of {count(len(table.rows))}"
+        line = f" {'CPU ops' if is_op else 'kernels'} by {table.by}: {groups}"
+        for only in state.kernels.only:
+            line += f"   only {only.by} {only.label}"
+        whole = duration(table.whole_ns)
+        line += f"   share of the {whole} of {'self' if is_op else 'kernel'} time"
+        return (Pane(1, text([Said(line, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        said = "this trace has neither kernels nor CPU ops"
-        row, height = self.subject(state), details_height(size.height)
-        found = (
-            slice_details(state, row, "the longest of them")
-            if row >= 0
-            else text([Said(said)])
-        )
-        return (Pane(height, found),)
+        """A few lines about the longest of the group under the cursor."""
+        row = self.subject(state)
+        if row >= 0:
+            picture = slice_details(state, row, "the longest of them")
+        else:
+            picture = text([Said("this trace has neither kernels nor CPU ops")])
+        return (Pane(details_height(size.height), picture),)
 
     def follow(self, before: State, state: State) -> State:
+        """All groups of the longer trace, the cursor on the one with the name that it
+        was on."""
         state = replace(state, kernels=replace(state.kernels, only=()))
         if self.name not in before.lists:
             return state
-        new, group = shown_table(state), self.group(before)
-        labels = [new.full_name(int(n)) for n in new.order(state.kernels.sort)]
-        name = shown_table(before).full_name(group) if group >= 0 else ""
-        cursor = labels.index(name) if name in labels else 0
-        return state.with_list(
-            self.name, replace(before.list_of(self.name), cursor=cursor)
-        )
+        group_before = self.group(before)
+        cursor = 0
+        if group_before >= 0:
+            name = shown_table(before).full_name(group_before)
+            cursor = _row_of(shown_table(state), state.kernels.sort, name)
+        list_state = replace(before.list_of(self.name), cursor=cursor)
+        return state.with_list(self.name, list_state)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """As `fusetui kernels --format` has it; of kinds, and of CPU ops, as the page
         has them."""
-        found = shown_table(state)
-        order = found.order(state.kernels.sort)
+        table = shown_table(state)
+        order = table.order(state.kernels.sort)
         groups = order if rows is None else order[[*rows]]
-        fields = [found.fields(int(found.numbers[group])) for group in groups]
-        texts = {
-            name: [one.get(name) for one in fields] for name in (fields or [{}])[0]
-        }
-        total = "self_ns" if found.role is Role.OP else "total_ns"
+        total = "self_ns" if table.role is Role.OP else "total_ns"
         figures = {
-            total: found.totals[groups],
-            "share": found.totals[groups] / max(1, found.whole_ns),
-            "count": found.figures("count")[groups],
-            **{f"{one}_ns": found.figures(one)[groups] for one in SPREAD},
+            total: table.totals[groups],
+            "share": table.totals[groups] / max(1, table.whole_ns),
+            "count": table.figures("count")[groups],
         }
+        for figure in SPREAD:
+            figures[f"{figure}_ns"] = table.figures(figure)[groups]
+        texts = _names_of_groups(table, groups.tolist())
         return page_table(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
+        """The group under the cursor; -1 for none."""
         order = shown_table(state).order(state.kernels.sort)
-        at = min(state.list_of(self.name).cursor, len(order) - 1)
-        return int(order[at]) if len(order) else -1
+        if not len(order):
+            return -1
+        cursor = state.list_of(self.name).cursor
+        return int(order[min(cursor, len(order) - 1)])
 
     def hits(self, state: State) -> Hits:
-        table, group = shown_table(state), self.group(state)
+        """The slices of the group under the cursor, at the longest."""
+        table = shown_table(state)
+        group = self.group(state)
         rows = table.rows_of(group)
         at = int((rows == table.longest(group)).argmax())
         return Hits(table.full_name(group), state.active, rows, at)
@@ -171,12 +187,14 @@ PAGE = KernelsPage()
 
 
 def known_keys(side: Side) -> Mapping[str, Keys]:
-    """By shape and module only once the answer is known."""
+    """The groups of kernels, see kernel_table.BYS; by shape and module only once the
+    answer is known."""
     answer = side.insight.answer
     return answer.kernel_keys if answer else keys_of(side.trace)
 
 
 def shown_table(state: State) -> KernelTable:
+    """The groups that the page shows of the active side."""
     return _table(state.side, state.kernels.by, state.kernels.only)
 
 
@@ -185,42 +203,80 @@ def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
     return table_of(side.trace, known_keys(side), KernelView(by, only=only))
 
 
-def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
-    units, is_op = table.units, table.role is Role.OP
+def _row_of(table: KernelTable, sort: str, name: str) -> int:
+    """The row of the group with this name; 0 where there is none."""
+    for row, group in enumerate(table.order(sort).tolist()):
+        if table.full_name(group) == name:
+            return row
+    return 0
 
-    def title(sort: str, text: str = "") -> str:
-        text = text or f"{sort} {units[sort].name}"
+
+def _names_of_groups(table: KernelTable, groups: Sequence[int]) -> dict[str, list[Any]]:
+    """The columns of a saved table that name groups: a list for each field."""
+    fields = [table.fields(int(table.numbers[group])) for group in groups]
+    columns = {}
+    for name in fields[0] if fields else ():
+        columns[name] = [of_group.get(name) for of_group in fields]
+    return columns
+
+
+def _figures(table: KernelTable, group: int, glyphs: Glyphs) -> list[str]:
+    """The total of a group, its share of the whole with its bar, its count, and its
+    median, least and longest."""
+    total = int(table.totals[group])
+    spread = table.spreads[group]
+    return [
+        table.units["total"].text(total),
+        percent(total, table.whole_ns),
+        share_bar(total, table.whole_ns, BAR_CELLS, glyphs),
+        count(spread.count),
+        table.units["median"].text(spread.median_ns),
+        table.units["min"].text(spread.min_ns),
+        table.units["max"].text(spread.max_ns),
+    ]
+
+
+def _has_decoded_columns(table: KernelTable) -> bool:
+    """Whether there are columns for what the names of kernels say."""
+    return table.by == "name" and table.role is not Role.OP
+
+
+def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
+    """The columns of a table; that by which it is sorted has a star."""
+    is_op = table.role is Role.OP
+
+    def title(sort: str, text: str) -> str:
         return f"{text}*" if sort == view.sort else text
 
+    def with_unit(sort: str, text: str = "") -> str:
+        return title(sort, f"{text or sort} {table.units[sort].name}")
+
     columns = [
-        ListColumn(title("total", f"self {units['total'].name}" * is_op), 10),
+        ListColumn(with_unit("total", "self" if is_op else "total"), 10),
         ListColumn("share", 7),
-        ListColumn("", BAR, left=True, from_width=90),
+        ListColumn("", BAR_CELLS, left=True, from_width=90),
         ListColumn(title("count", "count"), 7),
-        ListColumn(title("median"), 11),
-        *(ListColumn(title(sort), 9, from_width=110) for sort in ("min", "max")),
+        ListColumn(with_unit("median"), 11),
+        ListColumn(with_unit("min"), 9, from_width=110),
+        ListColumn(with_unit("max"), 9, from_width=110),
     ]
-    if table.by == "name" and not is_op:
-        named = (
-            ("op", 11),
-            ("tile", 11),
-            ("layout", 6),
-            ("dtype", 6),
-            ("stages", 6),
-            ("arch", 6),
-        )
-        columns += [
-            ListColumn(text, cells, left=True, from_width=WIDE) for text, cells in named
-        ]
-    what = "CPU op" if is_op else "kernel" if table.by == "name" else table.by
-    return [*columns, ListColumn(title("name", what), 0, left=True)]
+    if _has_decoded_columns(table):
+        columns += DECODED_COLUMNS
+    if is_op:
+        what = "CPU op"
+    else:
+        what = "kernel" if table.by == "name" else table.by
+    columns.append(ListColumn(title("name", what), 0, left=True))
+    return columns
 
 
 def _with_view(state: State, view: KernelView) -> State:
+    """Another view, the cursor on the first row."""
     return replace(state, kernels=view, hint="").with_list(NAME)
 
 
 def group_by(state: State) -> State:
+    """Grouped by the next of BYS, or a sentence while these groups are not known."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     by = next_of(BYS, state.kernels.by)
@@ -231,40 +287,57 @@ def group_by(state: State) -> State:
 
 
 def narrow_to(state: State) -> State:
-    table, group = shown_table(state), PAGE.group(state)
+    """Only the kernels of the group under the cursor, by name."""
+    table = shown_table(state)
+    group = PAGE.group(state)
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     if group < 0 or table.by == "name":
         return told(state, "only groups open: by name each row is one kernel already")
     only = Only(table.by, int(table.numbers[group]), table.label(group))
-    return _with_view(
-        state, KernelView("name", state.kernels.sort, (*state.kernels.only, only))
+    view = KernelView(
+        by="name", sort=state.kernels.sort, only=(*state.kernels.only, only)
     )
+    return _with_view(state, view)
 
 
 def widen(state: State) -> State:
+    """The groups among which the last one was chosen."""
     if not state.kernels.only:
         return told(state, "all of them are shown")
     *only, last = state.kernels.only
-    return _with_view(state, KernelView(last.by, state.kernels.sort, tuple(only)))
+    view = KernelView(by=last.by, sort=state.kernels.sort, only=tuple(only))
+    return _with_view(state, view)
 
 
 def sort(state: State, by: int) -> State:
+    """Sorted by the next figure, or for -1 by the one before."""
     view = replace(state.kernels, sort=next_of(SORTS, state.kernels.sort, by))
     return replace(state, kernels=view).with_list(NAME)
 
 
 _action = partial(action, section="In the kernels", where=on(NAME))
-_ONLY = "the kernels of the group, by name"
 KernelsPage.actions = (
     _action(
-        "group-by",
-        "Group by",
-        "t",
-        "name, kind, family, op, shape, module, ...",
-        group_by,
+        name="group-by",
+        title="Group by",
+        written="t",
+        help="name, kind, family, op, shape, module, ...",
+        run=group_by,
     ),
-    _action("narrow", "Only these", "space l right", _ONLY, narrow_to),
-    _action("widen", "All again", "h left", "back to the groups", widen),
+    _action(
+        name="narrow",
+        title="Only these",
+        written="space l right",
+        help="the kernels of the group, by name",
+        run=narrow_to,
+    ),
+    _action(
+        name="widen",
+        title="All again",
+        written="h left",
+        help="back to the groups",
+        run=widen,
+    ),
     *sort_actions(_action, "", sort, said="its title has a star"),
 )

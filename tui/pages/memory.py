@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, percent, plural, signed_size, size
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, text
-from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import (
     MEMORY,
     MemoryRow,
+    MemoryShown,
     MemorySide,
     OverlayLines,
     rows_of,
@@ -27,7 +28,7 @@ from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, page_table
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
-from fusetui.tui.state.memory import here, memory_of, window, with_view
+from fusetui.tui.state.memory import Window, here, memory_of, window, with_view
 from fusetui.tui.state.replays import WHOLE
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, ReadMemory, Size, State, told
@@ -36,24 +37,29 @@ if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments, PlacedBlocks
     from fusetui.tables.public import Table
 
-BYS = "code, module, category; op, annotation"
-BAR = 10  # cells
-# of the lines above the details that areas take, by their number
-SHARE = {1: (9, 20), 2: (13, 20)}
-NAME = ListColumn("", 0, left=True)
-COLUMNS = (
-    *(ListColumn("bytes", 10), ListColumn("share", 6)),
-    *(
-        ListColumn("", BAR, left=True, from_width=70),
-        ListColumn("blocks", 7, from_width=60),
-        NAME,
-    ),
+HOLDER_KINDS = "code, module, category; op, annotation"
+BAR_CELLS = 10
+AREA_TWENTIETHS = {1: 9, 2: 13}
+"""Of the lines above the details, how many twentieths the areas of so many snapshots
+take."""
+HOLDER_COLUMNS = (
+    ListColumn("bytes", 10),
+    ListColumn("share", 6),
+    ListColumn("", BAR_CELLS, left=True, from_width=70),
+    ListColumn("blocks", 7, from_width=60),
 )
-SEGMENTS = (
-    *(ListColumn("size", 10), ListColumn("in use", 6), ListColumn("holes", 10)),
+COMPARED_COLUMNS = (
+    ListColumn("A", 10),
+    ListColumn("B", 10),
+    ListColumn("B - A", 11),
+)
+"""The figures of a holder, of one snapshot and of two. Its name follows."""
+SEGMENT_COLUMNS = (
+    ListColumn("size", 10),
+    ListColumn("in use", 6),
+    ListColumn("holes", 10),
     ListColumn("each from its first to its last address", 0, left=True),
 )
-BESIDE = (ListColumn("A", 10), ListColumn("B", 10), ListColumn("B - A", 11), NAME)
 
 
 def pictures() -> ModuleType:
@@ -64,27 +70,31 @@ def pictures() -> ModuleType:
 
 
 def memory_head(side: MemorySide, width: int) -> str:
-    """As many parts as fit."""
+    """The line above a snapshot: its label, and of each device the peak and the number
+    of its events; as many parts as fit."""
     parts = [narrow(side.label)]
-    for one in side.moments:
-        allocated, reserved = one.history.allocated.max(), one.history.reserved.max()
-        peak = f"peak {size(int(allocated))} allocated, {size(int(reserved))} reserved"
-        parts += [f"{one.title}: {peak}", _events(one)]
+    for moments in side.moments:
+        allocated = size(int(moments.history.allocated.max()))
+        reserved = size(int(moments.history.reserved.max()))
+        peak = f"peak {allocated} allocated, {reserved} reserved"
+        parts.append(f"{moments.title}: {peak}")
+        parts.append(_events(moments))
     return joined(parts, width)
 
 
 def _events(moments: Moments) -> str:
-    """How many there are, and how far they are from what the file says of their end."""
+    """How many events there are, and by how many bytes their sum differs from what the
+    file says of the end."""
     number = plural(len(moments.history.events), "event")
-    if unrecorded := moments.history.unrecorded:
-        return f"{number}, without events {' and '.join(one.name.lower() for one in unrecorded)}"
+    unrecorded = moments.history.unrecorded
+    if unrecorded:
+        kinds = " and ".join(action.name.lower() for action in unrecorded)
+        return f"{number}, without events {kinds}"
     difference = abs(moments.history.difference_end_bytes)
+    if not difference:
+        return number
     what = "their last total" if moments.is_of_trace else "its blocks"
-    return (
-        f"{number}, which differ from {what} by {size(difference)}"
-        if difference
-        else number
-    )
+    return f"{number}, which differ from {what} by {size(difference)}"
 
 
 class MemoryPage(ListPage):
@@ -100,9 +110,13 @@ class MemoryPage(ListPage):
     )
 
     def has(self, state: State) -> bool:
+        """Whether a snapshot is open, or the memory events of a trace that is open."""
         shown = state.memory
-        of_open = (side.trace is shown.trace for side in state.sides) if shown else ()
-        return shown is not None and (shown.trace is None or any(of_open))
+        if shown is None:
+            return False
+        if shown.trace is None:
+            return True
+        return any(side.trace is shown.trace for side in state.sides)
 
     def why_not(self, state: State) -> str:
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
@@ -111,225 +125,280 @@ class MemoryPage(ListPage):
         """Has the memory events of the active trace read, unless they or a snapshot are
         there."""
         shown = state.memory
-        if shown is not None and (
-            shown.trace is None or shown.trace is state.side.trace
-        ):
+        if shown is not None and shown.trace is None:  # a snapshot needs no trace
             return None
-        if state.side.trace.report.prefix:
+        trace = state.side.trace
+        if shown is not None and shown.trace is trace:
+            return None
+        if trace.report.prefix:
             return told(state, WHOLE)
         path = state.paths[state.active] if state.active < len(state.paths) else ""
-        asked = ReadMemory((path,), False, state.side.trace, state.page)
-        return told(state, "the memory events of the trace are being read"), asked
+        effect = ReadMemory((path,), alone=False, trace=trace, page=state.page)
+        return told(state, "the memory events of the trace are being read"), effect
 
     def open(self, state: State) -> State:
         """The timeline may show another window by now."""
         return memory.in_sight(state)
 
     def rows(self, state: State) -> Rows:
-        shown, (moments, view) = memory_of(state), here(state)
-        if shown.is_map:
+        """Who holds what at the moment under the cursor; or the segments."""
+        if memory_of(state).is_map:
             return self._segments(state)
-        found, glyphs = self.found(state), glyphs_for(state.ascii_only)
-        if not found:
+        holders = self.found(state)
+        if not holders:
             return no_rows("nothing is allocated at this moment")
-        *figured, name = COLUMNS if len(shown.sides) == 1 else BESIDE
-        columns = *figured, replace(name, title=shown.by)
-        whole, zero = int(moments.history.allocated[view.at + 1]), window(state).zero
+        columns = self._columns(memory_of(state))
+        moments, view = here(state)
+        total = int(moments.history.allocated[view.at + 1])
+        zero = window(state).zero
 
         def formatted(index: int, width: int) -> list[Styled]:
-            row = found[index]
-            mark = glyphs.unfolded if row.key in shown.opened else glyphs.folded
-            mark = mark if row.level < 2 and row.allocations else glyphs.leaf
-            bar = share_bar(row.bytes, whole, BAR, glyphs)
-            blocks = count(row.allocations) if row.allocations else ""
-            figures = [size(row.bytes), percent(row.bytes, whole), bar, blocks]
-            figures = figures if len(shown.sides) == 1 else self._both(state, row)
-            name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
-            return row_parts(columns, [*figures, name], width)
+            """The row of one holder, stack or allocation."""
+            row = holders[index]
+            name = pictures().row_text(moments, row, zero)
+            indent = "  " * row.level
+            label = f"{indent}{self._mark(state, row)} {name}"
+            texts = [*self._figures(state, row, total), label]
+            return row_parts(columns, texts, width)
 
         return Rows(
-            (found, columns, zero), len(found), partial(titles, columns), formatted
+            identity=(holders, columns, zero),
+            count=len(holders),
+            titles=partial(titles, columns),
+            format=formatted,
         )
+
+    @staticmethod
+    def _columns(shown: MemoryShown) -> tuple[ListColumn, ...]:
+        """The columns of the holders; the last one is called by what they are."""
+        is_compared = len(shown.sides) > 1
+        figures = COMPARED_COLUMNS if is_compared else HOLDER_COLUMNS
+        return *figures, ListColumn(shown.by, 0, left=True)
+
+    @staticmethod
+    def _mark(state: State, row: MemoryRow) -> str:
+        """The character before a row: whether it is open, or cannot be opened."""
+        glyphs = glyphs_for(state.ascii_only)
+        if not _can_open(row):
+            return glyphs.leaf
+        is_open = row.key in memory_of(state).opened
+        return glyphs.unfolded if is_open else glyphs.folded
+
+    def _figures(self, state: State, row: MemoryRow, total: int) -> list[str]:
+        """The bytes of a row, their share of all, its bar, and its blocks where their
+        number is known; of two snapshots, its bytes in both."""
+        if len(memory_of(state).sides) > 1:
+            return self._both(state, row)
+        return [
+            size(row.bytes),
+            percent(row.bytes, total),
+            share_bar(row.bytes, total, BAR_CELLS, glyphs_for(state.ascii_only)),
+            count(row.allocations) if row.allocations else "",
+        ]
 
     def _segments(self, state: State) -> Rows:
         """A line for each segment, by address."""
-        found, glyphs = placed(state), glyphs_for(state.ascii_only, state.colorless)
-        if not found.segments:
+        placed = placed_at(state)
+        glyphs = glyphs_for(state.ascii_only, state.colorless)
+        if not placed.segments:
             return no_rows("nothing tells which segments there were")
-
-        def formatted(index: int, width: int) -> list[Styled]:
-            one, used = found.segments[index], int(found.used[index])
-            figures = (
-                size(one.size),
-                percent(used, one.size),
-                size(int(found.holes[index])),
-            )
-            *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
-            return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
-
         return Rows(
-            (found, glyphs), len(found.segments), partial(titles, SEGMENTS), formatted
+            identity=(placed, glyphs),
+            count=len(placed.segments),
+            titles=partial(titles, SEGMENT_COLUMNS),
+            format=partial(_segment_row, placed, glyphs),
         )
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
-        """Of A and of B, and the difference; of what lies below a holder only its own
-        side."""
-        other = "" if row.level else size(row.other)
-        both = [size(row.bytes), other][:: -1 if memory_of(state).active else 1]
-        change = (
-            row.bytes - row.other if memory_of(state).active else row.other - row.bytes
-        )
-        return [*both, "" if row.level else signed_size(change)]
+        """The bytes of a row in A and in B, and the difference. Of what lies below a
+        holder, only the bytes of the active side are known."""
+        is_b_active = memory_of(state).active == 1
+        if row.level:
+            bytes_text = size(row.bytes)
+            return ["", bytes_text, ""] if is_b_active else [bytes_text, "", ""]
+        a, b = (row.other, row.bytes) if is_b_active else (row.bytes, row.other)
+        return [size(a), size(b), signed_size(b - a)]
 
     def found(self, state: State) -> tuple[MemoryRow, ...]:
-        shown, (moments, view), other = (
-            memory_of(state),
-            here(state),
-            1 - memory_of(state).active,
-        )
-        is_alone = len(shown.sides) == 1
-        beside = None if is_alone else (shown.moments(other), shown.views[other].at)
-        found: tuple[MemoryRow, ...] = rows_of(
+        """The rows of the list while it shows holders."""
+        shown = memory_of(state)
+        moments, view = here(state)
+        beside = None
+        if len(shown.sides) > 1:
+            other = 1 - shown.active
+            beside = (shown.moments(other), shown.views[other].at)
+        rows: tuple[MemoryRow, ...] = rows_of(
             moments, shown.by, view.at, shown.opened, beside
         )
-        return found
+        return rows
 
     def row(self, state: State) -> MemoryRow | None:
         return self.under_cursor(state, self.found(state))
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        sides, (moments, view) = len(memory_of(state).sides), here(state)
-        part, of = SHARE[sides]
-        lines = max(
-            3, (size.height - self._below(size)) * part // of // sides - (sides > 1)
-        )
-        panes = [
-            pane for n in range(sides) for pane in self._side(state, n, lines, size)
-        ]
+        """The area of each snapshot, the legend, and what to know about them."""
+        moments, view = here(state)
+        panes: list[Pane] = []
+        lines = self._area_lines(len(memory_of(state).sides), size)
+        for index in range(len(memory_of(state).sides)):
+            panes += self._side(state, index, lines, size)
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        panes.append(
-            Pane(1, text([pictures().legend(moments, view.at, glyphs, size.width)]))
-        )
-        why = memory.why_apart(state) if state.sides else ""
-        said = [f" its axis of time is its own: {why}"] if why else []
+        legend = pictures().legend(moments, view.at, glyphs, size.width)
+        panes.append(Pane(1, text([legend])))
+        for remark in self._remarks(state):
+            panes.append(Pane(1, text([Said(remark)])))
+        return panes
+
+    def _area_lines(self, snapshots: int, size: Size) -> int:
+        """How many lines the area of each snapshot has."""
+        above_details: int = size.height - self._below(size)
+        lines = above_details * AREA_TWENTIETHS[snapshots] // 20 // snapshots
+        if snapshots > 1:
+            lines -= 1
+        least_lines = 3
+        return max(least_lines, lines)
+
+    @staticmethod
+    def _remarks(state: State) -> list[str]:
+        """Sentences about the active snapshot: why its axis of time is its own, and how
+        far its events are from the last total."""
+        remarks = []
+        why_apart = memory.why_apart(state) if state.sides else ""
+        if why_apart:
+            remarks.append(f" its axis of time is its own: {why_apart}")
+        moments = here(state).moments
         if moments.is_of_trace and moments.history.difference_end_bytes:
-            said.append(f" {_events(moments)}")
-        return [*panes, *(Pane(1, text([Said(line)])) for line in said)]
+            remarks.append(f" {_events(moments)}")
+        return remarks
 
     def _side(self, state: State, index: int, lines: int, size: Size) -> Sequence[Pane]:
-        shown, found = memory_of(state), window(state, index)
-        moments, at, of = (
-            shown.moments(index),
-            shown.views[index].at,
-            shown.sides[index],
-        )
-        most = max(
-            int(shown.moments(n).history.allocated.max())
-            for n in range(len(shown.sides))
-        )
-        glyphs = glyphs_for(state.ascii_only, state.colorless)
-        label = (
-            "timeline"
-            if found.is_shared
-            else "time"
-            if len(moments.times)
-            else "events"
-        )
-        picture = pictures().AreaPicture(moments, found, at, most, glyphs, label)
-        name = f"{'AB'[index]} {of.label}" if len(shown.sides) == 2 else of.label
-        if len(of.moments) > 1 or moments.is_of_trace:
-            name += f"   {narrow(moments.title)}"
-            name += (
-                f" (one of {len(of.moments)} devices)" if len(of.moments) > 1 else ""
-            )
-        said = pictures().cursor_line(moments, at, found.zero, name, size.width)
+        """The line above the area of one snapshot, and the area, `lines` high."""
+        shown = memory_of(state)
+        over = window(state, index)
+        moments = shown.moments(index)
+        at = shown.views[index].at
+        name = self._side_name(shown, index)
+        heading = pictures().cursor_line(moments, at, over.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
+        picture = pictures().AreaPicture(
+            moments=moments,
+            window=over,
+            at=at,
+            most=self._highest_peak(shown),
+            glyphs=glyphs_for(state.ascii_only, state.colorless),
+            label=self._axis_label(over, moments),
+        )
+        area = Pane(lines, picture, partial(_pointed_in_area, index=index, size=size))
+        return Pane(1, text([Said(heading, token)])), area
 
-        def pointed(state: State, x: int, y: int) -> State:
-            division = divided(size.width, size.height)
-            now = replace(state, memory=replace(memory_of(state), active=index))
-            column = max(0, min(x - division.gutter, division.width - 1))
-            return with_view(now, at=int(memory.drawn(now, index).events[column]))
+    @staticmethod
+    def _highest_peak(shown: MemoryShown) -> int:
+        """The most bytes that any of the snapshots ever had allocated."""
+        peaks = []
+        for index in range(len(shown.sides)):
+            allocated = shown.moments(index).history.allocated
+            peaks.append(int(allocated.max()))
+        return max(peaks)
 
-        return Pane(1, text([Said(said, token)])), Pane(lines, picture, pointed)
+    @staticmethod
+    def _axis_label(over: Window, moments: Moments) -> str:
+        """What the ruler of an area counts."""
+        if over.is_shared:
+            return "timeline"
+        return "time" if len(moments.times) else "events"
+
+    @staticmethod
+    def _side_name(shown: MemoryShown, index: int) -> str:
+        """The label of a snapshot, of two with its letter, and the device that is
+        shown of it."""
+        side = shown.sides[index]
+        moments = shown.moments(index)
+        name = side.label
+        if len(shown.sides) == 2:
+            name = f"{'AB'[index]} {name}"
+        devices = len(side.moments)
+        if devices > 1 or moments.is_of_trace:
+            name += f"   {narrow(moments.title)}"
+        if devices > 1:
+            name += f" (one of {devices} devices)"
+        return name
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
+        """A few lines about the row under the cursor."""
         moments, view = here(state)
-        row = None if memory_of(state).is_map else self.row(state)
         identity = (
             moments,
             view.at,
-            row,
+            None if memory_of(state).is_map else self.row(state),
             state.list_of(MEMORY).cursor,
             window(state).zero,
         )
-        rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
-        about = ruled(
-            identity, "", rule, lambda width, lines: self._about(state, width)[:lines]
-        )
-        return (Pane(height, about),)
+
+        def lines(width: int, height: int) -> Sequence[Said]:
+            return self._about(state, width)[:height]
+
+        about = ruled(identity, "", glyphs_for(state.ascii_only).rule, lines)
+        return (Pane(self._below(size), about),)
 
     def _about(self, state: State, width: int, every: bool = False) -> list[Said]:
-        """What is said of the segment under the cursor, or of the row and its stack."""
-        (moments, _), lines = here(state), list[Said]()
+        """Lines about the segment under the cursor, or about the row and its stack;
+        `every`: also its frames of C++. Empty where the cursor is on nothing."""
+        moments = here(state).moments
         if memory_of(state).is_map:
-            found = placed(state)
-            if (
-                segment := self.under_cursor(state, range(len(found.segments)))
-            ) is not None:
-                lines = pictures().about_segment(moments, found, segment, width)
-        elif (row := self.row(state)) and row.bytes:
-            stack, zero = self._stack(state, row), window(state).zero
-            lines = pictures().about(moments, row, stack, zero, width, every)
+            placed = placed_at(state)
+            segment = self.under_cursor(state, range(len(placed.segments)))
+            if segment is None:
+                return []
+            segment_lines: list[Said] = pictures().about_segment(
+                moments, placed, segment, width
+            )
+            return segment_lines
+        row = self.row(state)
+        if row is None or not row.bytes:
+            return []
+        stack = self._stack(state, row)
+        zero = window(state).zero
+        lines: list[Said] = pictures().about(moments, row, stack, zero, width, every)
         return lines
 
     @staticmethod
     def _below(size: Size) -> int:
+        """How many lines of the page are for the details."""
         return max(5, min(12, size.height // 4))
 
     def _stack(self, state: State, row: MemoryRow) -> int:
-        """Of a row; of a holder the one that holds most."""
+        """The stack of a row; of a holder the one that holds most."""
         if row.level:
             return row.stack
-        (moments, view), by = here(state), memory_of(state).by
-        return int(moments.stacks(by, moments.names.index(row.name), view.at).number[0])
+        moments, view = here(state)
+        holder = moments.names.index(row.name)
+        stacks = moments.stacks(memory_of(state).by, holder, view.at)
+        return int(stacks.number[0])
 
     def chosen(self, state: State, index: int) -> Outcome:
-        found = self.described(state)
-        return (
-            told(state, found)
-            if isinstance(found, str)
-            else replace(state, overlay=found)
-        )
+        """Enter: everything about the row, over the page."""
+        about = self.described(state)
+        if isinstance(about, str):
+            return told(state, about)
+        return replace(state, overlay=about)
 
     def described(self, state: State) -> Overlay | str:
         """The stack of the row and the life of an allocation, or what lies in the
         segment."""
-        is_map = memory_of(state).is_map
-        width = state.size.width if is_map else overlay_size(state).width - 6
-        said = tuple(line.text for line in self._about(state, width, every=True))
-        if is_map:
-            return OverlayLines("what lies in this segment", said)
-        nothing = "nothing of it is allocated at this moment"
-        return OverlayLines("where this was allocated", said) if said else nothing
+        if memory_of(state).is_map:
+            said = self._about(state, state.size.width, every=True)
+            return OverlayLines("what lies in this segment", _texts(said))
+        said = self._about(state, overlay_size(state).width - 6, every=True)
+        if not said:
+            return "nothing of it is allocated at this moment"
+        return OverlayLines("where this was allocated", _texts(said))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """Who holds what at the moment, of each snapshot; or the segments."""
-        moments, _ = here(state)
         if memory_of(state).is_map:
-            there = placed(state)
-            segments = range(len(there.segments)) if rows is None else rows
-            texts = {"address": [f"{there.segments[n].address:#x}" for n in segments]}
-            sizes = [there.segments[n].size for n in segments]
-            used, holes = (
-                [int(of[n]) for n in segments] for of in (there.used, there.holes)
-            )
-            return page_table(
-                MEMORY, texts, size_bytes=sizes, used_bytes=used, hole_bytes=holes
-            )
-        found = self.found(state)
-        chosen = found if rows is None else [found[row] for row in rows]
-        said = partial(pictures().row_text, moments, zero=window(state).zero)
+            return self._segment_table(placed_at(state), rows)
+        holders = self.found(state)
+        chosen = holders if rows is None else [holders[row] for row in rows]
         figures: dict[str, Sequence[int | None]] = {
             "level": [row.level for row in chosen],
             "bytes": [row.bytes for row in chosen],
@@ -339,93 +408,210 @@ class MemoryPage(ListPage):
             figures["other_bytes"] = [
                 None if row.level else row.other for row in chosen
             ]
-        names = [said(row) if row.level else row.name for row in chosen]
+        names = [self._table_name(state, row) for row in chosen]
         return page_table(MEMORY, {"holder": names}, **figures)
 
+    @staticmethod
+    def _segment_table(placed: PlacedBlocks, rows: Sequence[int] | None) -> Table:
+        """The segments by address, or those of these rows alone."""
+        numbers = range(len(placed.segments)) if rows is None else rows
+        segments = [placed.segments[number] for number in numbers]
+        return page_table(
+            MEMORY,
+            {"address": [f"{segment.address:#x}" for segment in segments]},
+            size_bytes=[segment.size for segment in segments],
+            used_bytes=[int(placed.used[number]) for number in numbers],
+            hole_bytes=[int(placed.holes[number]) for number in numbers],
+        )
 
-def placed(state: State) -> PlacedBlocks:
+    @staticmethod
+    def _table_name(state: State, row: MemoryRow) -> str:
+        """The name of a row in a saved table: of a holder in full."""
+        if row.level == 0:
+            return row.name
+        name: str = pictures().row_text(
+            here(state).moments, row, zero=window(state).zero
+        )
+        return name
+
+
+def _pointed_in_area(state: State, x: int, y: int, index: int, size: Size) -> State:
+    """The cursor on the moment of the cell of one area that was clicked; its side
+    becomes the active one."""
+    division = divided(size.width, size.height)
+    column = max(0, min(x - division.gutter, division.width - 1))
+    now = replace(state, memory=replace(memory_of(state), active=index))
+    return with_view(now, at=int(memory.drawn(now, index).events[column]))
+
+
+def _texts(lines: Sequence[Said]) -> tuple[str, ...]:
+    """The lines without their styles."""
+    return tuple(line.text for line in lines)
+
+
+def _segment_row(
+    placed: PlacedBlocks, glyphs: Glyphs, index: int, width: int
+) -> list[Styled]:
+    """The size of a segment, how much of it is in use, its holes, and what lies in it
+    from its first to its last address."""
+    segment_bytes = placed.segments[index].size
+    texts = [
+        size(segment_bytes),
+        percent(int(placed.used[index]), segment_bytes),
+        size(int(placed.holes[index])),
+        "",
+    ]
+    *figures, (blank, _) = row_parts(SEGMENT_COLUMNS, texts, width)
+    cells = pictures().segment_cells(placed, index, len(blank), glyphs)
+    return [*figures, *cells]
+
+
+def _can_open(row: MemoryRow) -> bool:
+    """Whether there is anything below a row: stacks of a holder, allocations of a
+    stack. Where the number of its blocks is not known, there is not."""
+    return row.level < 2 and row.allocations > 0
+
+
+def placed_at(state: State) -> PlacedBlocks:
     """The segments of the moment under the cursor."""
-    from fusetui.analysis.memory.moments import placed as laid_out
+    from fusetui.analysis.memory.moments import placed
 
     moments, view = here(state)
-    return laid_out(moments, view.at)
+    return placed(moments, view.at)
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)
-_left, _right = partial(memory.pan, percent=-10), partial(memory.pan, percent=10)
-_far_left, _far_right = (
-    partial(memory.pan, percent=-90),
-    partial(memory.pan, percent=90),
-)
-_before, _after = partial(memory.beside, by=-1), partial(memory.beside, by=1)
 
 
 def turn(state: State) -> State:
-    row, shown = PAGE.row(state), memory_of(state)
-    if shown.is_map or row is None or row.level > 1 or not row.allocations:
+    """Opens the row under the cursor, or closes it."""
+    row = PAGE.row(state)
+    shown = memory_of(state)
+    if shown.is_map or row is None or not _can_open(row):
         return told(state, "there is nothing to open below this row")
-    return replace(
-        state, memory=replace(shown, opened=shown.opened ^ {row.key}), hint=""
-    )
+    opened = shown.opened ^ {row.key}
+    return replace(state, memory=replace(shown, opened=opened), hint="")
 
 
 PAGE = MemoryPage()
 MemoryPage.actions = (
     _action(
-        "memory-in",
-        "Zoom in",
-        "w + =",
-        "about the cursor",
-        lambda s: memory.zoom(s, 1, 2),
+        name="memory-in",
+        title="Zoom in",
+        written="w + =",
+        help="about the cursor",
+        run=partial(memory.zoom, part=1, of=2),
     ),
     _action(
-        "memory-out",
-        "Zoom out",
-        "s -",
-        "about the cursor",
-        lambda s: memory.zoom(s, 2, 1),
-    ),
-    _action("memory-left", "Pan left", "a h", "a tenth of the window", _left),
-    _action("memory-right", "Pan right", "d l", "a tenth of the window", _right),
-    _action(
-        "memory-screen-left",
-        "Screen left",
-        "A H shift+left",
-        "most of a window",
-        _far_left,
+        name="memory-out",
+        title="Zoom out",
+        written="s -",
+        help="about the cursor",
+        run=partial(memory.zoom, part=2, of=1),
     ),
     _action(
-        "memory-screen-right",
-        "Screen right",
-        "D L shift+right",
-        "most of one",
-        _far_right,
-    ),
-    _action("memory-whole", "Whole recording", "0", "show everything", memory.whole),
-    _action("memory-before", "Cursor left", "left", "to the cell before", _before),
-    _action("memory-after", "Cursor right", "right", "to the next cell", _after),
-    _action(
-        "memory-earlier",
-        "Event before",
-        ",",
-        "exactly one",
-        lambda s: memory.step(s, -1),
+        name="memory-left",
+        title="Pan left",
+        written="a h",
+        help="a tenth of the window",
+        run=partial(memory.pan, percent=-10),
     ),
     _action(
-        "memory-later", "Next event", ".", "exactly one", lambda s: memory.step(s, 1)
+        name="memory-right",
+        title="Pan right",
+        written="d l",
+        help="a tenth of the window",
+        run=partial(memory.pan, percent=10),
     ),
     _action(
-        "memory-peak",
-        "Highest",
-        "p",
-        "where most is allocated in sight",
-        memory.highest,
+        name="memory-screen-left",
+        title="Screen left",
+        written="A H shift+left",
+        help="most of a window",
+        run=partial(memory.pan, percent=-90),
     ),
-    _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
-    _action("memory-by", "By another", ">", BYS, lambda s: memory.next_by(s, 1)),
     _action(
-        "memory-by-last", "By the one before", "<", BYS, lambda s: memory.next_by(s, -1)
+        name="memory-screen-right",
+        title="Screen right",
+        written="D L shift+right",
+        help="most of one",
+        run=partial(memory.pan, percent=90),
     ),
-    _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
-    _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
+    _action(
+        name="memory-whole",
+        title="Whole recording",
+        written="0",
+        help="show everything",
+        run=memory.whole,
+    ),
+    _action(
+        name="memory-before",
+        title="Cursor left",
+        written="left",
+        help="to the cell before",
+        run=partial(memory.beside, by=-1),
+    ),
+    _action(
+        name="memory-after",
+        title="Cursor right",
+        written="right",
+        help="to the next cell",
+        run=partial(memory.beside, by=1),
+    ),
+    _action(
+        name="memory-earlier",
+        title="Event before",
+        written=",",
+        help="exactly one",
+        run=partial(memory.step, by=-1),
+    ),
+    _action(
+        name="memory-later",
+        title="Next event",
+        written=".",
+        help="exactly one",
+        run=partial(memory.step, by=1),
+    ),
+    _action(
+        name="memory-peak",
+        title="Highest",
+        written="p",
+        help="where most is allocated in sight",
+        run=memory.highest,
+    ),
+    _action(
+        name="memory-turn",
+        title="Open or close",
+        written="space",
+        help="stacks, then allocations",
+        run=turn,
+    ),
+    _action(
+        name="memory-by",
+        title="By another",
+        written=">",
+        help=HOLDER_KINDS,
+        run=partial(memory.next_by, by=1),
+    ),
+    _action(
+        name="memory-by-last",
+        title="By the one before",
+        written="<",
+        help=HOLDER_KINDS,
+        run=partial(memory.next_by, by=-1),
+    ),
+    _action(
+        name="memory-map",
+        title="Segments",
+        written="t",
+        help="or who holds it",
+        run=memory.turn_map,
+    ),
+    _action(
+        name="memory-device",
+        title="Other device",
+        written="tab",
+        help="or snapshot",
+        run=memory.next_device,
+    ),
 )

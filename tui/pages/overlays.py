@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
-from fusetui.tui.layout.search_hits import SearchHits, trend
+from fusetui.tui.layout.search_hits import NameHits, SearchHits, Trend, trend
 from fusetui.tui.layout.text_layout import (
     ListColumn,
     SourceShown,
@@ -37,7 +37,7 @@ from fusetui.tui.layout.text_layout import (
     start_unit,
     titles,
 )
-from fusetui.tui.layout.view import GapAt
+from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
 Texts = Help | Details | Replayed | OverlayLines  # overlays to read
 IN_ARGS = "in args of "
-BAR = 10  # cells
-BEFORE = 27 + BAR  # cells before a name
+BAR_CELLS = 10
+CELLS_BEFORE_NAME = 27 + BAR_CELLS
 HELP = (
     "A word is looked for in names, families and what a kernel's name says, then in args.",
     'All of several must hold: gemm (bf16 or fp8) not splitK   "two words"   /regular.*expression/',
@@ -80,36 +80,61 @@ HELP = (
 
 
 def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
-    """A rule with the count, then a row for each name; the language where nothing is
-    typed."""
+    """A rule with the count, then a row for each name that was found; None where
+    nothing is typed: the language of queries."""
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
-        title = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
+        """The rule, and what fits below it."""
+        heading = f"{glyphs.rule * 3} {said(found)} "
+        rule = heading.ljust(width, glyphs.rule)
+        shown: list[Said | list[Styled]] = [Said(rule, "title")]
         if found is None:
-            told = folded(HELP, width - 2, "plain", " ")
-            return [Said(title, "title"), *cut(told, height - 1, glyphs.ellipsis)]
-        shown: list[Said | list[Styled]] = [Said(title, "title")]
-        unit = unit_of(one.ns for one in found.names)
-        if found.names:
-            shown.append(
-                Said(
-                    f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title"
-                )
-            )
-        for one in found.names[: max(0, height - 2)]:
-            part, bar, where = "", "", IN_ARGS
-            if not one.in_args:
-                part, where = percent(one.ns, found.ns), ""
-                bar = share_bar(one.ns, found.ns, BAR, glyphs)
-            left = max(1, width - BEFORE - len(where))
-            name = clip(label_of(one.role, one.name), left, glyphs.ellipsis)
-            figures = (f"{unit.text(one.ns):>9} ", "plain"), (f"{part:>7} ", "faint")
-            bars = (f"{bar:{BAR}} ", "busy"), (f"{count(one.count):>7} ", "plain")
-            kind = kind_of(one.role, one.name).token + TEXT
-            shown.append([*figures, *bars, (where, "faint"), (name, kind)])
+            help_lines = folded(HELP, width - 2, "plain", " ")
+            shown += cut(help_lines, height - 1, glyphs.ellipsis)
+        else:
+            shown += _name_rows(found, width, height - 1, glyphs)
         return shown
 
     return TextPicture(found, lines)
+
+
+def _name_rows(
+    found: SearchHits, width: int, height: int, glyphs: Glyphs
+) -> list[Said | list[Styled]]:
+    """The titles of the columns, and a row for each name, as many as fit on `height`
+    lines; nothing where nothing was found."""
+    if not found.names:
+        return []
+    unit = unit_of(name.ns for name in found.names)
+    no_title = " " * BAR_CELLS
+    heading = f"{unit.name:>9}   share {no_title}   count name"
+    rows: list[Said | list[Styled]] = [Said(heading, "title")]
+    for name in found.names[: max(0, height - 1)]:
+        rows.append(_name_row(name, found.ns, unit, width, glyphs))
+    return rows
+
+
+def _name_row(
+    hits: NameHits, total_ns: int, unit: Unit, width: int, glyphs: Glyphs
+) -> list[Styled]:
+    """The time of the hits of one name, their share of all with its bar, their number,
+    and the name, in `width` cells. Hits by args alone have no share."""
+    if hits.in_args:
+        share, bar, where = "", "", IN_ARGS
+    else:
+        share = percent(hits.ns, total_ns)
+        bar = share_bar(hits.ns, total_ns, BAR_CELLS, glyphs)
+        where = ""
+    name_cells = max(1, width - CELLS_BEFORE_NAME - len(where))
+    name = clip(label_of(hits.role, hits.name), name_cells, glyphs.ellipsis)
+    return [
+        (f"{unit.text(hits.ns):>9} ", "plain"),
+        (f"{share:>7} ", "faint"),
+        (f"{bar:{BAR_CELLS}} ", "busy"),
+        (f"{count(hits.count):>7} ", "plain"),
+        (where, "faint"),
+        (name, kind_of(hits.role, hits.name).token + TEXT),
+    ]
 
 
 def said(found: SearchHits | None) -> str:
@@ -118,97 +143,160 @@ def said(found: SearchHits | None) -> str:
         return "search"
     if found.wrong:
         return narrow(found.wrong)
-    hits = f"{plural(len(found.rows), 'slice')} of {plural(found.names_count, 'name')}"
-    texts = [f"{hits}, {duration(found.ns)}"] if len(found.rows) else []
-    if len(found.extra):
-        by_args = (
-            count(len(found.extra)) + " more"
-            if texts
-            else plural(len(found.extra), "slice")
-        )
-        texts.append(f"{by_args} by args")
-    texts = texts or [
-        narrow(f"nothing found{': ' * bool(found.missing)}{found.missing}")
-    ]
-    return "   ".join(
-        texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"]
-    )
+    texts = []
+    by_name = len(found.rows)
+    by_args = len(found.extra)
+    if by_name:
+        slices = plural(by_name, "slice")
+        names = plural(found.names_count, "name")
+        texts.append(f"{slices} of {names}, {duration(found.ns)}")
+    if by_name and by_args:
+        texts.append(f"{count(by_args)} more by args")
+    elif by_args:
+        texts.append(f"{plural(by_args, 'slice')} by args")
+    if not texts:
+        reason = f": {found.missing}" if found.missing else ""
+        texts.append(narrow(f"nothing found{reason}"))
+    if not found.is_done:
+        texts.append(f"args read: {percent(found.share, 1)}")
+    return "   ".join(texts)
 
 
-NOTICED = 50  # durations that differ by less than 1 / NOTICED are drawn alike
-MOST_CELLS = 60  # of the durations from step to step
-BAR_COLUMN = ListColumn("", BAR, left=True, from_width=70)
+FLAT_PART = 50  # durations that differ by at most 1 / FLAT_PART are drawn alike
+MAX_TREND_CELLS = 60  # of the durations from step to step
+BAR_COLUMN = ListColumn("", BAR_CELLS, left=True, from_width=70)
 WHERE_COLUMN = ListColumn("where", 18, left=True, from_width=60)
+MICROSECONDS = Unit(1000, "us", 1)
 
 
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
-    side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
-    start, unit = start_unit(trace), Unit(1000, "us", 1)
+    """A row for each hit of a search, or for each step: when it starts, how long it
+    takes, where it is and what it is. `keys`: what keys do, beside the last title."""
+    columns = (
+        ListColumn(f"at {start_unit(overlay.side.trace).name}", 12),
+        ListColumn(MICROSECONDS.name, 10),
+        BAR_COLUMN,
+        WHERE_COLUMN,
+        ListColumn("hit", 0, left=True),
+    )
     begins, dur = _times(overlay)
-    longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
-    figures = ListColumn(f"at {start.name}", 12), ListColumn(unit.name, 10)
-    columns = [*figures, BAR_COLUMN, WHERE_COLUMN, ListColumn("hit", 0, left=True)]
+    longest = int(dur.max(initial=0))
+    glyphs = glyphs_for(ascii_only)
 
-    def row(index: int, width: int) -> list[Styled]:
-        at, ns = int(rows[index]), int(dur[index])
-        where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        role, name = int(trace.role[at]), trace.name_of(at)
-        texts = (
-            start.text(int(begins[index]) - side.origin),
-            unit.text(ns),
-            share_bar(ns, longest, BAR, glyphs),
-            narrow(trace.track_of(at).label),
-            narrow(overlay.steps.names[index])
-            if overlay.steps
-            else where + label_of(role, name),
-        )
-        return row_parts(columns, texts, width, last=kind_of(role, name).token + TEXT)
+    def formatted(index: int, width: int) -> list[Styled]:
+        """The row of one hit."""
+        ns = int(dur[index])
+        bar = share_bar(ns, longest, BAR_CELLS, glyphs)
+        texts = _hit_texts(overlay, index, int(begins[index]), ns, bar)
+        return row_parts(columns, texts, width, last=_hit_token(overlay, index))
 
-    def heading(width: int) -> str:
-        left = width - sum(columns[n].width + 1 for n in shown(columns, width - 1))
-        last = replace(columns[-1], title=joined(["hit", *keys], left))
-        return titles([*columns[:-1], last], width)
+    return Rows(
+        identity=overlay,
+        count=len(overlay.hits.rows),
+        titles=partial(_hit_titles, columns, keys),
+        format=formatted,
+    )
 
-    return Rows(overlay, len(rows), heading, row)
+
+def _hit_titles(columns: Sequence[ListColumn], keys: Sequence[str], width: int) -> str:
+    """The titles of the columns, in that of the last one as many keys as fit."""
+    room = width
+    for index in shown(columns, width - 1):
+        room -= columns[index].width + 1
+    last = replace(columns[-1], title=joined(["hit", *keys], room))
+    return titles([*columns[:-1], last], width)
+
+
+def _hit_texts(
+    overlay: HitList, index: int, begin: int, ns: int, bar: str
+) -> tuple[str, ...]:
+    """What stands in the columns of the hit at `index`, which takes `ns`."""
+    side = overlay.side
+    row = int(overlay.hits.rows[index])
+    return (
+        start_unit(side.trace).text(begin - side.origin),
+        MICROSECONDS.text(ns),
+        bar,
+        narrow(side.trace.track_of(row).label),
+        _hit_name(overlay, index),
+    )
+
+
+def _hit_token(overlay: HitList, index: int) -> str:
+    """The color of the name of the hit at `index`: that of its kind."""
+    trace = overlay.side.trace
+    row = int(overlay.hits.rows[index])
+    kind = kind_of(int(trace.role[row]), trace.name_of(row))
+    return kind.token + TEXT
+
+
+def _hit_name(overlay: HitList, index: int) -> str:
+    """What the hit at `index` is called; of one by its args, that it is."""
+    if overlay.steps:
+        return narrow(overlay.steps.names[index])
+    trace = overlay.side.trace
+    row = int(overlay.hits.rows[index])
+    name = label_of(int(trace.role[row]), trace.name_of(row))
+    return IN_ARGS + name if overlay.hits.is_by_args(row) else name
 
 
 @lru_cache(maxsize=1)
 def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     """`120 hits   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; the last is kept."""
-    side, rows = overlay.side, overlay.hits.rows
-    cells, (_, dur) = min(MOST_CELLS, width // 3), _times(overlay)
-    if (found := trend(side.trace, rows, dur, steps_of(side.trace), cells)) is None:
+    trace = overlay.side.trace
+    rows = overlay.hits.rows
+    _, dur = _times(overlay)
+    cells = min(MAX_TREND_CELLS, width // 3)
+    over_time = trend(trace, rows, dur, steps_of(trace), cells)
+    if over_time is None:
         return f" {plural(len(rows), 'hit')}"
-    bars = spark(found.medians, glyphs_for(ascii_only).levels)
-    span = f"over {plural(found.steps, 'step')}" if found.steps else "in order of time"
-    extent = f"{duration(found.least_ns)} to {duration(found.most_ns)}"
-    figures = f"median {duration(found.median_ns)}, {extent}"
-    return f" {count(len(rows))} hits   {figures}   {span} {bars}"
+    bars = spark(over_time.medians, glyphs_for(ascii_only).levels)
+    figures = f"{count(len(rows))} hits   {_trend_text(over_time)}"
+    return f" {figures} {bars}"
+
+
+def _trend_text(over_time: Trend) -> str:
+    """The median of durations, the shortest and the longest, and over what they are
+    drawn."""
+    least = duration(over_time.least_ns)
+    most = duration(over_time.most_ns)
+    figures = f"median {duration(over_time.median_ns)}, {least} to {most}"
+    if over_time.steps:
+        return f"{figures}   over {plural(over_time.steps, 'step')}"
+    return f"{figures}   in order of time"
 
 
 def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
-    """Starts and durations (ns); of steps theirs, which their annotations may only
-    end."""
+    """The starts and the durations of the hits (ns). Those of steps are taken from the
+    steps, because the annotation of a hit may only end its step."""
     if overlay.steps is not None:
         steps = overlay.steps
         return steps.start, step_wall(steps.start, steps.end)
-    trace, rows = overlay.side.trace, overlay.hits.rows
+    trace = overlay.side.trace
+    rows = overlay.hits.rows
     return trace.start[rows], trace.dur[rows]
 
 
 def spark(values: Sequence[int], levels: str) -> str:
-    """A level for each value, from the least to the most of them; in the middle where
-    they hardly differ, a blank where there is none (-1)."""
+    """A level for each value, from the lowest for the least to the highest for the most
+    of them; in the middle where they hardly differ, a blank where there is none (-1)."""
     known = [value for value in values if value >= 0]
-    least, most, top = min(known), max(known), len(levels) - 1
-    span = 0 if (most - least) * NOTICED <= most else most - least
-    found = (
-        1 + (value - least) * (top - 1) // span if span else top // 2
-        for value in values
-    )
-    return "".join(
-        levels[n if v >= 0 else 0] for n, v in zip(found, values, strict=True)
-    )
+    least = min(known)
+    most = max(known)
+    top = len(levels) - 1
+    span = most - least
+    is_flat = span * FLAT_PART <= most
+    characters = []
+    for value in values:
+        if value < 0:
+            level = 0
+        elif is_flat:
+            level = top // 2
+        else:
+            levels_above_lowest = (value - least) * (top - 1) // span
+            level = 1 + levels_above_lowest
+        characters.append(levels[level])
+    return "".join(characters)
 
 
 SECTION = "Over the page"
@@ -219,10 +307,12 @@ RECORDING_B = "show records it", "beside records it as B", "leave leaves"
 NEXT_PART = "source-part next part"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
-MOST_GAP_LINES = 50
-KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
-WHOLE: Any = {"subsequent_indent": "      ", "break_on_hyphens": False}
-EDGE = 4  # cells of an overlay beside its text
+MAX_GAP_LINES = 50
+KEYS_CELLS = 20
+TITLE_CELLS = 22
+MIN_HELP_CELLS = 16
+"""The columns of the help: the keys of an action, its title, and its help."""
+EDGE_CELLS = 4  # of an overlay, beside its text
 
 
 class OverlayList(ListPage):
@@ -232,45 +322,54 @@ class OverlayList(ListPage):
     title = key = help = hints = ""
 
     def rows(self, state: State) -> Rows:
-        if state.overlay is None:
+        """The choices, the hits, or the lines of a text."""
+        overlay = state.overlay
+        if overlay is None:
             return Rows(None, 0, lambda width: "", lambda index, width: ())
-        if isinstance(state.overlay, Chooser):
-            return _choices(state, offered(state), state.overlay.summaries)
-        if isinstance(state.overlay, HitList):
-            said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
-            return hit_rows(state.overlay, state.ascii_only, [*filter(None, said)])
-        if isinstance(state.overlay, SourceShown):
+        if isinstance(overlay, Chooser):
+            return _choices(state, offered(state), overlay.summaries)
+        if isinstance(overlay, HitList):
+            keys = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
+            return hit_rows(overlay, state.ascii_only, [key for key in keys if key])
+        if isinstance(overlay, SourceShown):
             from fusetui.tui.drawing.source import source_rows  # rarely needed
 
-            keys = hints_text((NEXT_PART, CLOSE), state)
-            return source_rows(state.overlay, state.ascii_only, keys)
-        hints = (*[RAW] * is_slice(state), *[SECOND] * replays.is_worth(state), CLOSE)
-        width, keys = overlay_size(state).width - EDGE, hints_text(hints, state)
-        return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
+            keys_text = hints_text((NEXT_PART, CLOSE), state)
+            return source_rows(overlay, state.ascii_only, keys_text)
+        hints = [CLOSE]
+        if replays.is_worth(state):
+            hints.insert(0, SECOND)
+        if is_slice(state):
+            hints.insert(0, RAW)
+        width = overlay_size(state).width - EDGE_CELLS
+        keys_text = hints_text(hints, state)
+        return _texts(overlay, width, state.ascii_only, state.unpacked, keys_text)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Of a choice: open the trace; of hits: show the hit."""
-        if isinstance(found := state.overlay, HitList):
-            if found.steps is not None and found.steps.are_iterations:
+        """Enter: of hits, show the hit; of a choice, open the trace or record the
+        program."""
+        overlay = state.overlay
+        if isinstance(overlay, HitList):
+            if overlay.steps is not None and overlay.steps.are_iterations:
                 return shown_step(closed(state), index)
-            return search.shown(closed(state), replace(found.hits, at=index))
-        if not isinstance(found, Chooser):
+            return search.shown(closed(state), replace(overlay.hits, at=index))
+        if not isinstance(overlay, Chooser):
             return state
         offer = offered(state)[index]
         if offer.pid:
             return recorded(left_behind(state), offer.pid)
-        now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
+        now = closed(state)
+        if offer.is_tour:
+            now = replace(now, tour=0)
         now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """Of hits, a line about their durations."""
         if not isinstance(state.overlay, HitList):
             return ()
-        return (
-            Pane(
-                1, text([Said(durations(state.overlay, size.width, state.ascii_only))])
-            ),
-        )
+        line = durations(state.overlay, size.width, state.ascii_only)
+        return (Pane(1, text([Said(line)])),)
 
 
 OVERLAYS = OverlayList()
@@ -295,10 +394,13 @@ def close(state: State) -> Outcome:
 
 
 def offered(state: State) -> tuple[Offer, ...]:
+    """What the list of choices offers: programs, if these are listed, else traces."""
     return getattr(state.overlay, "programs", ()) or tuple(state.offers)
 
 
 def beside(state: State) -> Outcome:
+    """Opens the trace under the cursor, or records the program, as B beside the trace
+    that is open."""
     offer = offered(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
@@ -328,10 +430,18 @@ def next_section(state: State) -> State:
 
 
 def turn_raw(state: State) -> State:
-    shown: Any = state.overlay
-    return (
-        overlaid(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
-    )
+    """The slice as JSON, or back."""
+    overlay = state.overlay
+    if not isinstance(overlay, Details) or not overlay.is_slice:
+        return state
+    return overlaid(state, replace(overlay, raw=not overlay.raw))
+
+
+class _Text(NamedTuple):
+    """An overlay to read."""
+
+    title: str
+    lines: Sequence[Said]
 
 
 @lru_cache(maxsize=1)
@@ -339,113 +449,200 @@ def _texts(
     overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""
-    glyphs = glyphs_for(ascii_only)
-    match overlay:
-        case Help(sections):
-            title, lines = "keys", _sections(sections, width)
-        case OverlayLines(title, said_lines):
-            parts = (wrap(line, width, **WHOLE) or [""] for line in said_lines)
-            lines = [Said(line, "plain") for some in parts for line in some]
-        case Details(side, int(slice_row), True):
-            title = "this slice in the file"
-            lines = raw_lines(side.trace, slice_row, width, glyphs)
-        case Details(side, int(slice_row)):
-            title = "everything about this slice"
-            lines = all_details(side, slice_row, width, glyphs)
-            path = side.critical
-            on = on_path_text(path, side.trace, slice_row) if path is not None else ""
-            lines[1:1] = [Said(on, "plain")] if on else []
-        case Replayed(found):
-            title, said = replayed_text(found, width)
-            lines = [Said(line, "plain") for line in said.split("\n")]
-        case Details(side, GapAt() as gap):
-            title = "everything about this gap"
-            lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs)
-        case Details(side, Range() as part):
-            title = "everything about this range"
-            lines = all_range_lines(side, part, width)
-
-    identity, heading = (overlay, width, unpacked, keys), f" {title}   {keys}"
+    shown = _text_of(overlay, width, glyphs_for(ascii_only))
+    heading = f" {shown.title}   {keys}"
     return Rows(
-        identity, len(lines), lambda width: heading, lambda index, width: [lines[index]]
+        identity=(overlay, width, unpacked, keys),
+        count=len(shown.lines),
+        titles=lambda width: heading,
+        format=lambda index, width: [shown.lines[index]],
     )
 
 
-def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
+def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
+    """The title and the lines of an overlay, in `width` cells."""
+    if isinstance(overlay, Help):
+        return _Text("keys", _sections(overlay.sections, width))
+    if isinstance(overlay, OverlayLines):
+        return _Text(overlay.title, _wrapped(overlay.lines, width))
+    if isinstance(overlay, Replayed):
+        return _replayed(overlay.found, width)
+    return _details(overlay, width, glyphs)
+
+
+def _details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
+    """Everything about a slice, a gap or a range of time."""
+    side = overlay.side
+    about = overlay.about
+    if isinstance(about, GapAt):
+        lines = gap_lines(side, about, width, MAX_GAP_LINES, glyphs)
+        return _Text("everything about this gap", lines)
+    if isinstance(about, Range):
+        return _Text("everything about this range", all_range_lines(side, about, width))
+    if overlay.raw:
+        lines = raw_lines(side.trace, about, width, glyphs)
+        return _Text("this slice in the file", lines)
+    return _Text(
+        "everything about this slice", _slice_lines(side, about, width, glyphs)
+    )
+
+
+def _wrapped(lines: Iterable[str], width: int) -> list[Said]:
+    """Lines of at most `width` cells; what follows the first part of a long line is
+    indented."""
+    wrapped: list[Said] = []
+    for line in lines:
+        parts = wrap(
+            line, width, subsequent_indent="      ", break_on_hyphens=False
+        ) or [""]
+        wrapped += [Said(part, "plain") for part in parts]
+    return wrapped
+
+
+def _slice_lines(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+    """Everything about a slice; below its title whether it is on the critical path,
+    where that is known."""
+    lines = all_details(side, row, width, glyphs)
+    if side.critical is not None:
+        on_path = on_path_text(side.critical, side.trace, row)
+        if on_path:
+            lines.insert(1, Said(on_path, "plain"))
+    return lines
+
+
+def _replayed(answer: CriticalPath | WhatIf, width: int) -> _Text:
+    """The answer of a replay as it is shown over the page."""
+    shown = replayed_text(answer, width)
+    lines = [Said(line, "plain") for line in shown.text.split("\n")]
+    return _Text(shown.title, lines)
+
+
+class ReplayedText(NamedTuple):
+    """The answer of a replay, with its line breaks."""
+
+    title: str
+    text: str
+
+
+def replayed_text(answer: CriticalPath | WhatIf, width: int) -> ReplayedText:
+    """The critical path, or what a change is worth, as the commands write it."""
     from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.report.whatif import path_text, whatif_text
 
-    if isinstance(found, WhatIf):
-        return "what if", whatif_text(found, width)
-    return "critical path", path_text(found, width)
+    if isinstance(answer, WhatIf):
+        return ReplayedText("what if", whatif_text(answer, width))
+    return ReplayedText("critical path", path_text(answer, width))
 
 
 def _sections(
     sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
 ) -> list[Said]:
-    """The help of each action on as many lines as it needs; on a narrow screen below
-    its title."""
+    """All keys, each section below its title and a blank line, but for the first."""
     lines: list[Said] = []
-    place = KEYS + WHAT if width - KEYS - WHAT >= LEAST_HELP else KEYS
     for title, actions in sections:
-        lines += [Said(""), Said(title, "title")]
-        for keys, what, about in actions:
-            texts = wrap(about, max(LEAST_HELP, width - place))
-            beside = texts.pop(0) if texts and place > KEYS and len(what) < WHAT else ""
-            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "plain"))
-            lines += [Said(" " * place + text, "plain") for text in texts]
-    return lines[1:]
+        if lines:
+            lines.append(Said(""))
+        lines.append(Said(title, "title"))
+        for keys, action_title, help_text in actions:
+            lines += _action_lines(keys, action_title, help_text, width)
+    return lines
+
+
+def _action_lines(keys: str, title: str, help_text: str, width: int) -> list[Said]:
+    """The keys of an action, its title and its help, on as many lines as that needs.
+    The help stands beside the title, below it where the screen is too narrow or the
+    title too long."""
+    indent = KEYS_CELLS
+    is_beside = width - KEYS_CELLS - TITLE_CELLS >= MIN_HELP_CELLS
+    if is_beside:
+        indent += TITLE_CELLS
+    help_lines = wrap(help_text, max(MIN_HELP_CELLS, width - indent))
+    first = ""
+    if help_lines and is_beside and len(title) < TITLE_CELLS:
+        first = help_lines.pop(0)
+    indented_keys = f"  {keys}".ljust(KEYS_CELLS)
+    heading = indented_keys + title.ljust(TITLE_CELLS) + first
+    lines = [Said(heading, "plain")]
+    for line in help_lines:
+        lines.append(Said(" " * indent + line, "plain"))
+    return lines
 
 
 def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
+    """A row for each trace or program that can be chosen: its name and a summary."""
     names = [narrow(offer.label) for offer in offers]
-    widest = max(map(len, names), default=0) + 2
+    name_cells = max(map(len, names), default=0) + 2
+    heading = "  " + _choosing_heading(state, offers)
+    ellipsis = glyphs_for(state.ascii_only).ellipsis
+
+    def formatted(index: int, width: int) -> list[Styled]:
+        summary = clip(summaries[index], width - name_cells, ellipsis)
+        return [(names[index].ljust(name_cells), "strong"), (summary, "plain")]
+
+    return Rows(
+        identity=(offers, summaries, heading),
+        count=len(names),
+        titles=lambda width: heading,
+        format=formatted,
+    )
+
+
+def _choosing_heading(state: State, offers: Sequence[Offer]) -> str:
+    """What keys do in a list of choices; before anything is open, the hint instead if
+    there is one, because the list covers the last line of the screen."""
+    if state.hint and not state.is_open:
+        return narrow(state.hint)
     are_programs = bool(offers) and offers[0].pid > 0
     if are_programs:
         hints = RECORDING_B if state.sides else RECORDING
     else:
         hints = CHOOSING_B if state.sides else CHOOSING
-    said = "" if state.is_open else state.hint  # the last line of the screen is covered
-    heading = "  " + (narrow(said) or hints_text(hints, state))
-
-    def row(index: int, width: int) -> list[Styled]:
-        shown = clip(
-            summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis
-        )
-        return [(names[index].ljust(widest), "strong"), (shown, "plain")]
-
-    return Rows((offers, summaries, heading), len(names), lambda width: heading, row)
+    return hints_text(hints, state)
 
 
 _over = partial(action, section=SECTION, needs=nothing)
-_BESIDE = "the trace that is open: the two are compared"
+
 ACTIONS = (
     _over(
-        "close",
-        "Close",
-        "escape q i question_mark",
-        "what is read",
-        close,
+        name="close",
+        title="Close",
+        written="escape q i question_mark",
+        help="what is read",
+        run=close,
         where=is_text,
     ),
     _over(
-        "raw",
-        "Raw JSON",
-        "r",
-        "of the slice, as the file has it",
-        turn_raw,
+        name="raw",
+        title="Raw JSON",
+        written="r",
+        help="of the slice, as the file has it",
+        run=turn_raw,
         where=is_slice,
     ),
     _over(
-        "source-part",
-        "Next part",
-        "V",
-        "of a source: lines, graph, generated code, call, wrapper",
-        next_section,
+        name="source-part",
+        title="Next part",
+        written="V",
+        help="of a source: lines, graph, generated code, call, wrapper",
+        run=next_section,
         where=is_source,
     ),
-    _over("leave", "Leave", "escape q", "without a choice", close, where=is_choosing),
+    _over(
+        name="leave",
+        title="Leave",
+        written="escape q",
+        help="without a choice",
+        run=close,
+        where=is_choosing,
+    ),
     action(
-        "beside", "Open beside", "b", _BESIDE, beside, SECTION, is_choosing, a_trace
+        name="beside",
+        title="Open beside",
+        written="b",
+        help="the trace that is open: the two are compared",
+        run=beside,
+        section=SECTION,
+        where=is_choosing,
+        needs=a_trace,
     ),
 )

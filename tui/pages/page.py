@@ -152,118 +152,196 @@ class ListPage(Page):
         """Enter on a row."""
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """The panes above the list."""
         return ()
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
+        """The panes below the list."""
         return ()
 
-    def under_cursor(self, state: State, found: Sequence[T]) -> T | None:
-        """The one of these, which stand in its rows."""
-        cursor = min(state.list_of(self.name).cursor, len(found) - 1)
-        return found[cursor] if found else None
+    def under_cursor(self, state: State, items: Sequence[T]) -> T | None:
+        """The item in the row under the cursor; None for an empty list. `items`: what
+        stands in each row."""
+        if not items:
+            return None
+        return items[self._cursor(state, len(items))]
+
+    def _cursor(self, state: State, count: int) -> int:
+        """The row under the cursor in a list of `count` rows; -1 for an empty list."""
+        return min(state.list_of(self.name).cursor, count - 1)
 
     def copied(self, state: State) -> str:
         """The row under the cursor as TSV, below the names of its columns."""
-        cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
-        found = self.table(state, (cursor,)) if cursor >= 0 else None
-        if found is None:
+        cursor = self._cursor(state, self.rows(state).count)
+        if cursor < 0:
+            return ""
+        table = self.table(state, (cursor,))
+        if table is None:
             return ""
         from fusetui.tables.files import tsv_lines  # rarely needed
 
-        return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
+        text = "".join(tsv_lines(table))
+        return clip(text[:-1], MAX_COPIED_CHARS)  # without the last line break
 
     def moved(self, state: State) -> State:
+        """Called when the cursor has moved to another row."""
         return state
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
-        above, below = self.above(state, size), self.below(state, size)
-        height = max(0, size.height - sum(pane.height for pane in (*above, *below)))
-        now = state.list_of(self.name)
-        picture = ListPicture(self.rows(state), now.cursor, now.top)
+        """The list between its panes, with the lines that these leave."""
+        above = self.above(state, size)
+        below = self.below(state, size)
+        others = sum(pane.height for pane in (*above, *below))
+        list_state = state.list_of(self.name)
+        picture = ListPicture(self.rows(state), list_state.cursor, list_state.top)
 
         def pointed(state: State, x: int, y: int) -> State:
             index = picture.index_at(y)
             return state if index < 0 else self.at_row(state, index)
 
         def wheeled(state: State, turn: Turn) -> State:
-            return self.at_row(state, state.list_of(self.name).cursor + turn.lines)
+            cursor = state.list_of(self.name).cursor
+            return self.at_row(state, cursor + turn.lines)
 
+        height = max(0, size.height - others)
         return (*above, Pane(height, picture, pointed, wheeled), *below)
 
     def at_row(self, state: State, index: int) -> State:
         """The cursor on a row, or on the nearest existing one."""
-        now = state.list_of(self.name)
-        index = max(0, min(index, self.rows(state).count - 1))
-        if index == now.cursor:
+        list_state = state.list_of(self.name)
+        last = self.rows(state).count - 1
+        index = max(0, min(index, last))
+        if index == list_state.cursor:
             return state
-        return self.moved(state.with_list(self.name, replace(now, cursor=index)))
+        now = state.with_list(self.name, replace(list_state, cursor=index))
+        return self.moved(now)
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        now = state.list_of(self.name)
-        cursor = max(0, min(now.cursor, self.rows(state).count - 1))
-        top = scrolled(cursor, now.top, self.room(state, size))
-        if (cursor, top) == (now.cursor, now.top):
+        """The cursor on an existing row, and the list scrolled so that it is in
+        sight."""
+        list_state = state.list_of(self.name)
+        cursor = max(0, self._cursor(state, self.rows(state).count))
+        top = scrolled(cursor, list_state.top, self.room(state, size))
+        if cursor == list_state.cursor and top == list_state.top:
             return state
-        return state.with_list(self.name, replace(now, cursor=cursor, top=top))
+        return state.with_list(self.name, replace(list_state, cursor=cursor, top=top))
 
     def room(self, state: State, size: Size) -> int:
+        """How many rows of the list are on the screen, at least one."""
         others = (*self.above(state, size), *self.below(state, size))
-        return max(1, size.height - sum(pane.height for pane in others) - 1)
+        line_of_titles = 1
+        lines = size.height - sum(pane.height for pane in others)
+        return max(1, lines - line_of_titles)
 
 
 LISTS = "In the lists"
-ENDLESS = 1 << 60  # rows
+BEYOND_ANY_LIST = 1 << 60  # rows
+FindList = Callable[[State], ListPage | None]
+"""Finds the list that receives the keys; None for none."""
 
 
-def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]:
+def list_actions(find: FindList) -> tuple[Action, ...]:
     """The actions of lists; the argument finds the list that receives the keys."""
-
-    def move(state: State, rows: int = 0, pages: int = 0) -> State:
-        if (listing := find(state)) is None:
-            return state
-        room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0
-        return listing.at_row(
-            state, state.list_of(listing.name).cursor + rows + pages * room
-        )
-
-    def choose(state: State) -> Outcome:
-        if (listing := find(state)) is None or not listing.rows(state).count:
-            return state
-        return listing.chosen(state, state.list_of(listing.name).cursor)
-
-    def instances(state: State) -> Outcome:
-        """The slices that Enter would lead to, as a list; else what was searched
-        for."""
-        found = choose(state)
-        hits = found.session.hits if isinstance(found, State) else None
-        same = hits is None or hits is state.session.hits or not find(state)
-        return (
-            search.list_hits(state)
-            if same or hits is None
-            else search.listed(state, hits)
-        )
-
     listed = partial(
         action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing
     )
-    down, up = (partial(move, pages=by) for by in (1, -1))
-    first, last = (partial(move, rows=by) for by in (-ENDLESS, ENDLESS))
     return (
-        listed("row-down", "Row down", "j down", "the next row", partial(move, rows=1)),
-        listed("row-up", "Row up", "k up", "the row before", partial(move, rows=-1)),
+        *_list_moves(find, listed),
         listed(
-            "rows-down", "Page of rows down", "pagedown", "a screen of rows down", down
-        ),
-        listed("rows-up", "Page of rows up", "pageup", "a screen of rows up", up),
-        listed("first", "First row", "g home", "of the list", first),
-        listed("last", "Last row", "G end", "of the list", last),
-        listed(
-            "show", "Show", "enter", "the row in the timeline; open a trace", choose
+            name="show",
+            title="Show",
+            written="enter",
+            help="the row in the timeline; open a trace",
+            run=partial(_choose, find),
         ),
         listed(
-            "instances", "Instances", "T", "what the row leads to, as a list", instances
+            name="instances",
+            title="Instances",
+            written="T",
+            help="what the row leads to, as a list",
+            run=partial(_list_instances, find),
         ),
     )
+
+
+def _list_moves(find: FindList, listed: Callable[..., Action]) -> tuple[Action, ...]:
+    """The actions that move the cursor of a list; `listed` makes actions of lists."""
+    move = partial(_move_in_list, find)
+    return (
+        listed(
+            name="row-down",
+            title="Row down",
+            written="j down",
+            help="the next row",
+            run=partial(move, rows=1),
+        ),
+        listed(
+            name="row-up",
+            title="Row up",
+            written="k up",
+            help="the row before",
+            run=partial(move, rows=-1),
+        ),
+        listed(
+            name="rows-down",
+            title="Page of rows down",
+            written="pagedown",
+            help="a screen of rows down",
+            run=partial(move, screens=1),
+        ),
+        listed(
+            name="rows-up",
+            title="Page of rows up",
+            written="pageup",
+            help="a screen of rows up",
+            run=partial(move, screens=-1),
+        ),
+        listed(
+            name="first",
+            title="First row",
+            written="g home",
+            help="of the list",
+            run=partial(move, rows=-BEYOND_ANY_LIST),
+        ),
+        listed(
+            name="last",
+            title="Last row",
+            written="G end",
+            help="of the list",
+            run=partial(move, rows=BEYOND_ANY_LIST),
+        ),
+    )
+
+
+def _move_in_list(
+    find: FindList, state: State, rows: int = 0, screens: int = 0
+) -> State:
+    """The cursor of the list so many rows and screens of rows further down."""
+    page = find(state)
+    if page is None:
+        return state
+    if screens:
+        # one row of the screen before stays in sight
+        rows_of_screen = page.room(state, size_of(state)) - 1
+        rows += screens * max(1, rows_of_screen)
+    return page.at_row(state, state.list_of(page.name).cursor + rows)
+
+
+def _choose(find: FindList, state: State) -> Outcome:
+    """What Enter does on the row under the cursor; nothing in an empty list."""
+    page = find(state)
+    if page is None or not page.rows(state).count:
+        return state
+    return page.chosen(state, state.list_of(page.name).cursor)
+
+
+def _list_instances(find: FindList, state: State) -> Outcome:
+    """The slices that Enter would lead to, as a list; else what was searched for."""
+    outcome = _choose(find, state)
+    hits = outcome.session.hits if isinstance(outcome, State) else None
+    if hits is None or hits is state.session.hits or not find(state):
+        return search.list_hits(state)
+    return search.listed(state, hits)
 
 
 def sort_actions(
@@ -275,28 +353,41 @@ def sort_actions(
 ) -> tuple[Action, Action]:
     """Sorted by the next column of a table, or the one before; `make` makes actions of
     its page."""
-    right, left = (lambda state: sort(state, 1)), (lambda state: sort(state, -1))
     return (
-        make(f"{prefix}sort-right", "Sort by the next column", keys, said, right),
-        make(f"{prefix}sort-left", "Sort by the one before", "<", "marked *", left),
+        make(
+            name=f"{prefix}sort-right",
+            title="Sort by the next column",
+            written=keys,
+            help=said,
+            run=lambda state: sort(state, 1),
+        ),
+        make(
+            name=f"{prefix}sort-left",
+            title="Sort by the one before",
+            written="<",
+            help="marked *",
+            run=lambda state: sort(state, -1),
+        ),
     )
 
 
 def next_of(names: Sequence[str], now: str, by: int = 1) -> str:
-    """The name after one of them, or before it; the first after the last."""
-    return names[(names.index(now) + by) % len(names)]
+    """The name `by` places after one of them; the first follows the last."""
+    index = names.index(now) + by
+    return names[index % len(names)]
 
 
-MOST_COPIED = 50_000  # characters; terminals drop much longer clipboard texts
-WORTH_SAYING = 1000  # characters of the text; no hint shows more
+MAX_COPIED_CHARS = 50_000  # terminals drop much longer clipboard texts
+MAX_HINT_CHARS = 1000  # of a text that was copied; no hint shows more
 
 
 def slice_text(side: Side, row: int) -> str:
     """The full name of a slice, its start as on the ruler, and its duration; exact."""
     trace = side.trace
-    start, dur = int(trace.start[row]) - side.origin, int(trace.dur[row])
-    rest = f"   start {start} ns   duration {dur} ns"
-    return clip(printable(trace.name_of(row)), MOST_COPIED - len(rest)) + rest
+    start_ns = int(trace.start[row]) - side.origin
+    times = f"   start {start_ns} ns   duration {int(trace.dur[row])} ns"
+    room = MAX_COPIED_CHARS - len(times)
+    return clip(printable(trace.name_of(row)), room) + times
 
 
 def page_table(
@@ -309,17 +400,15 @@ def page_table(
     from fusetui.tables.public import Table  # rarely needed
     from fusetui.tables.table import ColumnSpec, TableColumn, column_of
 
-    named = [
-        column_of(ColumnSpec(column, "text", ""), values)
-        for column, values in texts.items()
-    ]
-    counted = (
-        TableColumn(column, values)
-        if isinstance(values, np.ndarray)
-        else column_of(ColumnSpec(column, "int", "", True), values)
-        for column, values in figures.items()
-    )
-    return Table(name, (*named, *counted))
+    columns = []
+    for title, values in texts.items():
+        columns.append(column_of(ColumnSpec(title, "text", ""), values))
+    for title, numbers in figures.items():
+        if isinstance(numbers, np.ndarray):
+            columns.append(TableColumn(title, numbers))
+        else:
+            columns.append(column_of(ColumnSpec(title, "int", "", True), numbers))
+    return Table(name, tuple(columns))
 
 
 def what_was_copied(text: str, noun: str = "name") -> str:
@@ -330,10 +419,9 @@ def what_was_copied(text: str, noun: str = "name") -> str:
     lines = text.split("\n")
     if noun == ROW:  # below the names of its columns
         lines = [lines[-1].replace("\t", "  ")]
-    cut = (
-        f" (the first {count(MOST_COPIED)} characters)"
-        if len(text) >= MOST_COPIED
-        else ""
-    )
-    counted = f" {plural(len(lines), noun)}" if len(lines) > 1 else ""
-    return f"{COPIED}{counted}{cut}: {narrow(lines[0][:WORTH_SAYING])}"
+    what = COPIED
+    if len(lines) > 1:
+        what += f" {plural(len(lines), noun)}"
+    if len(text) >= MAX_COPIED_CHARS:
+        what += f" (the first {count(MAX_COPIED_CHARS)} characters)"
+    return f"{what}: {narrow(lines[0][:MAX_HINT_CHARS])}"

@@ -42,66 +42,103 @@ from fusetui.tui.state.state import (
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
     from fusetui.tables.public import Table
+    from fusetui.tui.layout.view import Side, View
 
 
-AROUND = 2  # a wait takes about this fraction of the window
+MARGIN_PART = 2  # on each side of a wait, the window shows this part of its length
 
 
 def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
-    """More is known of the job with these traces: fields of Job."""
-    is_same = state.job.paths == paths
-    return replace(state, job=replace(state.job, **fields)) if is_same else state
+    """More is known of the job with these traces: fields of RankedJob. The state as it
+    was, if another job is open by now."""
+    if state.job.paths != paths:
+        return state
+    return replace(state, job=replace(state.job, **fields))
 
 
 def beside_the_last(state: State) -> Outcome:
     """Opens a rank where it waits longest, beside the rank that it waits for, on one
     time axis."""
-    if (row := _row(state)) is None:
+    row = _row(state)
+    if row is None:
         return state
-    if (wait := row.worst_wait) is None:
+    wait = row.worst_wait
+    if wait is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    others = [one for one in state.job.rows() if one.rank == wait.for_rank]
-    return _opening(state, wait, [row, *others])
+    late = [other for other in state.job.rows() if other.rank == wait.for_rank]
+    return _opening(state, wait, [row, *late])
 
 
 def beside_others(state: State) -> Outcome:
     """Opens a rank where it waits longest, or else where another waits longest for it;
     below it the rank that is waited for, and then the others in the order of the list,
     on one time axis."""
-    if (row := _row(state)) is None:
+    row = _row(state)
+    if row is None:
         return state
-    known, waiting = state.job.rows(), row
-    if row.worst_wait is None:
-        waits = [(one.worst_wait, one) for one in known if one.worst_wait]
-        for_it = (
-            (wait.wait_ns, one) for wait, one in waits if wait.for_rank == row.rank
-        )
-        _, waiting = max(for_it, key=lambda found: found[0], default=(0, row))
-    if (wait := waiting.worst_wait) is None:
+    waiting = row if row.worst_wait else _longest_waiting_for(state, row.rank)
+    if waiting is None or waiting.worst_wait is None:
         return told(
             state, f"rank {row.rank} waits for nobody, and nobody waits longest for it"
         )
-    rows = (waiting, *(one for one in known if one.rank == wait.for_rank), row, *known)
-    lines = body(state).height + head_height(state) - details_height(state.size.height)
-    shown = list({one.rank: one for one in rows}.values())[: max(2, lines // LINES)]
+    wait = waiting.worst_wait
+    rows = state.job.rows()
+    late = [other for other in rows if other.rank == wait.for_rank]
+    shown = _each_once([waiting, *late, row, *rows])[: _ranks_on_screen(state)]
     return _opening(state, wait, shown, only_streams=True)
 
 
+def _each_once(rows: Sequence[RankRow]) -> list[RankRow]:
+    """The rows in their order, those of one rank once."""
+    by_rank: dict[int, RankRow] = {}
+    for row in rows:
+        by_rank.setdefault(row.rank, row)
+    return list(by_rank.values())
+
+
+def _longest_waiting_for(state: State, rank: int) -> RankRow | None:
+    """The rank whose longest wait is for this one, of several that which waits longest;
+    None for none."""
+    longest_ns = 0
+    waiting = None
+    for row in state.job.rows():
+        wait = row.worst_wait
+        if wait is None or wait.for_rank != rank:
+            continue
+        if waiting is None or wait.wait_ns > longest_ns:
+            longest_ns = wait.wait_ns
+            waiting = row
+    return waiting
+
+
+def _ranks_on_screen(state: State) -> int:
+    """How many ranks there is room for, one below the other; at least two."""
+    lines = body(state).height + head_height(state)
+    lines -= details_height(state.size.height)
+    return max(2, lines // RANK_LINES)
+
+
 def _row(state: State) -> RankRow | None:
-    return dict(enumerate(state.job.rows())).get(state.list_of(RANKS).cursor)
+    """The rank under the cursor; None where the list has no such row."""
+    rows = state.job.rows()
+    cursor = state.list_of(RANKS).cursor
+    return rows[cursor] if 0 <= cursor < len(rows) else None
 
 
 def _opening(
     state: State, wait: WorstWait, rows: Sequence[RankRow], only_streams: bool = False
 ) -> Outcome:
     """Opens the traces of these ranks, the first where it waits."""
-    window = wait.start_ns, wait.start_ns + wait.wait_ns
     job = replace(
-        state.job, window=window, wanted=tuple(rows), only_streams=only_streams
+        state.job,
+        window=(wait.start_ns, wait.start_ns + wait.wait_ns),
+        wanted=tuple(rows),
+        only_streams=only_streams,
     )
-    now, paths = replace(state, job=job), tuple(row.path for row in rows)
+    now = replace(state, job=job)
+    paths = tuple(row.path for row in rows)
     return arrived(now) if state.paths == paths else read(now, paths)
 
 
@@ -114,44 +151,77 @@ def arrived(state: State) -> State:
     """Traces were opened: those of the ranks that were asked for show what was asked
     for."""
     job = replace(state.job, window=None, wanted=(), only_streams=False)
-    window, rows = state.job.window, state.job.wanted
-    if window is None or not are_wanted(state):
+    if state.job.window is None or not are_wanted(state):
         return replace(state, job=job)
-    session = state.session
-    side, (view, *others) = session.sides[0], session.views
-    begin, end = (side.begin + time for time in window)
-    margin = (end - begin) // AROUND
-    first = over(side, view, begin - margin, end + margin)
-    shares_clock = state.job.answer is not None and bool(state.job.answer.clocks.shared)
-    shown, hint = (
-        [first],
-        f"one time axis: {_clocks(rows, shares_clock)}" if others else "",
-    )
-    zeros = [  # the moments from which the times of the sides count, by one clock
-        side.origin + side.trace.epoch_ns - (0 if shares_clock else row.offset_ns or 0)
-        for side, row in zip(session.sides, rows, strict=True)
-    ]
-    for view, zero in zip(others, zeros[1:], strict=True):
-        later = zeros[0] - zero
-        shown.append(replace(view, begin=first.begin + later, end=first.end + later))
+    views = _views_of_one_moment(state, state.job.window)
     if state.job.only_streams:
-        hidden = [but_streams(side.lanes) for side in session.sides]
-        both = zip(shown, hidden, strict=True)
-        shown = [replace(v, arranged=replace(v.arranged, hidden=n)) for v, n in both]
-    session = session.go(tuple(shown))
+        views = _only_streams(state.session.sides, views)
+    hint = ""
+    if len(views) > 1:
+        clocks = _clocks(state.job.wanted, _shares_clock(state.job))
+        hint = f"one time axis: {clocks}"
+    session = state.session.go(tuple(views))
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
+
+
+def _views_of_one_moment(state: State, window: tuple[int, int]) -> list[View]:
+    """A view of each side that shows a window and a margin, [begin, end) in ns from the
+    begin of the first side; by the clocks of the ranks, all show the same moments."""
+    first = _view_with_margin(state.session.sides[0], state.session.views[0], window)
+    zeros = _zeros_by_one_clock(state)
+    views = [first]
+    for view, zero in zip(state.session.views[1:], zeros[1:], strict=True):
+        shift = zeros[0] - zero
+        begin = first.begin + shift
+        views.append(replace(view, begin=begin, end=begin + first.span))
+    return views
+
+
+def _view_with_margin(side: Side, view: View, window: tuple[int, int]) -> View:
+    """A view over a window, in ns from the begin of the side, and a margin."""
+    begin = side.begin + window[0]
+    end = side.begin + window[1]
+    margin = (end - begin) // MARGIN_PART
+    return over(side, view, begin - margin, end + margin)
+
+
+def _zeros_by_one_clock(state: State) -> list[int]:
+    """The moment from which the times of each side count, in ns since 1970 by the clock
+    of one rank."""
+    shares_clock = _shares_clock(state.job)
+    zeros = []
+    for side, row in zip(state.session.sides, state.job.wanted, strict=True):
+        offset_ns = 0 if shares_clock else row.offset_ns or 0
+        zeros.append(side.origin + side.trace.epoch_ns - offset_ns)
+    return zeros
+
+
+def _shares_clock(job: RankedJob) -> bool:
+    """Whether the ranks have one clock."""
+    return job.answer is not None and bool(job.answer.clocks.shared)
+
+
+def _only_streams(sides: Sequence[Side], views: Sequence[View]) -> list[View]:
+    """The views with all lanes hidden but those of GPU streams."""
+    with_streams = []
+    for side, view in zip(sides, views, strict=True):
+        arranged = replace(view.arranged, hidden=but_streams(side.lanes))
+        with_streams.append(replace(view, arranged=arranged))
+    return with_streams
 
 
 def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
     """How sure it is that the windows show the same moments."""
-    known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
     *others, last = (str(row.rank) for row in rows)
     names = f"ranks {', '.join(others)} and {last}"
     if are_shared:
         return f"{names} share a clock"
+    known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
     if len(known) < len(rows):
         return f"how far the clocks of {names} are apart is not known"
-    return f"the clocks of {names} are known to {duration(sum(sorted(known)[-2:]))}"
+    # two ranks may be apart by the sum of what both are uncertain by
+    largest_two = sorted(known)[-2:]
+    return f"the clocks of {names} are known to {duration(sum(largest_two))}"
 
 
 COLUMNS = (
@@ -165,23 +235,21 @@ COLUMNS = (
     ListColumn("idle", 10, from_width=110),
     ListColumn("", 0, left=True),
 )
-STRIP = "waits of each step"
-LINES = 6  # that a rank beside others takes, with its line of the head
-# lines of the panes around the table, the upper one if the table fills it
-ABOVE, BELOW = 4, 6
+STRIP_TITLE = "waits of each step"
+RANK_LINES = 6  # that a rank beside others takes, with its line of the head
+MIN_ABOVE_LINES = 4  # of the pane above the table
+BELOW_LINES = 6  # of the pane below it
 NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads any"
 STANDS_OUT = "*"
 
 
 def _sort(state: State, by: int) -> State:
-    return replace(
-        state, job=replace(state.job, sort=next_of([*RANK_SORTS], state.job.sort, by))
-    )
+    """Sorted by the next column, or for -1 by the one before."""
+    sort = next_of([*RANK_SORTS], state.job.sort, by)
+    return replace(state, job=replace(state.job, sort=sort))
 
 
 _action = partial(action, section="In the ranks", where=on(RANKS))
-_AXIS = "at its longest wait, on one time axis"
-_MANY = "as many as the screen has room for, on one time axis"
 
 
 class RanksPage(ListPage):
@@ -198,68 +266,77 @@ class RanksPage(ListPage):
     actions = (
         *sort_actions(_action, "ranks-", _sort, "> s"),
         _action(
-            "ranks-beside",
-            "Open beside the rank it waits for",
-            "b",
-            _AXIS,
-            beside_the_last,
+            name="ranks-beside",
+            title="Open beside the rank it waits for",
+            written="b",
+            help="at its longest wait, on one time axis",
+            run=beside_the_last,
         ),
-        _action("ranks-others", "Open beside other ranks", "B", _MANY, beside_others),
+        _action(
+            name="ranks-others",
+            title="Open beside other ranks",
+            written="B",
+            help="as many as the screen has room for, on one time axis",
+            run=beside_others,
+        ),
     )
 
     def open(self, state: State) -> Outcome:
+        """Has the ranks read when the page is first opened."""
         if state.job.done >= 0:
             return state
-        return replace(state, job=replace(state.job, done=0)), ReadRanks(
-            state.job.paths
-        )
+        now = replace(state, job=replace(state.job, done=0))
+        return now, ReadRanks(state.job.paths)
 
     def missing(self, state: State) -> str:
         return "" if state.job.paths else NO_JOB
 
     def rows(self, state: State) -> Rows:
+        """A row for each rank, in the order of the column that is chosen."""
         job = state.job
         if job.answer is None:
-            reading = f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
+            total = plural(len(job.paths), "rank")
+            reading = f"reading {total}: {max(job.done, 0)}"
             return no_rows(job.problem or reading)
-        found, glyphs = job.rows(), glyphs_for(state.ascii_only)
-        unit = unit_of(row.step_ns for row in found)
-        columns = [_titled(column, job.sort, unit) for column in COLUMNS]
-
-        def row(index: int, width: int) -> list[Styled]:
-            strip = _strip(job, found[index], room(COLUMNS, width), glyphs.levels)
-            token = (
-                "warning" if found[index].outliers or found[index].damage else "plain"
-            )
-            return row_parts(
-                COLUMNS, [*_texts(found[index], unit), strip], width, token
-            )
-
-        return Rows(job, len(found), lambda width: titles(columns, width), row)
+        ranks = job.rows()
+        unit = unit_of(row.step_ns for row in ranks)
+        titled = [_titled(column, job.sort, unit) for column in COLUMNS]
+        levels = glyphs_for(state.ascii_only).levels
+        return Rows(
+            identity=job,
+            count=len(ranks),
+            titles=partial(titles, titled),
+            format=partial(_rank_row, job, ranks, unit, levels),
+        )
 
     def chosen(self, state: State, index: int) -> Outcome:
-        found = state.job.rows()[index]
-        if found.worst_wait is None:
-            return told(state, f"rank {found.rank} waits for nobody")
-        return _opening(state, found.worst_wait, [found])
+        """Enter: opens the rank where it waits longest."""
+        row = state.job.rows()[index]
+        if row.worst_wait is None:
+            return told(state, f"rank {row.rank} waits for nobody")
+        return _opening(state, row.worst_wait, [row])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        if (answer := state.job.answer) is None:
+        """The answer, with as many lines as the table leaves."""
+        answer = state.job.answer
+        if answer is None:
             return ()
-        most = max(ABOVE, size.height - BELOW - len(state.job.rows()) - 1)
+        table_lines = len(state.job.rows()) + 1
+        most = max(MIN_ABOVE_LINES, size.height - BELOW_LINES - table_lines)
         head = partial(_head, answer)
-        return (
-            Pane(len(head(size.width, most)), TextPicture(("above", answer), head)),
-        )
+        height = len(head(size.width, most))
+        return (Pane(height, TextPicture(("above", answer), head)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        row, answer = self.under_cursor(state, state.job.rows()), state.job.answer
+        """A few lines about the rank under the cursor."""
+        answer = state.job.answer
+        row = self.under_cursor(state, state.job.rows())
         if answer is None or row is None:
             return ()
-        rule, about = glyphs_for(state.ascii_only).rule, partial(_about, answer, row)
-        return (
-            Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, about)),
-        )
+        rule = glyphs_for(state.ascii_only).rule
+        about = partial(_about, answer, row)
+        picture = ruled((answer, row.rank), f"rank {row.rank}", rule, about)
+        return (Pane(BELOW_LINES, picture),)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """As `fusetui ranks --format` has it, in the order of the page."""
@@ -267,37 +344,75 @@ class RanksPage(ListPage):
             return None
         from fusetui.tables.sources import ranks_table  # rarely needed
 
-        listed = state.job.rows()
-        shown = listed if rows is None else [listed[row] for row in rows]
-        return ranks_table(replace(state.job.answer, ranks=tuple(shown)))
+        ranks = state.job.rows()
+        chosen = ranks if rows is None else [ranks[row] for row in rows]
+        return ranks_table(replace(state.job.answer, ranks=tuple(chosen)))
 
 
 def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
-    of = f" {unit.name}" if column.title not in ("", "rank", "last") else ""
-    mark = STANDS_OUT if column.title == sort else " " if of else ""
-    return replace(column, title=f"{column.title or STRIP}{of}{mark}")
+    """A column with the unit of its times; that by which the rows are sorted has a
+    star."""
+    has_times = column.title not in ("", "rank", "last")
+    title = column.title or STRIP_TITLE
+    if has_times:
+        title += f" {unit.name}"
+    if column.title == sort:
+        title += STANDS_OUT
+    elif has_times:
+        title += " "  # figures that stand out have a star there
+    return replace(column, title=title)
+
+
+def _rank_row(
+    job: RankedJob,
+    ranks: Sequence[RankRow],
+    unit: Unit,
+    levels: str,
+    index: int,
+    width: int,
+) -> list[Styled]:
+    """The row of one of the ranks, its times in `unit`."""
+    row = ranks[index]
+    strip = _strip(job, row, room(COLUMNS, width), levels)
+    token = "warning" if row.outliers or row.damage else "plain"
+    return row_parts(COLUMNS, [*_texts(row, unit), strip], width, token)
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:
-    def figure(name: str) -> str:
-        value: int | None = getattr(row, name)
-        steps = max(row.steps, 1) if name in ("caused_ns", "waited_ns") else 1
-        mark = STANDS_OUT if name in row.outliers else " "
-        return f"{'-' if value is None else unit.text(value // steps)}{mark}"
+    """What stands in the columns of a rank, but for the strip; times in `unit`."""
+    last = f"{count(row.last_count)}/{count(row.collectives)}"
+    texts = [str(row.rank), last]
+    for column in COLUMNS[2:-1]:
+        texts.append(_figure(row, RANK_SORTS[column.title], unit))
+    return texts
 
-    times = [figure(RANK_SORTS[column.title]) for column in COLUMNS[2:-1]]
-    return [str(row.rank), f"{count(row.last_count)}/{count(row.collectives)}", *times]
+
+def _figure(row: RankRow, field: str, unit: Unit) -> str:
+    """A time of a rank, which is the field of this name, per step; with a star where it
+    stands out among the ranks, `-` where it is not known."""
+    mark = STANDS_OUT if field in row.outliers else " "
+    ns: int | None = getattr(row, field)
+    if ns is None:
+        return f"-{mark}"
+    if field in ("caused_ns", "waited_ns"):  # these are sums over all steps
+        ns //= max(row.steps, 1)
+    return f"{unit.text(ns)}{mark}"
 
 
 def _strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
     """A cell per step, or for several: the higher, the longer it waited there."""
     if job.strip is None:
         return ""
-    shares, top = job.strip.shares(row.rank, width), len(levels) - 1
-    return "".join(levels[max(round(top * share), int(share > 0))] for share in shares)
+    top = len(levels) - 1
+    cells = []
+    for share in job.strip.shares(row.rank, width):
+        least = 1 if share > 0 else 0
+        cells.append(levels[max(round(top * share), least)])
+    return "".join(cells)
 
 
 def _head(answer: JobAnswer, width: int, height: int) -> list[Said]:
+    """The answer in sentences, on at most `height` lines."""
     from fusetui.report import ranks_words as say  # rarely needed, with many modules
 
     text = [*say.headline(answer), say.clocks_text(answer), *say.verdict_lines(answer)]
@@ -305,18 +420,20 @@ def _head(answer: JobAnswer, width: int, height: int) -> list[Said]:
 
 
 def _about(answer: JobAnswer, row: RankRow, width: int, height: int) -> list[Said]:
-    """Why others wait for it, else for whom it waits."""
+    """Why others wait for a rank, for whom it waits, and what of its file is
+    damaged."""
     from fusetui.report import ranks_words as say
 
-    late = [
-        say.straggler_text(answer, one)
-        for one in answer.stragglers
-        if one.rank == row.rank
-    ]
-    return _wrapped([*late, *say.wait_text(row), *row.damage], width, height)
+    sentences = []
+    for straggler in answer.stragglers:
+        if straggler.rank == row.rank:
+            sentences.append(say.straggler_text(answer, straggler))
+    sentences += say.wait_text(row)
+    sentences += row.damage
+    return _wrapped(sentences, width, height)
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    return folded(
-        map(printable, sentences), max(width - 2, 20), before=" ", most=height
-    )
+    """Sentences on at most `height` lines."""
+    text_width = max(width - 2, 20)
+    return folded(map(printable, sentences), text_width, before=" ", most=height)

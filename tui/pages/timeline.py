@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 from msgspec.structs import replace
 
+from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height, on_path_text
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
@@ -26,7 +28,7 @@ from fusetui.tui.layout.frame import (
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
-from fusetui.tui.layout.view import HIDDEN, View
+from fusetui.tui.layout.view import HIDDEN, Side, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
@@ -42,50 +44,72 @@ def clicked(
     picture: TimelinePicture, width: int, height: int, x: int, y: int
 ) -> View | None:
     """The view after a click: on a slice it selects it, on the minimap it goes to its
-    time."""
-    side, view, division = picture.side, picture.view, divided(width, height)
-    column, index = x - division.gutter, y - division.axis + picture.top
-    if 0 <= index < len(picture.places) and picture.places[index].depth == HIDDEN:
+    time, on the line of what is hidden it shows all lanes. None for clicks on labels
+    and beside the timeline."""
+    side = picture.side
+    view = picture.view
+    division = divided(width, height)
+    index = y - division.axis + picture.top
+    has_place = 0 <= index < len(picture.places)
+    place = picture.places[index] if has_place else None
+    if place is not None and place.depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
+    column = x - division.gutter
     if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
-        return go(
-            side, view, side.begin + (side.end - side.begin) * column // division.width
-        )
-    if index >= len(picture.places) or y >= division.axis + division.lanes:
+        whole = side.end - side.begin
+        return go(side, view, side.begin + whole * column // division.width)
+    is_on_legend = y >= division.axis + division.lanes
+    if place is None or is_on_legend:
         return None
-    if (lane := picture.places[index].idle_of) is not None:
-        time = view.begin + view.span * (2 * column + 1) // (2 * division.width)
-        return replace(view, selected=-1, gap=gap_of_time(side, lane.key[1], time))
-    return select(
-        side, view, row_at(side, view, picture.places[index], division.width, column)
-    )
+    if place.idle_of is not None:
+        return _gap_selected(side, view, place.idle_of.pid, column, division)
+    return select(side, view, row_at(side, view, place, division.width, column))
+
+
+def _gap_selected(
+    side: Side, view: View, pid: Id, column: int, division: Division
+) -> View:
+    """The view with the gap of a device selected that is at a cell of the time axis, if
+    that is known."""
+    halves_of_cells = 2 * column + 1
+    middle_of_cell = view.span * halves_of_cells // (2 * division.width)
+    gap = gap_of_time(side, pid, view.begin + middle_of_cell)
+    return replace(view, selected=-1, gap=gap)
 
 
 def turned(state: State, index: int, turn: Turn, division: Division) -> State:
     """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the
     window; over their labels it scrolls them."""
-    side, view, is_down = state.sides[index], state.session.views[index], turn.lines > 0
+    side = state.sides[index]
+    view = state.session.views[index]
+    is_down = turn.lines > 0
     if turn.shifted:
         return looked_at(state, index, pan(side, view, 10 if is_down else -10))
     if turn.x < division.gutter:
         return scrolled(state, index, turn.lines, division.lanes)
-    time, factor = division.time(view, turn.x), (4, 3) if is_down else (3, 4)
-    return looked_at(state, index, zoom_at(side, view, time, *factor))
+    part, of = (4, 3) if is_down else (3, 4)
+    time = division.time(view, turn.x)
+    return looked_at(state, index, zoom_at(side, view, time, part, of))
 
 
 def chose(state: State, index: int, drag: Drag, division: Division) -> State:
     """From where the button went down to where it is is a range, worked out when it is
     let go."""
-    side, view = state.sides[index], state.session.views[index]
     if drag.x < division.gutter:
         return state
-    begin, end = sorted((drag.x, drag.to))
-    first, last = (division.time(view, at) + side.origin for at in (begin, end + 1))
-    found = Range(index, first, last, drag.ended)
-    state = looked_at(state, index, replace(view, selected=-1, gap=None))
-    now = replace(state, session=replace(state.session, time_range=found))
+    side = state.sides[index]
+    view = state.session.views[index]
+    first_cell, last_cell = sorted((drag.x, drag.to))
+    time_range = Range(
+        side=index,
+        begin=division.time(view, first_cell) + side.origin,
+        end=division.time(view, last_cell + 1) + side.origin,
+        ended=drag.ended,
+    )
+    now = looked_at(state, index, replace(view, selected=-1, gap=None))
+    now = replace(now, session=replace(now.session, time_range=time_range))
     return told(now, *ENDED) if drag.ended else now
 
 
@@ -93,11 +117,14 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
     """Scrolls the lanes of one side by lines; negative is up."""
     shown = places(state.sides[index], state.session.views[index])
     top = within(shown, state.tops[index] + lines, room)
-    return replace(state, tops=(*state.tops[:index], top, *state.tops[index + 1 :]))
+    tops = list(state.tops)
+    tops[index] = top
+    return replace(state, tops=tuple(tops))
 
 
-WIDEST, MOST_LINES = 4000, 50  # of what is copied
-NOTHING = (
+MAX_COPIED_CELLS = 4000  # of a line about a gap
+MAX_COPIED_LINES = 50
+NOTHING_SELECTED = (
     "down/up selects a slice",
     "zoom-in/zoom-out zoom",
     "pan-left/pan-right move",
@@ -107,7 +134,8 @@ NOTHING = (
 
 def lanes_height(size: Size, sides: int) -> int:
     """How many lines of a page each side has for its lanes."""
-    return lanes_in((size.height - details_height(size.height)) // max(1, sides))
+    lines = size.height - details_height(size.height)
+    return lanes_in(lines // max(1, sides))
 
 
 class TimelinePage(Page):
@@ -123,56 +151,56 @@ class TimelinePage(Page):
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
+        """A timeline of each side, that of a replay, and below them the details or the
+        answer."""
         below = details_height(size.height)
         heights = _shares(size.height - below, state.timelines)
-        drawn = zip(state.shown, heights, strict=False)
-        panes = [_timeline(state, n, size.width, height) for n, height in drawn]
+        panes = []
+        for side, height in zip(state.shown, heights, strict=False):
+            panes.append(_timeline(state, side, size.width, height))
         if state.second:
             panes.append(_replayed(state, state.second, size, heights[-1]))
-        return (*panes, answer_pane(state, below) or Pane(below, _details(state)))
+        panes.append(answer_pane(state, below) or Pane(below, _details(state)))
+        return panes
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The lanes follow the selection, but stay when the user only scrolls."""
         state = _refitted(before, state, size)
-        tops = list(state.tops)
-        same_screen = (before.page, before.size) == (state.page, state.size)
-        for n, (side, view) in enumerate(
-            zip(state.sides, state.session.views, strict=True)
-        ):
-            known = (
-                same_screen
-                and n < len(before.sides)
-                and before.sides[n].trace is side.trace
-            )
-            same_lines = same_screen and _lines(before, n) == _lines(state, n)
-            is_first = not same_lines and _is_at_first(before, n)
-            if is_first or not known or before.session.views[n] != view:
-                top_of = first_top if is_first or not known else top_for
-                top, room = 0 if is_first else tops[n], _room(state, size, n)
-                tops[n] = top_of(side, view, places(side, view), top, room)
-        now = tuple(tops)
-        return state if now == state.tops else replace(state, tops=now)
+        tops = tuple(
+            _top_after(before, state, size, index) for index in range(len(state.sides))
+        )
+        tops += state.tops[len(tops) :]
+        return state if tops == state.tops else replace(state, tops=tops)
 
     def follow(self, before: State, state: State) -> State:
         """Keeps the first line of each side."""
         tops = list(state.tops)
-        for n, (old, new) in enumerate(zip(before.sides, state.sides, strict=True)):
-            shown = places(old, before.session.views[n])
-            if tops[n] < len(shown):
-                now = places(new, state.session.views[n])
-                tops[n] = same_line(old, shown[tops[n]], new, now)
+        sides = zip(before.sides, state.sides, strict=True)
+        for index, (old_side, new_side) in enumerate(sides):
+            old_places = places(old_side, before.session.views[index])
+            if tops[index] >= len(old_places):
+                continue
+            first_line = old_places[tops[index]]
+            new_places = places(new_side, state.session.views[index])
+            tops[index] = same_line(old_side, first_line, new_side, new_places)
         return replace(state, tops=tuple(tops))
 
     def described(self, state: State) -> Overlay | str:
+        """Everything about the range of time, the gap or the slice that is selected."""
         about = state.time_range or state.view.gap or state.view.selected
-        nothing = f"nothing is selected: {hints_text(NOTHING[:1], state)}"
-        return nothing if about == -1 else Details(state.side, about)
+        if about == -1:
+            keys = hints_text(NOTHING_SELECTED[:1], state)
+            return f"nothing is selected: {keys}"
+        return Details(state.side, about)
 
     def copied(self, state: State) -> str:
-        row, gap = state.view.selected, state.view.gap
+        """The lines about the selected gap, or the selected slice; "" for none."""
+        gap = state.view.gap
+        row = state.view.selected
         if gap:
+            glyphs = glyphs_for(state.ascii_only)
             lines = gap_lines(
-                state.side, gap, WIDEST, MOST_LINES, glyphs_for(state.ascii_only)
+                state.side, gap, MAX_COPIED_CELLS, MAX_COPIED_LINES, glyphs
             )
             return "\n".join(line.text for line in lines)
         return slice_text(state.side, row) if row >= 0 else ""
@@ -180,64 +208,111 @@ class TimelinePage(Page):
 
 def _shares(lines: int, sides: int) -> list[int]:
     """Divides this many lines among the sides; the last ones get the remainder."""
-    return [lines * (n + 1) // sides - lines * n // sides for n in range(sides)]
+    ends = [lines * number // sides for number in range(sides + 1)]
+    return [end - begin for begin, end in pairwise(ends)]
 
 
 def _room(state: State, size: Size, index: int) -> int:
-    return lanes_in(
-        _shares(size.height - details_height(size.height), state.timelines)[index]
+    """How many lines of the page one side has for its lanes."""
+    lines = size.height - details_height(size.height)
+    return lanes_in(_shares(lines, state.timelines)[index])
+
+
+def _top_after(before: State, state: State, size: Size, index: int) -> int:
+    """The first line of one side on the screen, after any change. It stays unless the
+    view is another one. On another screen, or with other lanes, it is the line that is
+    first when a side is opened, if nobody had scrolled."""
+    side = state.sides[index]
+    view = state.session.views[index]
+    is_untouched = not _has_same_lines(before, state, index) and _is_at_first(
+        before, index
     )
+    is_known = _is_same_screen(before, state) and _is_same_trace(before, state, index)
+    if is_known and not is_untouched and before.session.views[index] == view:
+        return state.tops[index]
+    top_of = first_top if is_untouched or not is_known else top_for
+    top = 0 if is_untouched else state.tops[index]
+    return top_of(side, view, places(side, view), top, _room(state, size, index))
+
+
+def _is_same_screen(before: State, state: State) -> bool:
+    """Whether the page and the size of the screen are the same."""
+    return before.page == state.page and before.size == state.size
+
+
+def _is_same_trace(before: State, state: State, index: int) -> bool:
+    """Whether a side shows the same trace."""
+    if index >= len(before.sides):
+        return False
+    return before.sides[index].trace is state.sides[index].trace
+
+
+def _has_same_lines(before: State, state: State, index: int) -> bool:
+    """Whether a side has as many lanes and counters on the same screen."""
+    if not _is_same_screen(before, state):
+        return False
+    return _lane_count(before, index) == _lane_count(state, index)
 
 
 def _is_at_first(state: State, index: int) -> bool:
-    """Did nobody scroll the lanes of one side, nor select anything."""
-    is_shown = state.page == TIMELINE and index < len(state.sides)
-    if not is_shown or (view := state.session.views[index]).selected >= 0 or view.gap:
+    """Whether one side shows its first lines: nobody scrolled it or selected anything.
+    False where the timeline does not show it."""
+    if state.page != TIMELINE or index >= len(state.sides):
         return False
     side = state.sides[index]
-    first = first_top(
-        side, view, places(side, view), 0, _room(state, body(state), index)
-    )
+    view = state.session.views[index]
+    if view.selected >= 0 or view.gap:
+        return False
+    room = _room(state, body(state), index)
+    first = first_top(side, view, places(side, view), 0, room)
     return state.tops[index] == first
 
 
 def _refitted(before: State, state: State, size: Size) -> State:
     """Other folds on a screen of another size, or for more lanes, as long as nobody
     folded any."""
-    session, fits = state.session, list(state.fits)
-    for n, view in enumerate(session.views):
-        same = (before.size, before.timelines) == (state.size, state.timelines)
-        same = same and _lines(before, n) == _lines(state, n)
-        if not same and n < len(fits) and view.folds == fits[n]:
-            session = session.refitted(n, lanes_height(size, state.timelines))
-            fits[n] = session.views[n].folds
+    session = state.session
+    fits = list(state.fits)
+    is_same_screen = before.size == state.size and before.timelines == state.timelines
+    for index, view in enumerate(session.views):
+        if is_same_screen and _lane_count(before, index) == _lane_count(state, index):
+            continue
+        is_untouched = index < len(fits) and view.folds == fits[index]
+        if is_untouched:
+            session = session.refitted(index, lanes_height(size, state.timelines))
+            fits[index] = session.views[index].folds
     now = tuple(fits)
     return state if now == state.fits else replace(state, session=session, fits=now)
 
 
-def _lines(state: State, index: int) -> list[tuple[int, int]]:
-    return [
-        (len(side.lanes), len(side.counter_places))
-        for side in state.sides[index : index + 1]
-    ]
+def _lane_count(state: State, index: int) -> tuple[int, int] | None:
+    """How many lanes and lines of counters a side has; None where there is no such
+    side."""
+    if index >= len(state.sides):
+        return None
+    side = state.sides[index]
+    return len(side.lanes), len(side.counter_places)
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
-    session, glyphs = state.session, glyphs_for(state.ascii_only, state.colorless)
-    side, view = session.sides[index], session.views[index]
-    marked, chosen = session.marked[index], session.interval(index)
-    path = side.critical if state.on_path else None
+    """The timeline of one side."""
+    session = state.session
+    side = session.sides[index]
     picture = TimelinePicture(
-        side, view, glyphs, state.tops[index], marked, chosen, path
+        side=side,
+        view=session.views[index],
+        glyphs=glyphs_for(state.ascii_only, state.colorless),
+        top=state.tops[index],
+        marked=session.marked[index],
+        chosen=session.interval(index),
+        path=side.critical if state.on_path else None,
     )
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
-        return (
-            replace(state, active=index)
-            if view is None
-            else looked_at(state, index, view)
-        )
+        if view is None:
+            return replace(state, active=index)
+        return looked_at(state, index, view)
 
     def wheeled(state: State, turn: Turn) -> State:
         return turned(state, index, turn, divided(width, height))
@@ -249,41 +324,72 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
 
 
 def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
-    """Its lanes follow those of the side that it is of."""
-    view, recorded, at = state.view, state.side, state.active
-    side, own = second.seen(recorded, view)
-    above, shown = places(recorded, view)[state.tops[at] :][:1], places(side, own)
-    first = same_line(recorded, above[0], side, shown) if above else 0
-    top = within(shown, first, _room(state, size, at))
-    glyphs = glyphs_for(state.ascii_only, state.colorless)
-    return Pane(height, TimelinePicture(side, own, glyphs, top))
+    """The timeline of a replay: the same lanes as those of the recorded side."""
+    side, view = second.seen(state.side, state.view)
+    picture = TimelinePicture(
+        side=side,
+        view=view,
+        glyphs=glyphs_for(state.ascii_only, state.colorless),
+        top=_replayed_top(state, side, view, _room(state, size, state.active)),
+    )
+    return Pane(height, picture)
+
+
+def _replayed_top(state: State, side: Side, view: View, room: int) -> int:
+    """The first line of a replay on the screen: the same as that of the recorded
+    side."""
+    recorded = state.side
+    recorded_places = places(recorded, state.view)
+    replayed_places = places(side, view)
+    top = state.tops[state.active]
+    first = 0
+    if top < len(recorded_places):
+        first = same_line(recorded, recorded_places[top], side, replayed_places)
+    return within(replayed_places, first, room)
 
 
 def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected
-    slice."""
-    side, row, gap = state.side, state.view.selected, state.view.gap
+    gap or slice."""
+    side = state.side
+    view = state.view
     glyphs = glyphs_for(state.ascii_only)
-    if found := state.time_range:
-        of_range = partial(range_lines, side, found, glyphs=glyphs)
-        return ruled((side, found), "range of time", glyphs.rule, of_range)
-    if gap:
-        of_gap = partial(gap_lines, side, gap, glyphs=glyphs)
-        return ruled((side, gap), "idle time", glyphs.rule, of_gap)
-    if row >= 0:
-        path = side.critical if state.on_path else None
-        on = on_path_text(path, side.trace, row) if path is not None else ""
-        second = state.second.figure(row) if state.second else ""
-        told = ["slice", on, second, allocated_text(state, row)]
-        return slice_details(state, row, "   ".join(filter(None, told)))
-    said = (
-        hints_text(NOTHING, state),
+    time_range = state.time_range
+    if time_range:
+        of_range = partial(range_lines, side, time_range, glyphs=glyphs)
+        return ruled((side, time_range), "range of time", glyphs.rule, of_range)
+    if view.gap:
+        of_gap = partial(gap_lines, side, view.gap, glyphs=glyphs)
+        return ruled((side, view.gap), "idle time", glyphs.rule, of_gap)
+    if view.selected >= 0:
+        return slice_details(state, view.selected, _slice_title(state, view.selected))
+    sentences = (
+        hints_text(NOTHING_SELECTED, state),
         working(side.trace, "why the time went where it went"),
     )
-    return ruled(said, "nothing selected", glyphs.rule, lambda *_: [*map(Said, said)])
+
+    def lines(width: int, height: int) -> list[Said]:
+        return [Said(sentence) for sentence in sentences]
+
+    return ruled(sentences, "nothing selected", glyphs.rule, lines)
+
+
+def _slice_title(state: State, row: int) -> str:
+    """What stands above the details of a slice: how it relates to the critical path,
+    how long a replay predicts it to take, and what was allocated meanwhile, as far as
+    these are known."""
+    side = state.side
+    parts = ["slice"]
+    if state.on_path and side.critical is not None:
+        parts.append(on_path_text(side.critical, side.trace, row))
+    if state.second:
+        parts.append(state.second.figure(row))
+    parts.append(allocated_text(state, row))
+    return "   ".join(part for part in parts if part)
 
 
 def _paged(state: State, pages: int) -> State:
+    """Scrolls the lanes by so many screens; two lines of the one before stay."""
     room = _room(state, body(state), state.active)
     return scrolled(state, state.active, pages * max(1, room - 2), room)
 
@@ -291,7 +397,15 @@ def _paged(state: State, pages: int) -> State:
 _scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)
 SCROLLING = (
     _scroll(
-        "page-down", "Page of lanes down", "pagedown", run=partial(_paged, pages=1)
+        name="page-down",
+        title="Page of lanes down",
+        written="pagedown",
+        run=partial(_paged, pages=1),
     ),
-    _scroll("page-up", "Page of lanes up", "pageup", run=partial(_paged, pages=-1)),
+    _scroll(
+        name="page-up",
+        title="Page of lanes up",
+        written="pageup",
+        run=partial(_paged, pages=-1),
+    ),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_result
 from fusetui.trace.model.report import recorded_with
@@ -30,12 +31,12 @@ from fusetui.tui.layout.op_tree import (
     same_open,
 )
 from fusetui.tui.layout.text_layout import NEVER, start_unit
-from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
+from fusetui.tui.pages.folding import BAR_CELLS, Columns, TreeListPage, figure_column
 from fusetui.tui.pages.page import Pane, next_of, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.state.state import OpenNodes, Outcome, Size, State, told
 
 WHAT: Final = {
     "path": "ops by call path",
@@ -43,11 +44,14 @@ WHAT: Final = {
     "each": "ops one by one",
 }
 WHOLES: Final = {
-    **{"GPU": "of GPU time that they launched", "total": "that they took"},
-    **{"self": "of their self time", "kernels": "kernels", "count": "calls"},
+    "GPU": "of GPU time that they launched",
+    "total": "that they took",
+    "self": "of their self time",
+    "kernels": "kernels",
+    "count": "calls",
 }
 NAME = "tree"
-LARGE = 200_000  # slices: the tree of fewer is made in a moment
+MAX_SLICES_AT_ONCE = 200_000  # the tree of more takes longer than a moment
 TOO_MANY = "so many ops, one by one, are shown in order of time alone"
 WORKING = "working: the op tree of this large trace will follow"
 
@@ -65,6 +69,7 @@ class TreePage(TreeListPage[OpTree]):
     zeros = ("total", "self", "count")
 
     def missing(self, state: State) -> str:
+        """A sentence while the tree of a large trace is made."""
         return awaited(state, state.tree.mode)
 
     def open(self, state: State) -> State:
@@ -81,110 +86,144 @@ class TreePage(TreeListPage[OpTree]):
         return replace(state, tree=state.tree.sorted_by(sort))
 
     def columns(self, state: State, tree: OpTree, sort: str) -> Columns:
-        column, mode = partial(figure_column, tree, sort), state.tree.mode
-        launches, at = tree.whole("GPU") > 0, f"at {start_unit(tree.trace).name}"
-        last = column("start", 10, title=at) if mode == "each" else column("count", 7)
-        return {
-            "GPU": column("GPU", 9, 0 if launches else NEVER),
+        """The columns of a mode. Without any GPU work those of the GPU are left out."""
+        column = partial(figure_column, tree, sort)
+        has_gpu_work = tree.whole("GPU") > 0
+        columns = {
+            "GPU": column("GPU", 9, 0 if has_gpu_work else NEVER),
             "share": column("share", 7, 70),
-            "": column("", BAR, 90),
+            "": column("", BAR_CELLS, 90),
             "total": column("total", 10),
             "self": column("self", 9),
-            "kernels": column("kernels", 8, 70 if launches else NEVER),
-            "start" if mode == "each" else "count": last,
-            "name": column(
-                "name", 0, title="op, then what calls it" * (mode == "callers") or "op"
-            ),
+            "kernels": column("kernels", 8, 70 if has_gpu_work else NEVER),
         }
+        if state.tree.mode == "each":
+            start_title = f"at {start_unit(tree.trace).name}"
+            columns["start"] = column("start", 10, title=start_title)
+        else:
+            columns["count"] = column("count", 7)
+        is_from_ops_up = state.tree.mode == "callers"
+        name_title = "op, then what calls it" if is_from_ops_up else "op"
+        columns["name"] = column("name", 0, title=name_title)
+        return columns
 
     def look(self, tree: OpTree, node: int) -> tuple[str, str]:
+        """Of a thread, that of a title; else the name in the color of its kind."""
         is_thread = int(tree.row[node]) < 0
-        return (
-            ("title", "title") if is_thread else ("plain", tree.kind(node).token + TEXT)
-        )
+        if is_thread:
+            return "title", "title"
+        return "plain", tree.kind(node).token + TEXT
 
     def texts(self, state: State, tree: OpTree, node: int) -> dict[str, str]:
-        if (row := int(tree.row[node])) < 0:
+        """The start of an op; a thread has neither a start nor a self time."""
+        row = int(tree.row[node])
+        if row < 0:
             return {"self": "", "start": ""}
         start = int(tree.trace.start[row]) - state.side.origin
         return {"start": start_unit(tree.trace).text(start)}
 
     def heading(self, state: State, tree: OpTree, measure: str) -> tuple[str, str]:
-        whole, of = tree.whole(measure), WHOLES[measure]
+        """The mode, and what the shares are of; of GPU time also how much of all of it
+        the ops launched, where that is not all."""
+        whole = tree.whole(measure)
+        of = WHOLES[measure]
         if measure == "GPU" and whole < tree.all_gpu_ns:
             of += f", {percent(whole, tree.all_gpu_ns)} of all GPU time"
         return WHAT[state.tree.mode], of
 
     def sort_on(self, state: State, by: int) -> State:
-        if state.tree.mode == "each" and len(shown_tree(state)) > LARGE:
+        """Sorted by the next column. Many ops one by one stay in order of time."""
+        is_each = state.tree.mode == "each"
+        if is_each and len(shown_tree(state)) > MAX_SLICES_AT_ONCE:
             return told(state, TOO_MANY, "tree-mode merge them")
         return super().sort_on(state, by)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Shows the op, or the longest of its path, in the timeline; opens or closes a
         thread."""
-        trace, tree = state.side.trace, shown_tree(state)
+        trace = state.side.trace
+        tree = shown_tree(state)
         node = int(self.opened(state).shown[index])
         row = int(tree.row[node])
         if row < 0:
             return self.turn(state)
-        same = np.flatnonzero(tree.of_row == node)
-        same = same[trace.role[same] == trace.role[row]]
-        same = same[np.argsort(trace.start[same], kind="stable")]
-        rows = same if len(same) else np.array([row])
+        rows = np.flatnonzero(tree.of_row == node)
+        rows = rows[trace.role[rows] == trace.role[row]]
+        rows = rows[np.argsort(trace.start[rows], kind="stable")]
+        if not len(rows):
+            rows = np.array([row])
         at = int((rows == row).argmax())
         return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
 
     def texts_of_table(
         self, tree: OpTree, nodes: Sequence[int]
     ) -> dict[str, list[str]]:
+        """The names as the trace has them."""
         return {"name": [tree.name_of(node) for node in nodes]}
 
     def follow(self, before: State, state: State) -> State:
         """Keeps open nodes and the cursor; of merged ops, which have other places, the
         first."""
-        shown, here = before.list_of(self.name).opened, self.node(before)
-        if shown is None:
+        opened = before.list_of(self.name).opened
+        if opened is None:
             return state
-        old, new = shown_tree(before), shown_tree(state)
+        node = self.node(before)
+        old = shown_tree(before)
+        new = shown_tree(state)
         if old.mode == "each":
-            nodes, node = same_open(old, shown.nodes, here, new)
+            nodes, node = same_open(old, opened.nodes, node, new)
         else:
-            now = {_path_of(new, n): n for n in range(len(new))}
-            opened = [
-                now.get(_path_of(old, n), -1)
-                for n in shown.shown[shown.nodes[shown.shown]]
-            ]
-            nodes = new.open_at_first.copy()
-            nodes[[n for n in opened if n >= 0]] = True
-            node = now.get(_path_of(old, here), -1) if here >= 0 else -1
+            nodes, node = _same_paths_open(old, opened, node, new)
         return self.on_node(self.with_nodes(state, nodes), node)
 
     def node_of(self, state: State, row: int) -> int:
+        """The node of a row of the trace; -1 for none."""
         return int(shown_tree(state).of_row[row]) if row >= 0 else -1
 
 
-MAKERS: dict[str, Callable[[Trace], OpTree]] = dict(
-    zip(MODES, (call_tree, callers_tree, op_tree), strict=True)
-)
+MAKERS: dict[str, Callable[[Trace], OpTree]] = {
+    "path": call_tree,
+    "callers": callers_tree,
+    "each": op_tree,
+}
 
 
 def shown_tree(state: State) -> OpTree:
+    """The tree of the mode that is chosen."""
     return MAKERS[state.tree.mode](state.side.trace)
 
 
 def awaited(state: State, mode: str) -> str:
     """A sentence while the tree of a large trace is made beside the app; no key makes
     that."""
-    side, make = state.side, MAKERS[mode]
-    is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
-    is_known = kept_result(side.trace, make) is not None
+    trace = state.side.trace
+    is_large = len(trace) > MAX_SLICES_AT_ONCE and trace.report.prefix is None
+    is_known = kept_result(trace, MAKERS[mode]) is not None
     return WORKING if is_large and not is_known else ""
 
 
 def _path_of(tree: OpTree, node: int) -> tuple[str, ...]:
-    above = int(tree.parent[node])
-    return (*(_path_of(tree, above) if above >= 0 else ()), tree.name_of(node))
+    """The names from the outermost node to this one."""
+    around = int(tree.parent[node])
+    outer = _path_of(tree, around) if around >= 0 else ()
+    return (*outer, tree.name_of(node))
+
+
+def _same_paths_open(
+    old: OpTree, opened: OpenNodes, node: int, new: OpTree
+) -> tuple[Flags, int]:
+    """For a tree of more of the same trace: which nodes are open, by the paths of those
+    that are open and shown, and where `node` is; -1 where it is not there."""
+    node_of_path = {_path_of(new, number): number for number in range(len(new))}
+    nodes = new.open_at_first.copy()
+    shown_and_open = opened.shown[opened.nodes[opened.shown]]
+    for old_node in shown_and_open:
+        new_node = node_of_path.get(_path_of(old, old_node), -1)
+        if new_node >= 0:
+            nodes[new_node] = True
+    if node < 0:
+        return nodes, -1
+    return nodes, node_of_path.get(_path_of(old, node), -1)
 
 
 TREE = TreePage()
@@ -193,9 +232,11 @@ TREE = TreePage()
 def next_mode(state: State) -> State:
     """By call path, then from the ops up, then each; the op under the cursor stays in
     sight."""
-    row, mode = TREE.subject(state), next_of(MODES, state.tree.mode)
-    if said := awaited(state, mode):
-        return told(state, said)
+    row = TREE.subject(state)
+    mode = next_of(MODES, state.tree.mode)
+    waiting = awaited(state, mode)
+    if waiting:
+        return told(state, waiting)
     now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME)
     return TREE.led_to(now, TREE.node_of(now, row))
 
@@ -204,7 +245,11 @@ _action = partial(action, section="In the op tree", where=on(NAME))
 
 TreePage.actions = (
     _action(
-        "tree-mode", "Merge", "t", "by call path, from the ops up, or each", next_mode
+        name="tree-mode",
+        title="Merge",
+        written="t",
+        help="by call path, from the ops up, or each",
+        run=next_mode,
     ),
     *sort_actions(_action, "tree-", TREE.sort_on),
 )
@@ -215,7 +260,7 @@ OF_MODULES = {
     "kernels": "kernels",
     "calls": "calls",
 }
-BELOW = 4  # lines of the pane about the module under the cursor
+BELOW_LINES = 4  # of the pane about the module under the cursor
 NO_MODULES = "nothing in this trace names a part of the program: {} records modules"
 
 
@@ -233,6 +278,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return self.with_nodes(state, self.opened(state).nodes)
 
     def tree(self, state: State) -> ModuleTree | None:
+        """The modules, once the answer is known."""
         answer = state.side.insight.answer
         return answer.modules if answer else None
 
@@ -243,16 +289,19 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return replace(state, modules_sort=sort)
 
     def columns(self, state: State, tree: ModuleTree, sort: str) -> Columns:
+        """All columns; without any GPU work those of the GPU are left out, with it
+        those of the CPU are shown on wide screens alone."""
         column = partial(figure_column, tree, sort)
-        calls, cpu, on_gpu = (90, 100, 0) if tree.gpu_ns else (0, 0, NEVER)
+        has_gpu_work = bool(tree.gpu_ns)
+        from_width_of_gpu = 0 if has_gpu_work else NEVER
         return {
-            "GPU": column("GPU", 9, on_gpu),
+            "GPU": column("GPU", 9, from_width_of_gpu),
             "share": column("share", 6),
-            "": column("", BAR, 70),
+            "": column("", BAR_CELLS, 70),
             "self": column("self", 9),
-            "kernels": column("kernels", 8, on_gpu),
-            "calls": column("calls", 6, calls),
-            "CPU": column("CPU", 9, cpu),
+            "kernels": column("kernels", 8, from_width_of_gpu),
+            "calls": column("calls", 6, 90 if has_gpu_work else 0),
+            "CPU": column("CPU", 9, 100 if has_gpu_work else 0),
             "name": column("name", 0, title="module"),
         }
 
@@ -267,24 +316,33 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return "modules and annotations", OF_MODULES.get(measure, of_self)
 
     def nothing(self, state: State) -> str:
+        """That the modules are not known yet, or what would record some."""
+        trace = state.side.trace
         if self.tree(state) is None:
-            return working(state.side.trace, "the modules")
-        return NO_MODULES.format(
-            recorded_with("with_stack=True", state.side.trace.report.format)
-        )
+            return working(trace, "the modules")
+        return NO_MODULES.format(recorded_with("with_stack=True", trace.report.format))
 
     def chosen(self, state: State, index: int) -> State:
-        if (time := self.module(state)) is None:
+        """Enter: the longest call of the module in the timeline."""
+        module = self.module(state)
+        if module is None:
             return told(state, "this belongs to no module, so there is no call to show")
-        return search.shown_row(state, self.subject(state), time.path)
+        return search.shown_row(state, self.subject(state), module.path)
 
     def module(self, state: State) -> ModuleTime | None:
-        tree, node = self.tree(state), self.node(state)
-        return tree.times[node] if tree and 0 <= node < len(tree.times) else None
+        """The module under the cursor; None for work that belongs to none."""
+        tree = self.tree(state)
+        node = self.node(state)
+        if tree is None or not 0 <= node < len(tree.times):
+            return None
+        return tree.times[node]
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        time, rule = self.module(state), glyphs_for(state.ascii_only).rule
-        return (Pane(BELOW, ruled(time, "", rule, partial(about, time))),)
+        """A few lines about the module under the cursor."""
+        module = self.module(state)
+        rule = glyphs_for(state.ascii_only).rule
+        picture = ruled(module, "", rule, partial(about, module))
+        return (Pane(BELOW_LINES, picture),)
 
     def follow(self, before: State, state: State) -> State:
         return state.with_list(self.name)
@@ -293,45 +351,48 @@ class ModulesPage(TreeListPage[ModuleTree]):
         self, tree: ModuleTree, nodes: Sequence[int]
     ) -> dict[str, list[str]]:
         """What belongs to no module has its reason in place of a path."""
-        count = len(tree.times)
-        paths = [
-            tree.times[node].path if node < count else tree.label(node)
-            for node in nodes
-        ]
+        paths = []
+        for node in nodes:
+            is_module = node < len(tree.times)
+            paths.append(tree.times[node].path if is_module else tree.label(node))
         return {"path": paths}
 
     def column_name(self, tree: ModuleTree, figure: str) -> str:
         """As `fusetui modules --format` has it."""
-        own = "gpu_self_ns" if tree.gpu_ns else "cpu_self_ns"
-        return {"self": own, "calls": "count"}.get(figure) or super().column_name(
-            tree, figure
-        )
+        if figure == "self":
+            return "gpu_self_ns" if tree.gpu_ns else "cpu_self_ns"
+        if figure == "calls":
+            return "count"
+        return super().column_name(tree, figure)
 
 
-def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
-    if time is None:
+def about(module: ModuleTime | None, width: int, height: int) -> list[Said]:
+    """The path of a module, the time of its calls on the CPU, and that of its passes on
+    the GPU; nothing for None."""
+    if module is None:
         return []
-    calls, cpu, own = (
-        plural(time.count, "call"),
-        duration(time.cpu_ns),
-        duration(time.cpu_self_ns),
-    )
-    parts = [f"{calls} on the CPU: {cpu}, {own} of it self"]
-    if time.gpu_backward_ns or time.gpu_recompute_ns:
-        forward = duration(time.gpu_ns - time.gpu_backward_ns - time.gpu_recompute_ns)
-        again = (
-            f", recompute {duration(time.gpu_recompute_ns)}"
-            if time.gpu_recompute_ns
-            else ""
-        )
-        parts.append(
-            f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}{again}"
-        )
-    elif time.gpu_ns:
-        parts.append(
-            f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call"
-        )
-    return [Said(narrow(time.path), "plain"), *map(Said, flow(parts, width))]
+    calls = plural(module.count, "call")
+    cpu = duration(module.cpu_ns)
+    cpu_self = duration(module.cpu_self_ns)
+    parts = [f"{calls} on the CPU: {cpu}, {cpu_self} of it self"]
+    if module.gpu_backward_ns or module.gpu_recompute_ns:
+        parts.append(_passes_text(module))
+    elif module.gpu_ns:
+        gpu_per_call = module.gpu_ns // max(1, module.count)
+        parts.append(f"{duration(gpu_per_call)} of GPU time a call")
+    lines = [Said(narrow(module.path), "plain")]
+    lines += map(Said, flow(parts, width))
+    return lines
+
+
+def _passes_text(module: ModuleTime) -> str:
+    """The GPU time of a module by pass."""
+    forward_ns = module.gpu_ns - module.gpu_backward_ns - module.gpu_recompute_ns
+    backward = duration(module.gpu_backward_ns)
+    text = f"GPU forward {duration(forward_ns)}, backward {backward}"
+    if module.gpu_recompute_ns:
+        text += f", recompute {duration(module.gpu_recompute_ns)}"
+    return text
 
 
 MODULES = ModulesPage()

@@ -4,6 +4,7 @@ evidence."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,20 +35,22 @@ from fusetui.tui.drawing.picture import (
     text,
 )
 from fusetui.tui.drawing.range_lines import gap_lines
-from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import WORTH, inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import MOST_COPIED, NO_MORE, ListPage, Pane
+from fusetui.tui.pages.page import MAX_COPIED_CHARS, NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Details, Overlay, Size, State, told
 
-WIDEST = 110  # cells of a wrapped text
-BAR = 10  # cells
-WHOLE = 10**9  # that a share is of
-ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
+MAX_TEXT_CELLS = 110  # of a wrapped text
+BAR_CELLS = 10
+SHARE_PARTS = 10**9  # a share from 0 to 1 is drawn as so many parts of this
+MIN_LIST_LINES = 6
+MIN_BELOW_LINES = 7  # of the pane below the list
+LIST_TITLE = "finding, then the longest gaps"
 
 
 class Heading(NamedTuple):
@@ -71,51 +74,51 @@ class WhyPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        if (found := _why(state.side)) is None:
+        """The findings, the longest gaps, and what was not recorded."""
+        why = _why(state.side)
+        if why is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
-        entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
-        asked = (
-            getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries
+        entries = entries_of(why)
+        times = _times_of(entries)
+        unit = unit_of(times)
+        columns = _columns(why, unit.name if times else "")
+        glyphs = glyphs_for(state.ascii_only)
+
+        def formatted(index: int, width: int) -> list[Styled]:
+            """The row of one entry."""
+            cells = _cells(why, entries[index], unit)
+            texts = _texts(why, entries[index], cells, glyphs)
+            return row_parts(columns, texts, width, cells.token)
+
+        return Rows(
+            identity=why,
+            count=len(entries),
+            titles=partial(titles, columns),
+            format=formatted,
         )
-        unit = unit_of(stakes := [ns for ns in asked if ns is not None])
-        worth = (ListColumn("worth", 10),) if found.worth_of else ()
-        columns = (
-            ListColumn(f"{unit.name} at stake" if stakes else "at stake", 11),
-            ListColumn("share", 7),
-            *worth,
-            ListColumn("", BAR, left=True, from_width=110),
-            ListColumn("finding, then the longest gaps", 0, left=True),
-        )
-
-        def row(index: int, width: int) -> list[Styled]:
-            from fusetui.report.worth import worth_figure
-
-            entry = entries[index]
-            stake, share, part, said, token = _cells(found, entry, unit)
-            bar = share_bar(*part, BAR, glyphs)
-            gain = worth_figure(entry) if isinstance(entry, Finding) else ""
-            gains = (gain,) if worth else ()
-            return row_parts(
-                columns, (stake, share, *gains, bar, narrow(said)), width, token
-            )
-
-        return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
     def change(self, state: State) -> str:
-        found, cursor = _why(state.side), state.list_of(self.name).cursor
-        # gaps, and what is negligible
-        if found is None or cursor >= len(considerable(found)):
+        """The change of `whatif` that the finding under the cursor is about; "" for
+        gaps, for what is negligible, and for findings of which none is known."""
+        why = _why(state.side)
+        cursor = state.list_of(self.name).cursor
+        if why is None or cursor >= len(considerable(why)):
             return ""
-        wanted = found._wanted[cursor : cursor + 1]
-        return next((one for one in wanted if isinstance(one, str)), "")
+        if cursor >= len(why._wanted):
+            return ""
+        change = why._wanted[cursor]
+        return change if isinstance(change, str) else ""
 
     def chosen(self, state: State, index: int) -> State:
-        if (found := _why(state.side)) is None:
+        """Enter: the evidence of a finding, if a row of it is shown the next one; a
+        gap; or a sentence."""
+        why = _why(state.side)
+        if why is None:
             return state
-        match entries_of(found)[index]:
+        match entries_of(why)[index]:
             case Finding(evidence=()):
                 return told(state, "this finding has no slice to show")
-            case Finding() as finding:  # if a row of it is shown, the next
+            case Finding() as finding:
                 return search.shown(state, _evidence(state, finding))
             case Gap() as gap:
                 at = jumping.place_of_gap(state.side, gap)
@@ -127,170 +130,274 @@ class WhyPage(ListPage):
                 return told(state, "this row is a heading")
 
     def described(self, state: State) -> Overlay | str:
-        match self.under_cursor(state, _entries(state.side)):
-            case Finding(evidence=(_, *_)) as finding:
-                return Details(state.side, _evidence(state, finding).row)
-            case Gap() as gap if at := jumping.place_of_gap(state.side, gap):
+        """The next slice of the evidence of a finding, or a gap; a sentence for other
+        rows."""
+        entry = self.under_cursor(state, _entries(state.side))
+        if isinstance(entry, Finding) and entry.evidence:
+            return Details(state.side, _evidence(state, entry).row)
+        if isinstance(entry, Gap):
+            at = jumping.place_of_gap(state.side, entry)
+            if at:
                 return Details(state.side, at)
         return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """The answer, and as much of the account as there is room for."""
-        if (found := _why(state.side)) is None:
+        why = _why(state.side)
+        if why is None:
             return ()
-        shown = _answer(found, size.width, max(1, size.height - ROWS - _below(size)))
-        return (Pane(len(shown), text(shown)),)
+        room = max(1, size.height - MIN_LIST_LINES - _below(size))
+        lines = _answer(why, size.width, room)
+        return (Pane(len(lines), text(lines)),)
 
     def copied(self, state: State) -> str:
+        """The whole answer as Markdown; "" until it is known."""
         from fusetui.report.why import why_markdown  # rarely needed
 
-        found = _why(state.side)
-        return clip(why_markdown(found), MOST_COPIED) if found else ""
+        why = _why(state.side)
+        return clip(why_markdown(why), MAX_COPIED_CHARS) if why else ""
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)
+        """A few lines about the entry under the cursor."""
+        side = state.side
+        why = _why(side)
+        glyphs = glyphs_for(state.ascii_only)
         entry = self.under_cursor(state, _entries(side))
 
         def lines(width: int, height: int) -> Sequence[Said]:
-            about: list[Said] = []
-            match entry:
-                case Finding() as finding if found:
-                    about = _about_finding(
-                        found, finding, width, height, glyphs.ellipsis
-                    )
-                case Gap() as gap if at := jumping.place_of_gap(side, gap):
-                    about = gap_lines(side, at, width, height, glyphs)
-                case Unknown(_, missing, how):
-                    more = f" To record: {how}" if how else ""
-                    about = _folded(f"Not recorded: {missing}.{more}", width, "plain")
+            about = _about(side, why, entry, width, height, glyphs)
             return cut(about, height, glyphs.ellipsis)
 
-        return (
-            Pane(_below(size), ruled((found, side, entry), "", glyphs.rule, lines)),
-        )
+        picture = ruled((why, side, entry), "", glyphs.rule, lines)
+        return (Pane(_below(size), picture),)
 
 
 def _below(size: Size) -> int:
-    return max(BELOW, min(10, size.height // 4))
+    """How many lines the pane below the list has."""
+    return max(MIN_BELOW_LINES, min(10, size.height // 4))
 
 
-def entries_of(found: Why) -> tuple[Entry, ...]:
+def _times_of(entries: Sequence[Entry]) -> list[int]:
+    """What is at stake in each finding, and how long each gap is (ns); nothing for
+    entries without a time."""
+    times = []
+    for entry in entries:
+        if isinstance(entry, Gap):
+            times.append(entry.dur_ns)
+        elif isinstance(entry, Finding) and entry.at_stake_ns is not None:
+            times.append(entry.at_stake_ns)
+    return times
+
+
+def _columns(why: Why, unit: str) -> tuple[ListColumn, ...]:
+    """The columns of the list; that of what findings are worth once that is known.
+    `unit`: that of the times, "" where there are none."""
+    at_stake = f"{unit} at stake" if unit else "at stake"
+    worth = (ListColumn("worth", 10),) if why.worth_of else ()
+    return (
+        ListColumn(at_stake, 11),
+        ListColumn("share", 7),
+        *worth,
+        ListColumn("", BAR_CELLS, left=True, from_width=110),
+        ListColumn(LIST_TITLE, 0, left=True),
+    )
+
+
+def _about(
+    side: Side,
+    why: Why | None,
+    entry: Entry | None,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+) -> list[Said]:
+    """Lines about an entry of the list; no lines about a heading."""
+    if isinstance(entry, Finding) and why:
+        return _about_finding(why, entry, width, height, glyphs.ellipsis)
+    if isinstance(entry, Gap):
+        at = jumping.place_of_gap(side, entry)
+        return gap_lines(side, at, width, height, glyphs) if at else []
+    if isinstance(entry, Unknown):
+        how = f" To record: {entry.record_with}" if entry.record_with else ""
+        return _folded(f"Not recorded: {entry.missing}.{how}", width, "plain")
+    return []
+
+
+def entries_of(why: Why) -> tuple[Entry, ...]:
     """Findings, the longest gaps, once each what was not recorded, and last what is
     negligible, under a heading."""
-    unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
-    entries: tuple[Entry, ...] = (*considerable(found), *found.gaps, *unknown.values())
-    some = negligible(found)
-    return (*entries, Heading(say.NEGLIGIBLE_HEADING), *some) if some else entries
+    not_recorded: dict[tuple[str, str], Unknown] = {}
+    for unknown in why.cannot_tell:
+        not_recorded[unknown.missing, unknown.record_with] = unknown
+    entries: list[Entry] = [*considerable(why), *why.gaps, *not_recorded.values()]
+    small = negligible(why)
+    if small:
+        entries += [Heading(say.NEGLIGIBLE_HEADING), *small]
+    return tuple(entries)
 
 
 def _entries(side: Side) -> tuple[Entry, ...]:
-    found = _why(side)
-    return entries_of(found) if found else ()
+    """The rows of the list; none until the answer is known."""
+    why = _why(side)
+    return entries_of(why) if why else ()
 
 
 def _why(side: Side) -> Why | None:
-    """With what findings are worth, once that is known."""
+    """The answer, with what findings are worth once that is known; None until it is
+    known."""
     if side.insight.answer is None:
         return None
-    found = kept_result(side.trace, WORTH)
-    return found if isinstance(found, Why) else side.insight.answer.why
+    with_worth = kept_result(side.trace, WORTH)
+    return with_worth if isinstance(with_worth, Why) else side.insight.answer.why
 
 
-def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
+def _answer(why: Why, width: int, height: int) -> Sequence[Said]:
     """The first sentence, what is not understood of what findings are worth, the
     account, and if there is room the breakdown and the ceiling."""
     from fusetui.report.worth import doubt_text
 
-    text, first = doubt_text(found), _folded(say.answer(found), width, "title", " ")
-    doubt = _folded(text, width, "plain", " ") if text else []
-    left = height - len(first) - len(doubt)
-    if left <= 0:  # the doubt stands beside each worth, in the room of rows if it must
-        return [*first[:height], *doubt]
-    first += doubt
-    rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
-    for text in (say.breakdown_text(found), say.ceiling_text(found)):
-        more = _folded(text, width, before=" ")
-        rest += more if len(rest) + len(more) <= left else []
-    return [*first, *cut(rest, left)]
+    verdict = _folded(say.answer(why), width, "title", " ")
+    doubt_sentence = doubt_text(why)
+    doubt = _folded(doubt_sentence, width, "plain", " ") if doubt_sentence else []
+    room = height - len(verdict) - len(doubt)
+    if room <= 0:  # the doubt stands beside each worth, in the room of rows if it must
+        return [*verdict[:height], *doubt]
+    account = _account(why, width - 2, room)
+    rest = [Said(f" {line}", "plain") for line in account]
+    for sentence in (say.breakdown_text(why), say.ceiling_text(why)):
+        more = _folded(sentence, width, before=" ")
+        if len(rest) + len(more) <= room:
+            rest += more
+    return [*verdict, *doubt, *cut(rest, room)]
 
 
-def _account(found: Why, width: int, height: int) -> list[str]:
-    """A table, with fewer reasons on a low screen; on one that is lower still, a few
-    lines."""
-    if not found.devices:
+def _account(why: Why, width: int, height: int) -> list[str]:
+    """Where the time of the devices went: a table, with fewer reasons on a low screen;
+    on one that is lower still, a few lines, else one. Nothing without a device."""
+    if not why.devices:
         return []
-    most, lines = say.REASON_ROWS, say.account_lines(found, width)
-    while len(lines) > height and most > 1:
-        most = max(1, most - (len(lines) - height))
-        lines = say.account_lines(found, width, most)
-    if len(lines) > height:
-        lines = flow(say.account_parts(found), width)
-    return lines if len(lines) <= height else [say.account_line(found, width)]
+    reasons = say.REASON_ROWS
+    table = say.account_lines(why, width)
+    while len(table) > height and reasons > 1:
+        reasons = max(1, reasons - (len(table) - height))
+        table = say.account_lines(why, width, reasons)
+    if len(table) <= height:
+        return table
+    lines = flow(say.account_parts(why), width)
+    if len(lines) <= height:
+        return lines
+    return [say.account_line(why, width)]
 
 
-def _folded(text: str, width: int, look: str = "faint", before: str = "") -> list[Said]:
-    return folded([printable(text)], max(20, min(width - 2, WIDEST)), look, before)
+def _folded(
+    sentence: str, width: int, token: str = "faint", before: str = ""
+) -> list[Said]:
+    """A sentence on lines of at most MAX_TEXT_CELLS, each after the text `before`."""
+    text_width = max(20, min(width - 2, MAX_TEXT_CELLS))
+    return folded([printable(sentence)], text_width, token, before)
 
 
 def _about_finding(
-    found: Why, finding: Finding, width: int, height: int, ellipsis: str
+    why: Why, finding: Finding, width: int, height: int, ellipsis: str
 ) -> list[Said]:
-    """Where there is little room, its text and the doubt are cut: what it is worth, and
-    what to try stay."""
+    """A finding: its text, what it is worth, why it is only likely, and what to try.
+    Where there is little room, its text and the doubt are cut; the rest stays."""
     from fusetui.report.worth import worth_text
 
-    worth, tried = (
-        worth_text(found, finding),
-        f"Try: {finding.try_}" if finding.try_ else "",
-    )
-    likely = f"Likely, not certain: {finding.why_likely}" if finding.why_likely else ""
-    parts = (
-        (finding.text, "plain"),
-        (worth, "strong"),
-        (likely, "faint"),
-        (tried, "good"),
-    )
-    lines, gain, doubt, way = (
-        _folded(text, width, token) if text else [] for text, token in parts
-    )
-    if len([*lines, *gain, *doubt, *way]) > height:
-        doubt = [*cut(doubt, 1, ellipsis)]
-        lines = [*cut(lines, max(1, height - len([*gain, *doubt, *way])), ellipsis)]
-    return [*lines, *gain, *doubt, *way]
+    def wrapped(sentence: str, token: str) -> list[Said]:
+        return _folded(sentence, width, token) if sentence else []
+
+    text_lines = wrapped(finding.text, "plain")
+    worth = wrapped(worth_text(why, finding), "strong")
+    doubt = []
+    if finding.why_likely:
+        doubt = wrapped(f"Likely, not certain: {finding.why_likely}", "faint")
+    remedy = wrapped(f"Try: {finding.try_}", "good") if finding.try_ else []
+    lines = [*text_lines, *worth, *doubt, *remedy]
+    if len(lines) <= height:
+        return lines
+    short_doubt = cut(doubt, 1, ellipsis)
+    room = height - len(worth) - len(short_doubt) - len(remedy)
+    short_text = cut(text_lines, max(1, room), ellipsis)
+    return [*short_text, *worth, *short_doubt, *remedy]
 
 
-def _cells(
-    found: Why, entry: Entry, unit: Unit
-) -> tuple[str, str, tuple[int, int], str, str]:
-    """What is at stake, its share, that and its whole for the bar, the text of a row,
-    its token."""
-    match entry:
-        case Finding(at_stake_ns=ns):
-            part = round((entry.share or 0) * WHOLE), WHOLE
-            share = percent(*part) if entry.share is not None else ""
-            return (
-                "note" if ns is None else unit.text(ns),
-                share,
-                part,
-                entry.text,
-                "plain",
-            )
-        case Gap(dur_ns=ns):
-            spans = {one.device: one.span_ns for one in found.devices}
-            part = ns, spans.get(entry.device, 0)
-            start = duration(entry.start_ns)
-            text = f"idle from {start}: {IDLE[say.main_reason(entry)].short}, {inside(entry)}"
-            return unit.text(ns), percent(*part), part, text, "faint"
-        case Unknown():
-            how = f"; to record: {entry.record_with}" if entry.record_with else ""
-            text = f"not recorded: {entry.missing}{how}"
-            return "", "", (0, WHOLE), text, "faint"
-        case Heading(text):
-            return "", "", (0, WHOLE), text, "strong"
+class _Cells(NamedTuple):
+    """What a row of the list shows; `part` of `whole` is drawn as its bar."""
+
+    at_stake: str
+    share: str
+    part: int
+    whole: int
+    text: str
+    token: str
+
+
+def _cells(why: Why, entry: Entry, unit: Unit) -> _Cells:
+    """The texts of a row; times in `unit`."""
+    if isinstance(entry, Finding):
+        return _finding_cells(entry, unit)
+    if isinstance(entry, Gap):
+        return _gap_cells(why, entry, unit)
+    if isinstance(entry, Unknown):
+        how = f"; to record: {entry.record_with}" if entry.record_with else ""
+        return _text_cells(f"not recorded: {entry.missing}{how}", "faint")
+    return _text_cells(entry.text, "strong")
+
+
+def _texts(why: Why, entry: Entry, cells: _Cells, glyphs: Glyphs) -> list[str]:
+    """What stands in the columns of a row; what a finding is worth once that is
+    known."""
+    from fusetui.report.worth import worth_figure
+
+    texts = [cells.at_stake, cells.share]
+    if why.worth_of:
+        texts.append(worth_figure(entry) if isinstance(entry, Finding) else "")
+    texts.append(share_bar(cells.part, cells.whole, BAR_CELLS, glyphs))
+    texts.append(narrow(cells.text))
+    return texts
+
+
+def _finding_cells(finding: Finding, unit: Unit) -> _Cells:
+    """The row of a finding; one without a time is a note."""
+    part = round((finding.share or 0) * SHARE_PARTS)
+    ns = finding.at_stake_ns
+    return _Cells(
+        at_stake="note" if ns is None else unit.text(ns),
+        share="" if finding.share is None else percent(part, SHARE_PARTS),
+        part=part,
+        whole=SHARE_PARTS,
+        text=finding.text,
+        token="plain",
+    )
+
+
+def _gap_cells(why: Why, gap: Gap, unit: Unit) -> _Cells:
+    """The row of a gap; its share is that of the time of its device."""
+    device_ns = 0
+    for device in why.devices:
+        if device.device == gap.device:
+            device_ns = device.span_ns
+    reason = IDLE[say.main_reason(gap)].short
+    return _Cells(
+        at_stake=unit.text(gap.dur_ns),
+        share=percent(gap.dur_ns, device_ns),
+        part=gap.dur_ns,
+        whole=device_ns,
+        text=f"idle from {duration(gap.start_ns)}: {reason}, {inside(gap)}",
+        token="faint",
+    )
+
+
+def _text_cells(sentence: str, token: str) -> _Cells:
+    """A row of text without figures."""
+    return _Cells(
+        at_stake="", share="", part=0, whole=SHARE_PARTS, text=sentence, token=token
+    )
 
 
 def _evidence(state: State, finding: Finding) -> Hits:
-    """All of it, at the one that Enter shows next."""
+    """All slices of the evidence, at the one that Enter shows next."""
     hits = state.session.hits
     if hits is None or hits.what != finding.text or hits.side != state.active:
         hits = Hits(finding.text, state.active, np.array(finding.evidence))

@@ -13,52 +13,89 @@ from msgspec.structs import replace
 from fusetui.text.patterns import lazy_pattern
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
-_NAMES = """
-    plus + equals_sign = minus - full_stop . comma , colon : apostrophe ' slash / asterisk *
-    question_mark ? number_sign # left_square_bracket [ right_square_bracket ] less_than_sign <
-    left_curly_bracket { right_curly_bracket } greater_than_sign > escape Esc enter Enter
-    at @ backslash \\ underscore _
-    space Space tab Tab pagedown PgDn pageup PgUp left ← right → up ↑ down ↓ home Home end End
-"""
-SYMBOLS = dict(zip(_NAMES.split()[::2], _NAMES.split()[1::2], strict=True))
+SYMBOLS = {
+    "plus": "+",
+    "equals_sign": "=",
+    "minus": "-",
+    "full_stop": ".",
+    "comma": ",",
+    "colon": ":",
+    "apostrophe": "'",
+    "slash": "/",
+    "asterisk": "*",
+    "question_mark": "?",
+    "number_sign": "#",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "greater_than_sign": ">",
+    "escape": "Esc",
+    "enter": "Enter",
+    "at": "@",
+    "backslash": "\\",
+    "underscore": "_",
+    "space": "Space",
+    "tab": "Tab",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "home": "Home",
+    "end": "End",
+}
 """The keys whose names, which are those of Textual, are not how people write them."""
-WORDS = {name: name.capitalize() for name in ("left", "right", "up", "down")}
-"""Instead of arrows, where there is only ASCII."""
-
-
+ARROWS_IN_ASCII = {"left": "Left", "right": "Right", "up": "Up", "down": "Down"}
 FUNCTION = lazy_pattern(r"f([1-9]|1[0-9]|2[0-4])")
 
 
 def key_text(key: str, ascii_only: bool = False) -> str:
     """A key as it is written for people: `]`, `Shift+←` or `Shift+Left`, `Ctrl+r`."""
     *modifiers, last = key.split("+")
-    last = last.upper() if FUNCTION.fullmatch(last) else last
-    text = (WORDS if ascii_only else {}).get(last) or SYMBOLS.get(last, last)
-    return "+".join([*(m.capitalize() for m in modifiers), text])
+    if FUNCTION.fullmatch(last):
+        text = last.upper()
+    elif ascii_only and last in ARROWS_IN_ASCII:
+        text = ARROWS_IN_ASCII[last]
+    else:
+        text = SYMBOLS.get(last, last)
+    return "+".join([*(modifier.capitalize() for modifier in modifiers), text])
 
 
-BY_TEXT = {text.lower(): name for name, text in SYMBOLS.items()} | {
-    name: name for name in SYMBOLS
-}
-MODIFIERS = ("ctrl", "alt", "shift")
+NAME_OF_TEXT = {text.lower(): name for name, text in SYMBOLS.items()}
+NAME_OF_TEXT |= {name: name for name in SYMBOLS}
+MODIFIERS = {"ctrl", "alt", "shift"}
 
 
 def key_name(text: str) -> str | None:
     """Textual's name of a key that a person wrote as `key_text` does; None for what is
     no key."""
-    before, plus, last = text.rpartition("+") if len(text) > 1 else ("", "", text)
-    if plus and not last:  # the key + itself
-        before, last = before.removesuffix("+"), "+"
-    modifiers, low = [word.lower() for word in before.split("+") if word], last.lower()
-    name = BY_TEXT.get(low) or (low if FUNCTION.fullmatch(low) else "")
-    if not name and len(last) == 1 and last.isprintable():
-        called = unicodedata.name(last, "").lower().replace(" ", "_").replace("-", "_")
-        name = last if last.isalnum() else called
-    return (
-        "+".join([*modifiers, name])
-        if name and set(modifiers) <= set(MODIFIERS)
-        else None
-    )
+    before, plus, last = text.rpartition("+")
+    if plus and not last:  # the key + itself, alone or after others
+        before = before.removesuffix("+")
+        last = "+"
+    modifiers = [word.lower() for word in before.split("+") if word]
+    name = _name_without_modifiers(last)
+    if not name or not MODIFIERS.issuperset(modifiers):
+        return None
+    return "+".join([*modifiers, name])
+
+
+def _name_without_modifiers(text: str) -> str:
+    """Textual's name of a key that is written without modifiers; "" for what is no
+    key."""
+    low = text.lower()
+    if low in NAME_OF_TEXT:
+        return NAME_OF_TEXT[low]
+    if FUNCTION.fullmatch(low):
+        return low
+    if len(text) != 1 or not text.isprintable():
+        return ""
+    if text.isalnum():
+        return text
+    return unicodedata.name(text, "").lower().replace(" ", "_").replace("-", "_")
 
 
 Run = Callable[[State], Outcome]
@@ -68,10 +105,12 @@ NAMED = lazy_pattern(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:
+    """On all pages, with nothing over them."""
     return state.overlay is None
 
 
 def on(page: str) -> Where:
+    """On one page, with nothing over it."""
     return lambda state: state.page == page and state.overlay is None
 
 
@@ -91,9 +130,13 @@ def anything_open(state: State) -> str:
 
 
 def two_traces(state: State) -> str:
+    """That a second trace is missing, and how to open it; "" where there are two."""
     if len(state.sides) == 2:
         return ""
-    ways = filter(None, (keys_text("choose", state), ":diff PATH"))
+    ways = [":diff PATH"]
+    keys = keys_text("choose", state)
+    if keys:
+        ways.insert(0, keys)
     return f"this needs two traces: {' or '.join(ways)} opens another"
 
 
@@ -112,7 +155,8 @@ class Action(msgspec.Struct, frozen=True, dict=True):
     always: bool = False  # also while a text is typed or an overlay is open
 
     def __post_init__(self) -> None:
-        if self.name in MADE or len(self.keys) < len(self.written.split()):
+        are_all_keys = len(self.keys) == len(self.written.split())
+        if self.name in MADE or not are_all_keys:
             raise ValueError(
                 f"{self.name} is there already, or {self.written} are no keys"
             )
@@ -121,7 +165,8 @@ class Action(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """Textual's names; the first is shown where there is room for one."""
-        return tuple(filter(None, map(key_name, self.written.split())))
+        names = [key_name(text) for text in self.written.split()]
+        return tuple(name for name in names if name)
 
 
 action = Action  # how the tables of actions call it
@@ -132,34 +177,42 @@ MADE: dict[str, Action] = {}
 def perform(action: Action, state: State) -> Outcome:
     """The outcome, without a sentence that an earlier action left, if this one changed
     anything and the sentence does not tell what other keys do now."""
-    if missing := action.needs(state):
+    missing = action.needs(state)
+    if missing:
         return told(state, missing)
     outcome = action.run(state)
-    now, *effects = outcome if isinstance(outcome, tuple) else (outcome,)
-    if now is state or now.hint is not state.hint or now.hint_keys:
+    now = outcome[0] if isinstance(outcome, tuple) else outcome
+    has_changed = now is not state
+    is_old_hint = now.hint is state.hint and not now.hint_keys
+    if not has_changed or not is_old_hint:
         return outcome
     now = replace(now, hint="")
-    return (now, effects[0]) if effects else now
+    return (now, outcome[1]) if isinstance(outcome, tuple) else now
 
 
 def applies(action: Action, state: State) -> bool:
+    """Whether the keys of an action act now."""
     return action.always or action.where(state)
 
 
 def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
-    return next(
-        (a for a in actions if key in keys_of(a, state) and applies(a, state)), None
-    )
+    """The first of some actions that a key chooses now."""
+    for candidate in actions:
+        if key in keys_of(candidate, state) and applies(candidate, state):
+            return candidate
+    return None
 
 
 def keys_of(action: Action, state: State) -> tuple[str, ...]:
+    """The keys of an action, as Textual names them: those that the user chose, if
+    any."""
     return state.keymap.get(action.name, action.keys)
 
 
 def all_keys_text(action: Action, state: State, between: str = "  ") -> str:
-    return between.join(
-        key_text(key, state.ascii_only) for key in keys_of(action, state)
-    )
+    """All keys of an action, as they are written for people."""
+    keys = keys_of(action, state)
+    return between.join(key_text(key, state.ascii_only) for key in keys)
 
 
 def keys_text(names: str, state: State) -> str:
@@ -172,9 +225,15 @@ def keys_text(names: str, state: State) -> str:
 def _first_keys(
     names: str, keymap: tuple[tuple[str, tuple[str, ...]], ...], ascii_only: bool
 ) -> str:
-    own = dict(keymap)
-    keys = [own.get(name, MADE[name].keys)[:1] for name in names.split("/")]
-    return "/".join(key_text(key, ascii_only) for some in keys for key in some)
+    """The first key of each of some actions, whose names `/` divides; `keymap`: the
+    keys that the user chose."""
+    chosen_keys = dict(keymap)
+    texts = []
+    for name in names.split("/"):
+        keys = chosen_keys.get(name, MADE[name].keys)
+        if keys:
+            texts.append(key_text(keys[0], ascii_only))
+    return "/".join(texts)
 
 
 def hint_text(hint: str, state: State) -> str:
@@ -185,14 +244,17 @@ def hint_text(hint: str, state: State) -> str:
 
 
 def hints_text(hints: Iterable[str], state: State, between: str = "   ") -> str:
-    return between.join(filter(None, (hint_text(hint, state) for hint in hints)))
+    """What keys do, without hints whose actions have no keys: see hint_text."""
+    texts = [hint_text(hint, state) for hint in hints]
+    return between.join(text for text in texts if text)
 
 
 def with_keys(text: str, state: State) -> str:
     """A sentence with the keys of the actions that it names: `{zoom-in}` becomes `w`.
     What has no key is chosen in the palette, by its title."""
 
-    def keys(found: re.Match[str]) -> str:
-        return keys_text(found[1], state) or f"Ctrl+p {MADE[found[1]].title}"
+    def keys(match: re.Match[str]) -> str:
+        name = match[1]
+        return keys_text(name, state) or f"Ctrl+p {MADE[name].title}"
 
     return NAMED.sub(keys, text)

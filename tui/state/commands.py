@@ -37,8 +37,19 @@ from fusetui.tui.state.state import (
 )
 
 EXAMPLES = (
-    *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
-    *("save FILE", "cut FILE", "path", "whatif x0.5", "record", "again", "q"),
+    "goto 9ms",
+    "step 2",
+    "mark a",
+    "only gpu",
+    "open FILE",
+    "diff FILE",
+    "save FILE",
+    "cut FILE",
+    "path",
+    "whatif x0.5",
+    "record",
+    "again",
+    "q",
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NOT_RECORDED = (
@@ -47,8 +58,8 @@ NOT_RECORDED = (
 WITHOUT_TRACE = ("open", "record", "q")
 NUMBER = lazy_pattern(r"[0-9]{1,9}")
 LETTER = lazy_pattern(r"[A-Za-z]")
-LONGEST_NOTE = 200  # characters
-LONGEST = 30  # characters of a wrong word that are repeated
+MAX_NOTE_CHARS = 200
+MAX_WRONG_WORD_CHARS = 30  # of a wrong word that are repeated
 NO_RANGE = "this needs a range of time: {range} at its beginning and at its end"
 RECORDED = lazy_pattern(
     r"_([0-9]{1,9})\.json\Z"
@@ -63,128 +74,154 @@ def obeyed(state: State, line: str) -> Outcome:
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state
-    verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
+    command = line.strip().removeprefix(":").strip()
+    verb, _, rest = command.partition(" ")
+    if verb not in COMMANDS:
+        word = clip(printable(verb), MAX_WRONG_WORD_CHARS) or "nothing"
+        return told(state, f"{word} is not a command: {', '.join(VERBS)}")
     has_table = verb == "save" and state.is_open  # a memory snapshot has tables too
-    if verb in COMMANDS and (state.sides or has_table or verb in WITHOUT_TRACE):
+    if state.sides or has_table or verb in WITHOUT_TRACE:
         return COMMANDS[verb](state, rest.strip())
-    if verb in COMMANDS:
-        return told(state, f"{verb} needs a trace, and none is open")
-    word = clip(printable(verb), LONGEST) or "nothing"
-    return told(state, f"{word} is not a command: {', '.join(VERBS)}")
+    return told(state, f"{verb} needs a trace, and none is open")
 
 
 def _goto(state: State, rest: str) -> State:
-    side, ns = state.side, parse_time(rest)
+    """A time in the middle of the window; times count from the origin of the side. The
+    rounded times of the begin and the end, as fusetui writes them, are taken for the
+    exact ones."""
+    side = state.side
+    ns = parse_time(rest)
     if ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
-    ends = {duration(time): time for time in (side.begin, side.end)}  # as they are told
+    ends = {duration(time): time for time in (side.begin, side.end)}
     ns = ends.get(duration(ns), ns)
-    if side.begin <= ns <= side.end:
-        return shown(state, at_time(side, state.view, ns))
-    return told(state, f"the trace goes from {' to '.join(ends)}")
+    if not side.begin <= ns <= side.end:
+        return told(state, f"the trace goes from {' to '.join(ends)}")
+    return shown(state, at_time(side, state.view, ns))
 
 
 def _step(state: State, rest: str) -> State:
+    """A step, by its number, fills the window."""
     if not NUMBER.fullmatch(rest):
         return told(state, "step takes a number: step 2")
-    if not len(steps := steps_of(state.side.trace)):
+    steps = steps_of(state.side.trace)
+    if not len(steps):
         return told(state, NO_STEPS)
-    at = steps.place(int(rest))
-    return (
-        shown_step(state, at)
-        if at >= 0
-        else told(state, f"this trace has {steps.known}")
-    )
+    index = steps.place(int(rest))
+    if index < 0:
+        return told(state, f"this trace has {steps.known}")
+    return shown_step(state, index)
 
 
-def shown_step(state: State, at: int) -> State:
-    side, steps = state.side, steps_of(state.side.trace)
-    begin = int(steps.start[at]) - side.origin
-    end = int(steps.end[at]) - side.origin
-    there = shown(state, over(side, state.view, begin, end))
+def shown_step(state: State, index: int) -> State:
+    """A window over one of the steps, and on the last line its name and its number."""
+    side = state.side
+    steps = steps_of(side.trace)
+    begin = int(steps.start[index]) - side.origin
+    end = int(steps.end[index]) - side.origin
+    now = shown(state, over(side, state.view, begin, end))
+    number = index + 1
     if steps.printed:
-        name = printable(steps.names[at])
-        return told(there, f"{name}, {at + 1} of {plural(len(steps), 'step')}")
-    name = steps.by if steps.are_iterations else steps.names[at]
-    return told(there, f"step #{at + 1} of {len(steps)}: {printable(name)}")
+        name = printable(steps.names[index])
+        return told(now, f"{name}, {number} of {plural(len(steps), 'step')}")
+    name = steps.by if steps.are_iterations else steps.names[index]
+    return told(now, f"step #{number} of {len(steps)}: {printable(name)}")
 
 
 def _mark(state: State, rest: str) -> State:
+    """Sets the mark of a letter, with a note."""
     letter, _, note = rest.partition(" ")
     if not LETTER.fullmatch(letter):
         return told(state, "mark takes one letter, then a note: mark a slow step")
-    return moving.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
+    note = clip(printable(note.strip()), MAX_NOTE_CHARS)
+    return moving.set_mark(state, letter, note)
 
 
 def _open(
     state: State, rest: str, verb: str = "open", of: str = "a", beside: int = 0
 ) -> Outcome:
-    """A trace, after so many of those that are open."""
+    """Opens the trace at a path, after so many of those that are open."""
     if not rest:
         return told(state, f"{verb} takes the path of {of} trace")
     path = Path(rest).expanduser()
     if path.is_file():
         return read(state, (*state.paths[:beside], str(path)))
-    what = "is a folder, not a trace" if path.is_dir() else "does not exist"
-    return told(state, f"{printable(str(path))} {what}")
+    problem = "is a folder, not a trace" if path.is_dir() else "does not exist"
+    return told(state, f"{printable(str(path))} {problem}")
 
 
 def _save(state: State, rest: str) -> Outcome:
+    """Writes the table of the page to a new file."""
     if not rest:
         return told(state, "save takes the name of a new file: save kernels.csv")
-    return told(state, "saving the table"), SaveTable(
-        state, str(Path(rest).expanduser())
-    )
+    effect = SaveTable(state, str(Path(rest).expanduser()))
+    return told(state, "saving the table"), effect
 
 
 def _cut(state: State, rest: str) -> Outcome:
-    side, found = state.side, state.time_range
-    if found is None:
+    """Writes the selected range of time to a new file, as a trace of its own."""
+    time_range = state.time_range
+    if time_range is None:
         return told(state, with_keys(NO_RANGE, state))
     if not rest:
         return told(state, "cut takes the name of a new file: cut part.json.gz")
-    if side.trace.report.prefix:
+    trace = state.side.trace
+    if trace.report.prefix:
         return told(state, "cut needs the whole trace, which is being read")
-    begin, end = found.begin - side.trace.begin_ns, found.end - side.trace.begin_ns
-    effect = Cut(state.paths[state.active], str(Path(rest).expanduser()), begin, end)
-    return told(state, f"cutting {duration(end - begin)}"), effect
+    effect = Cut(
+        trace=state.paths[state.active],
+        path=str(Path(rest).expanduser()),
+        begin=time_range.begin - trace.begin_ns,
+        end=time_range.end - trace.begin_ns,
+    )
+    return told(state, f"cutting {duration(effect.end - effect.begin)}"), effect
 
 
 def _record(state: State, rest: str) -> Outcome:
+    """Records the program with this PID; without one, lists the programs that run."""
     if not rest:
         return told(state, "looking for programs that run"), Record()
-    return (
-        recorded(state, int(rest)) if NUMBER.fullmatch(rest) else told(state, WRONG_PID)
-    )
+    if not NUMBER.fullmatch(rest):
+        return told(state, WRONG_PID)
+    return recorded(state, int(rest))
 
 
 def _again(state: State, rest: str) -> Outcome:
-    found = RECORDED.search(state.paths[-1]) if state.paths else None
-    if rest or found is None:
-        return told(
-            state, "again takes no argument, after :record" if rest else NOT_RECORDED
-        )
-    return recorded(state, int(found[1]), state.paths[-1:])
+    """Records the program of the last trace once more, beside that trace."""
+    if rest:
+        return told(state, "again takes no argument, after :record")
+    pid_in_name = RECORDED.search(state.paths[-1]) if state.paths else None
+    if pid_in_name is None:
+        return told(state, NOT_RECORDED)
+    return recorded(state, int(pid_in_name[1]), state.paths[-1:])
+
+
+def _quit(state: State, rest: str) -> Outcome:
+    """Ends the app."""
+    if rest:
+        return told(state, "q takes no argument")
+    return state, Order.QUIT
 
 
 def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
+    """Records a program, and opens the trace after these ones."""
     return told(state, f"recording {pid}, which asks every 5 s"), Record(pid, beside)
 
 
-_diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
-    **{"goto": _goto, "step": _step, "mark": _mark, "only": moving.only, "open": _open},
-    **{
-        "diff": _diff,
-        "save": _save,
-        "cut": _cut,
-        "path": replays.rows,
-        "whatif": replays.whatif,
-    },
-    **{"record": _record, "again": _again},
-    "q": lambda state, rest: (
-        told(state, "q takes no argument") if rest else (state, Order.QUIT)
-    ),
+    "goto": _goto,
+    "step": _step,
+    "mark": _mark,
+    "only": moving.only,
+    "open": _open,
+    "diff": partial(_open, verb="diff", of="another", beside=1),
+    "save": _save,
+    "cut": _cut,
+    "path": replays.rows,
+    "whatif": replays.whatif,
+    "record": _record,
+    "again": _again,
+    "q": _quit,
 }
 
 
@@ -208,9 +245,6 @@ def _anything_open_or_list(state: State) -> str:
     return "" if is_choosing(state) else anything_open(state)
 
 
-_WORTH = "what a change of the row or slice would be worth"
-_programs, _RUNS = partial(_record, rest=""), "that runs: those of PyTorch"
-_part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
     action(
         name="command",
@@ -221,18 +255,28 @@ ACTIONS = (
         where=on_page_or_list,
         needs=_anything_open_or_list,
     ),
-    action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
+    action(
+        name="what-if",
+        title="What if",
+        written="W",
+        help="what a change of the row or slice would be worth",
+        run=partial(asked, typed="whatif x0.5"),
+    ),
     action(
         name="record",
         title="Record a program",
         written="",
-        help=_RUNS,
-        run=_programs,
+        help="that runs: those of PyTorch",
+        run=partial(_record, rest=""),
         where=on_page_or_list,
         needs=nothing,
     ),
     action(
-        *("cut", "Cut this range", "", "as a trace of its own", _part),
+        name="cut",
+        title="Cut this range",
+        written="",
+        help="as a trace of its own",
+        run=partial(asked, typed="cut part.json.gz"),
         needs=lambda state: "" if state.time_range else with_keys(NO_RANGE, state),
     ),
 )

@@ -3,9 +3,9 @@ both windows, and the replay of a change below the recorded one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -44,29 +44,44 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
 def lines_of(diff: Diff) -> DiffLines:
     """The rows, the largest change first; what else the sum has is pinned. A compiled
     part of the program with many rows is one line, which can be opened."""
-    compiled, rest = regions(diff)
-    last = closing(diff)
-    listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
+    compiled, others = regions(diff)
+    region_lines = [region.line for region in compiled]
+    listed = tuple(by_effect([*others, *region_lines]))
     inner = {}
     for region in compiled:
-        own = [replace(line, what=f"  {line.what}") for line in by_effect(region.inner)]
-        inner[listed.index(region.line)] = tuple(own)
-    return DiffLines(diff, listed, tuple(last), tuple(_joined(last)), inner)
+        inner[listed.index(region.line)] = _indented(by_effect(region.inner))
+    closing_lines = closing(diff)
+    return DiffLines(
+        diff=diff,
+        lines=listed,
+        pinned=tuple(closing_lines),
+        closing=tuple(_joined(closing_lines)),
+        inner=inner,
+    )
 
 
-def _joined(last: Sequence[DiffLine]) -> Iterator[DiffLine]:
-    """The lines that close the sum, as one those that say how work crosses borders."""
-    others = [line for line in last if line.kind not in PINNED]
-    for line in last:
-        if line.kind in PINNED or len(others) == 1:
+def _indented(lines: Iterable[DiffLine]) -> tuple[DiffLine, ...]:
+    """Lines that are inside another one."""
+    return tuple(replace(line, what=f"  {line.what}") for line in lines)
+
+
+def _joined(closing_lines: Sequence[DiffLine]) -> Iterator[DiffLine]:
+    """The lines that close the sum, those that say how work crosses borders as one."""
+    of_borders = [line for line in closing_lines if line.kind not in PINNED]
+    for line in closing_lines:
+        if line.kind in PINNED or len(of_borders) == 1:
             yield line
-        elif line is others[0]:
-            parts = (
-                f"{one.kind} {microseconds(one.change_ns, signed=True)}"
-                for one in others
-            )
-            change = sum(one.change_ns for one in others)
-            yield DiffLine("", "borders", None, None, change, "   ".join(parts))
+        elif line is of_borders[0]:
+            yield _borders_line(of_borders)
+
+
+def _borders_line(lines: Sequence[DiffLine]) -> DiffLine:
+    """One line with the changes of several, and their sum."""
+    changes = []
+    for line in lines:
+        changes.append(f"{line.kind} {microseconds(line.change_ns, signed=True)}")
+    total_ns = sum(line.change_ns for line in lines)
+    return DiffLine("", "borders", None, None, total_ns, "   ".join(changes))
 
 
 class Comparison(ViewSession, frozen=True, eq=False, dict=True):
@@ -78,32 +93,33 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> tuple[DiffLine, ...]:
-        return tuple(line for line, _ in self._shown)
+        """The lines of the list, those inside open ones included."""
+        return tuple(shown.line for shown in self._shown)
 
     @cached_property
-    def _shown(self) -> list[tuple[DiffLine, int]]:
-        """Lines, and the place in `found` of each, or of the line that it is inside
-        of."""
-        found = self.found
-        if found is None:
+    def _shown(self) -> list[ShownLine]:
+        """The lines of the list, each with its place in `found`."""
+        if self.found is None:
             return []
-        inner = [
-            found.inner[n] if n in self.opened else () for n in range(len(found.lines))
-        ]
-        return [
-            (line, n)
-            for n, outer in enumerate(found.lines)
-            for line in (outer, *inner[n])
-        ]
+        shown = []
+        for place, outer in enumerate(self.found.lines):
+            shown.append(ShownLine(outer, place))
+            if place in self.opened:
+                for line in self.found.inner[place]:
+                    shown.append(ShownLine(line, place))
+        return shown
 
     def turned(self, index: int) -> tuple[Comparison, int]:
-        """The line here opened, or closed, and where it is; an inner line closes the
-        outer one."""
-        place = dict(enumerate(n for _, n in self._shown)).get(index)
-        if self.found is None or place is None or place not in self.found.inner:
+        """The line at `index` opened, or closed, and where it is then; an inner line
+        closes the outer one."""
+        if self.found is None or not 0 <= index < len(self._shown):
+            return self, index
+        place = self._shown[index].place
+        if place not in self.found.inner:
             return self, index
         now = replace(self, opened=self.opened ^ {place})
-        return now, [n for _, n in now._shown].index(place)
+        places = [shown.place for shown in now._shown]
+        return now, places.index(place)
 
     def beside(self, views: Sequence[View]) -> Comparison:
         """The windows of the session; the selections are kept."""
@@ -115,43 +131,66 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         in sight."""
         if not self.lines:
             return self
-        pair = zip(self.sides, pair_of(self.lines[index]), strict=True)
-        drawn = [[row for row in rows if side.lane_of(row) >= 0] for side, rows in pair]
-        views = [
-            *map(
-                select, self.sides, self.views, (next(iter(rows), -1) for rows in drawn)
-            )
-        ]
-        first = 0 if drawn[0] else 1
-        shift = views[first].begin - self.views[first].begin
-        windows = [(before.begin + shift, before.end + shift) for before in self.views]
+        a_rows, b_rows = pair_of(self.lines[index])
+        a, b = self.sides
+        drawn = _rows_in_lanes(a, a_rows), _rows_in_lanes(b, b_rows)
+        views = []
+        for side, view, rows in zip(self.sides, self.views, drawn, strict=True):
+            views.append(select(side, view, rows[0] if rows else -1))
+        moved_side = 0 if drawn[0] else 1
+        shift = views[moved_side].begin - self.views[moved_side].begin
+        windows = [(view.begin + shift, view.end + shift) for view in self.views]
         return replace(
-            self, views=_windowed(views, windows), marked=tuple(map(frozenset, drawn))
+            self,
+            views=_windowed(views, windows),
+            marked=(frozenset(drawn[0]), frozenset(drawn[1])),
         )
 
 
+class ShownLine(NamedTuple):
+    """A line of the list, and the place among all lines of the comparison that it has,
+    or that the line has that it is inside of."""
+
+    line: DiffLine
+    place: int
+
+
+def _rows_in_lanes(side: Side, rows: Sequence[int]) -> list[int]:
+    """Those of some rows that lie in lanes of a side."""
+    return [row for row in rows if side.lane_of(row) >= 0]
+
+
 def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:
-    pairs = zip(views, windows, strict=True)
-    return tuple(replace(view, begin=begin, end=end) for view, (begin, end) in pairs)
+    """The views with other windows."""
+    moved = []
+    for view, (begin, end) in zip(views, windows, strict=True):
+        moved.append(replace(view, begin=begin, end=end))
+    return tuple(moved)
 
 
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
-    own = tuple(
-        replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides
+    compared_sides = []
+    compared_views = []
+    for side, view in zip(sides, views, strict=True):
+        of_key_lanes = replace(side, lanes=key_lanes(side.lanes), counters=())
+        compared_sides.append(of_key_lanes)
+        compared_views.append(first_view(of_key_lanes, view.begin, view.end))
+    return Comparison(
+        sides=tuple(compared_sides),
+        views=tuple(compared_views),
+        marked=NO_MARKS * len(sides),
     )
-    shown = tuple(
-        first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True)
-    )
-    return Comparison(own, shown, NO_MARKS * len(own))
 
 
 def pair_of(line: DiffLine) -> tuple[Sequence[int], Sequence[int]]:
-    b = [row for found in line.rows for row in found.b_rows]
-    return [row for found in line.rows for row in found.a_rows], b
+    """The rows of both traces that a line is about."""
+    a_rows = [row for diff_row in line.rows for row in diff_row.a_rows]
+    b_rows = [row for diff_row in line.rows for row in diff_row.b_rows]
+    return a_rows, b_rows
 
 
-LABEL = "replayed"
+REPLAYED = "replayed"
 
 
 class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -161,7 +200,7 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
     recorded: Trace
     side: Side
     found: Predicted
-    place: Int32s  # see Predicted.place_in
+    place: Int32s  # the row of the replay of each recorded row: Predicted.place_in
     said: str
 
     @memo(4)
@@ -169,28 +208,37 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The same lanes, folded alike, and the same slice selected; and the step that
         begins in the first half of the window begins where the recorded one does."""
         begin = view.begin + side.origin
-        earlier = self.found.earlier_at(begin, begin + view.span // 2)
-        own = replace(self.side, origin=side.origin - earlier)
-        there = {view.selected: int(self.place[view.selected])}
-        return own, replace(
-            viewed_as(side, own, view, there), begin=view.begin, end=view.end
-        )
+        earlier_ns = self.found.earlier_at(begin, begin + view.span // 2)
+        replayed = replace(self.side, origin=side.origin - earlier_ns)
+        selected = {view.selected: int(self.place[view.selected])}
+        replayed_view = viewed_as(side, replayed, view, selected)
+        return replayed, replace(replayed_view, begin=view.begin, end=view.end)
 
     def figure(self, row: int) -> str:
-        there, dur = int(self.place[row]), self.side.trace.dur
-        return f"{LABEL}: {duration(int(dur[there]))}" if there >= 0 else f"not {LABEL}"
+        """How long a recorded row takes in the replay: `replayed: 12 us`; `not
+        replayed` for a row that is not there."""
+        replayed_row = int(self.place[row])
+        if replayed_row < 0:
+            return f"not {REPLAYED}"
+        return f"{REPLAYED}: {duration(int(self.side.trace.dur[replayed_row]))}"
 
 
 def second_of(
     recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], said: str
 ) -> Second:
-    """All that drawing needs is made here, not in the thread that draws."""
-    found, idle = made
-    trace = found.trace_of(recorded)
-    (side,) = make_sides([trace], [LABEL])
+    """The timeline of a replay, with the idle time of each device. All that drawing
+    needs is made here, not in the thread that draws."""
+    predicted, idle = made
+    trace = predicted.trace_of(recorded)
+    (side,) = make_sides([trace], [REPLAYED])
     for lane in side.lanes:
         lane.prepare()
     shares(trace)
-    keep_result(trace, busy_of, replace(busy_of(trace), label=LABEL))
-    told = replace(side, insight=Insight(idle))
-    return Second(recorded, told, found, found.place_in(recorded), said)
+    keep_result(trace, busy_of, replace(busy_of(trace), label=REPLAYED))
+    return Second(
+        recorded=recorded,
+        side=replace(side, insight=Insight(idle)),
+        found=predicted,
+        place=predicted.place_in(recorded),
+        said=said,
+    )

@@ -24,170 +24,226 @@ from fusetui.tui.state.state import State, told
 
 
 def same_name(state: State, by: int) -> State:
+    """The next slice of the name of the selected one, or for -1 the one before."""
     row = state.view.selected
-    return (
-        told(state, *NOTHING)
-        if row < 0
-        else search.shown(state, alike(state, row).step(by))
-    )
+    if row < 0:
+        return told(state, *NOTHING)
+    return search.shown(state, alike(state, row).step(by))
 
 
 def alike(state: State, row: int) -> Hits:
-    """All slices of that name and role in order of time; those found before, if the
-    same."""
-    hits, trace = state.session.hits, state.side.trace
-    if (
-        hits
-        and hits.side == state.active
-        and hits.is_of_name
-        and hits.at >= 0
-        and hits.row == row
-    ):
-        return hits
-    rows = np.flatnonzero(
-        (trace.name == trace.name[row]) & (trace.role == trace.role[row])
-    )
+    """All slices of the name and role of a row in order of time, at that row. Those of
+    the session, if they are the same."""
+    trace = state.side.trace
+    hits = state.session.hits
+    if hits is not None and hits.is_of_name and hits.side == state.active:
+        is_at_row = hits.at >= 0 and hits.row == row
+        if is_at_row:
+            return hits
+    has_name = trace.name == trace.name[row]
+    has_role = trace.role == trace.role[row]
+    rows = np.flatnonzero(has_name & has_role)
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     at = int(np.flatnonzero(rows == row)[0])
     return Hits(trace.name_of(row), state.active, rows, at, is_of_name=True)
 
 
 def step_by(state: State, by: int) -> State:
-    steps, view = steps_of(state.side.trace), state.view
+    """The step after the one in the middle of the window, or for -1 the one before it.
+    From a window with several steps, the first one, or for -1 the last."""
+    steps = steps_of(state.side.trace)
     if not len(steps):
         return told(state, NO_STEPS)
+    view = state.view
+    last = len(steps) - 1
     starts = steps.start - state.side.origin
     middles = starts + step_wall(steps.start, steps.end) // 2
-    here = int(np.searchsorted(starts, (view.begin + view.end) // 2, side="right")) - 1
-    last = len(steps) - 1
-    if np.count_nonzero((view.begin <= middles) & (middles < view.end)) > 1:
+    in_window = (view.begin <= middles) & (middles < view.end)
+    if np.count_nonzero(in_window) > 1:
         return shown_step(state, 0 if by > 0 else last)
+    middle_of_window = (view.begin + view.end) // 2
+    here = int(np.searchsorted(starts, middle_of_window, side="right")) - 1
     return shown_step(state, max(0, min(here + by, last)))
 
 
 def list_steps(state: State) -> State:
-    if not len(steps := steps_of(state.side.trace)):
+    """The steps as a list over the page, the cursor on the first one that begins at or
+    after the middle of the window."""
+    trace = state.side.trace
+    steps = steps_of(trace)
+    if not len(steps):
         return told(state, NO_STEPS)
-    middle = (state.view.begin + state.view.end) // 2 + state.side.origin
-    hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)
+    view = state.view
+    middle = (view.begin + view.end) // 2 + state.side.origin
+    hits = Hits("steps", state.active, steps.rows).nearest(trace, middle)
     return search.listed(state, hits, steps)
 
 
 def other_pass(state: State) -> State:
-    row, side = state.view.selected, state.side
+    """From the selected slice to the work of the other pass: from a forward op to its
+    backward op, or back."""
+    row = state.view.selected
     if row < 0:
         return told(state, *NOTHING)
+    side = state.side
     if side.insight.origins is None:
         return told(
             state, working(side.trace, "which backward op belongs to which forward op")
         )
-    if (there := _other_pass(side.insight.origins, row)) < 0:
+    op = _other_pass(side.insight.origins, row)
+    if op < 0:
         return told(state, "no op of the other pass is known for this slice")
-    return brought(state, state.session.selected(state.active, there), state.active)
+    return brought(state, state.session.selected(state.active, op), state.active)
 
 
 def _other_pass(origins: Origins, row: int) -> int:
-    """The first op of the other pass, -1 for none."""
-    trace, backward = origins.trace, origins.backward
-    hosts = launching_calls(trace, np.array([row]))
-    op = ops_of(trace, hosts)
+    """Of backward work its forward op, else the first op of the backward pass of the op
+    around a row; -1 for none. Forward work that the backward pass does once more counts
+    as forward work."""
+    backward = origins.backward
+    calls = launching_calls(origins.trace, np.array([row]))
+    op = ops_of(origins.trace, calls)
     if int(op[0]) < 0:
         return -1
-    if int(backward.around(op)[0]) >= 0 and not origins.recomputes(hosts)[0]:
+    is_in_backward = int(backward.around(op)[0]) >= 0
+    if is_in_backward and not origins.recomputes(calls)[0]:
         return int(backward.forward_of(op)[0])
+    forward_op = int(op[0])
     around = int(backward.forward_ops.around(op)[0])
-    first = int(backward.forward_ops.rows[around]) if around >= 0 else int(op[0])
-    inside = (backward.forward >= first) & (backward.forward < trace.end_row[first])
-    found = backward.rows[inside]
-    return int(found[np.argmin(trace.start[found])]) if len(found) else -1
+    if around >= 0:
+        forward_op = int(backward.forward_ops.rows[around])
+    return _first_backward_of(origins, forward_op)
+
+
+def _first_backward_of(origins: Origins, op: int) -> int:
+    """The first backward op of a forward op or of those inside it; -1 for none."""
+    trace = origins.trace
+    backward = origins.backward
+    end = trace.end_row[op]
+    is_inside = (backward.forward >= op) & (backward.forward < end)
+    rows = backward.rows[is_inside]
+    if not len(rows):
+        return -1
+    first = np.argmin(trace.start[rows])
+    return int(rows[first])
 
 
 def at_gap(state: State, at: GapAt) -> State:
+    """A gap selected in the timeline, which comes to the front."""
     return shown(state, to_gap(state.side, state.view, at))
 
 
 def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
-    """The gap of the session that a gap of the answer is."""
-    known = side.insight.idle or ()
-    device = next(
-        (n for n, idle in enumerate(known) if exact_id(idle.device) == gap.device), -1
-    )
-    place = (
-        known[device].gap_at(side.trace.begin_ns + gap.start_ns) if device >= 0 else -1
-    )
-    return GapAt(device, place) if place >= 0 else None
+    """The gap of the timeline that a gap of the answer is; None where the idle time of
+    its device is not known."""
+    for device, idle in enumerate(side.insight.idle or ()):
+        if exact_id(idle.device) == gap.device:
+            index = idle.gap_at(side.trace.begin_ns + gap.start_ns)
+            return GapAt(device, index) if index >= 0 else None
+    return None
 
 
 def step(state: State, by: int) -> State:
-    """To the next gap by length, or the one before; from none to the first or the
-    last."""
-    idle, gap = state.side.insight.idle, state.view.gap
+    """To the next gap by length, or for -1 the one before; from none to the first or
+    the last."""
+    idle = state.side.insight.idle
     if idle is None:
         return told(state, working(state.side.trace, "the idle time of the GPU"))
-    if (device := _device(state)) < 0:
+    device = _device(state)
+    if device < 0:
         return told(state, "this trace has no idle time of a GPU")
     longest: list[int] = idle[device].longest.tolist()
-    at = gap.gap if gap and gap.device == device else -1
-    rank = longest.index(at) + by if at in longest else 0 if by > 0 else -1
-    rank %= len(longest)
-    there = at_gap(state, GapAt(device, longest[rank]))
-    place = f"gap {count(rank + 1)} of the {count(len(longest))} longest"
+    gap = state.view.gap
+    rank = 0 if by > 0 else len(longest) - 1
+    if gap is not None and gap.device == device and gap.gap in longest:
+        rank = (longest.index(gap.gap) + by) % len(longest)
     return told(
-        there, place, "next-gap the next longest", "previous-gap back", "undo undo"
+        at_gap(state, GapAt(device, longest[rank])),
+        f"gap {count(rank + 1)} of the {count(len(longest))} longest",
+        "next-gap the next longest",
+        "previous-gap back",
+        "undo undo",
     )
 
 
 def _device(state: State) -> int:
-    """The device of the selected gap or GPU event, else that of the longest gap; -1 for
-    none."""
-    insight, view, trace = state.side.insight, state.view, state.side.trace
-    idle = insight.idle or ()
+    """The index, among the devices with idle time, of that of the selected gap or GPU
+    event, else of that with the longest gap; -1 for none."""
+    view = state.view
     if view.gap:
         return view.gap.device
-    own = (
-        insight.device(trace.track_of(view.selected).pid) if view.selected >= 0 else -1
-    )
-    if own >= 0 and len(idle[own].longest):
-        return own
-    lengths = [max((gap.dur_ns for gap in one.told[:1]), default=0) for one in idle]
-    return lengths.index(max(lengths)) if any(lengths) else -1
+    insight = state.side.insight
+    idle = insight.idle or ()
+    if view.selected >= 0:
+        pid = state.side.trace.track_of(view.selected).pid
+        device = insight.device(pid)
+        if device >= 0 and len(idle[device].longest):
+            return device
+    # the gaps of a device are in order, the longest first
+    longest = [of.told[0].dur_ns if of.told else 0 for of in idle]
+    return longest.index(max(longest)) if any(longest) else -1
 
 
 _here = partial(action, section=SECTION, where=on_timeline)
 
-_alike, _alike_before = (partial(same_name, by=by) for by in (1, -1))
-_gap, _back = (partial(step, by=by) for by in (1, -1))
-_step, _before = (partial(step_by, by=by) for by in (1, -1))
+
 ACTIONS = (
     action(
-        "next-gap",
-        "Next gap",
-        "e",
-        "of the GPU: the longest, then the next",
-        _gap,
-        SECTION,
+        name="next-gap",
+        title="Next gap",
+        written="e",
+        help="of the GPU: the longest, then the next",
+        run=partial(step, by=1),
+        section=SECTION,
     ),
     action(
-        "previous-gap", "Previous gap", "E", "back to the longer one", _back, SECTION
+        name="previous-gap",
+        title="Previous gap",
+        written="E",
+        help="back to the longer one",
+        run=partial(step, by=-1),
+        section=SECTION,
     ),
     _here(
-        "next-alike", "Next of this name", "*", "in order of time, on any line", _alike
+        name="next-alike",
+        title="Next of this name",
+        written="*",
+        help="in order of time, on any line",
+        run=partial(same_name, by=1),
     ),
-    _here("previous-alike", "Previous of this name", "#", "on any line", _alike_before),
-    _here("next-step", "Next step", "}", "of the profile fills the window", _step),
-    _here("previous-step", "Previous step", "{", "of the profile", _before),
+    _here(
+        name="previous-alike",
+        title="Previous of this name",
+        written="#",
+        help="on any line",
+        run=partial(same_name, by=-1),
+    ),
+    _here(
+        name="next-step",
+        title="Next step",
+        written="}",
+        help="of the profile fills the window",
+        run=partial(step_by, by=1),
+    ),
+    _here(
+        name="previous-step",
+        title="Previous step",
+        written="{",
+        help="of the profile",
+        run=partial(step_by, by=-1),
+    ),
     action(
-        "steps",
-        "Steps",
-        "C",
-        "of the profile as a list, with their durations",
-        list_steps,
+        name="steps",
+        title="Steps",
+        written="C",
+        help="of the profile as a list, with their durations",
+        run=list_steps,
     ),
     _here(
-        "other-pass",
-        "Forward or backward",
-        "B",
-        "to the work of the other pass",
-        other_pass,
+        name="other-pass",
+        title="Forward or backward",
+        written="B",
+        help="to the work of the other pass",
+        run=other_pass,
     ),
 )

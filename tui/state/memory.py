@@ -13,12 +13,13 @@ from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.memory import MEMORY, MemoryShown, MemorySide, MemoryView, cells
-from fusetui.tui.layout.view import MIN_SPAN_NS
+from fusetui.tui.layout.view import MIN_SPAN_NS, Interval
 from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.state import Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
+    from fusetui.trace.model.columns import Trace
     from fusetui.tui.layout.memory import MemoryCells
 
 NO_SNAPSHOT = (
@@ -43,9 +44,12 @@ def read(state: State, paths: Sequence[str], alone: bool) -> Outcome:
 
 
 def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
-    shown = MemoryShown(sides, tuple(side.first_view() for side in sides))
-    now = replace(state, memory=shown).with_list(MEMORY)
-    if state.sides or (state.reading and not state.reading.is_whole):
+    """The state with snapshots that were read; their page comes to the front where
+    nothing else is open or being read."""
+    views = tuple(side.first_view() for side in sides)
+    now = replace(state, memory=MemoryShown(sides, views)).with_list(MEMORY)
+    is_reading_trace = state.reading is not None and not state.reading.is_whole
+    if state.sides or is_reading_trace:
         return now
     return replace(now, page=MEMORY, reading=None)
 
@@ -53,14 +57,16 @@ def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
 def of_trace(
     state: State, asked: ReadMemory, found: tuple[Moments, ...] | str
 ) -> State:
-    """They were read, or there are none; their page comes to the front where it was
-    asked for."""
+    """The state with the memory events of a trace, or with the sentence why there are
+    none. Their page comes to the front unless the user went to another page since they
+    were asked for. The state as it was, if the trace is no longer the active one."""
     if not state.sides or state.side.trace is not asked.trace:
         return state
     if isinstance(found, str):
         return told(state, printable(found))
     side = MemorySide(asked.paths[0], state.side.label, found, asked.trace)
-    shown = MemoryShown((side,), (side.first_view(0),), by=next(iter(found[0].holders)))
+    first_holders = next(iter(found[0].holders))
+    shown = MemoryShown((side,), (side.first_view(0),), by=first_holders)
     now = replace(state, memory=shown).with_list(MEMORY)
     if state.page != asked.page or state.overlay or state.prompt:
         return told(now, "the memory events are read", "memory memory")
@@ -80,37 +86,51 @@ def memory_of(state: State) -> MemoryShown:
     return state.memory
 
 
-def here(state: State) -> tuple[Moments, MemoryView]:
+class ActiveMemory(NamedTuple):
+    """What the active side of the page shows."""
+
+    moments: Moments
+    view: MemoryView
+
+
+def here(state: State) -> ActiveMemory:
+    """The moments and the view of the active snapshot."""
     shown = memory_of(state)
-    return shown.moments(shown.active), shown.view
+    return ActiveMemory(shown.moments(shown.active), shown.view)
 
 
 def window(state: State, index: int | None = None) -> Window:
-    """What of a side is in sight, by default of the active one."""
+    """The window over a snapshot, by default the active one: that of the timeline where
+    both have one axis of time, else its own."""
     shown = memory_of(state)
     index = shown.active if index is None else index
-    if not why_apart(state, index):
-        side, view = state.side, state.view  # ns since 1970
-        return Window(side.trace.epoch_ns + side.origin, view.begin, view.end, True)
-    own = shown.views[index]
-    return Window(shown.moments(index).position(0), own.begin, own.end, False)
+    if why_apart(state, index):
+        view = shown.views[index]
+        zero = shown.moments(index).position(0)
+        return Window(zero, view.begin, view.end, is_shared=False)
+    side = state.side
+    zero = side.trace.epoch_ns + side.origin  # ns since 1970
+    return Window(zero, state.view.begin, state.view.end, is_shared=True)
 
 
 def why_apart(state: State, index: int = 0) -> str:
     """Why a snapshot and the active trace share no axis of time; "" if they do."""
     shown = memory_of(state)
-    own, times = shown.sides[index].trace, shown.moments(index).times
+    of_trace = shown.sides[index].trace
+    times = shown.moments(index).times
     if not state.sides:
         return "no trace is open"
-    if own is not None:
-        return "" if own is state.side.trace else "it is of the other trace"
+    side = state.side
+    if of_trace is not None:
+        return "" if of_trace is side.trace else "it is of the other trace"
     if not len(times):
         return "the events of the snapshot have no times"
-    if not state.side.trace.epoch_ns:
+    if not side.trace.epoch_ns:
         return "the trace does not say when its clock began"
-    zero = state.side.trace.epoch_ns + state.side.origin
-    first, last = int(times[0]) - zero, int(times[-1]) - zero
-    if last < state.side.begin or first > state.side.end:
+    zero = side.trace.epoch_ns + side.origin
+    first = int(times[0]) - zero
+    last = int(times[-1]) - zero
+    if last < side.begin or first > side.end:
         return "the snapshot was recorded at another time than the trace"
     return ""
 
@@ -120,41 +140,48 @@ def allocated_text(state: State, row: int) -> str:
     microsecond of the events of a snapshot; "" where they do not reach."""
     if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
         return ""
-    moments, trace = memory_of(state).moments(0), state.side.trace
-    start = int(trace.start[row]) + trace.epoch_ns
-    unit = 1 if moments.is_of_trace else 1000
-    begin, end = start // unit * unit, start + int(trace.dur[row])
-    if begin < int(moments.times[0]) or end > int(moments.times[-1]):
+    moments = memory_of(state).moments(0)
+    interval = _interval_of_row(state.side.trace, row, moments)
+    first_time = int(moments.times[0])
+    last_time = int(moments.times[-1])
+    if interval[0] < first_time or interval[1] > last_time:
         return ""
-    number, wanted, kept = moments.allocated_in(
-        *np.searchsorted(moments.times, [begin, end + 1])
+    first_event, stop_event = np.searchsorted(
+        moments.times, [interval[0], interval[1] + 1]
     )
-    said = f"{plural(number, 'allocation')} meanwhile"
+    number, allocated, left = moments.allocated_in(first_event, stop_event)
     where = f"({printable(moments.title)}, any thread)"
-    return (
-        f"{said} {where}: {size(wanted)}, {size(kept)} left"
-        if number
-        else f"{said} {where}"
-    )
+    text = f"{plural(number, 'allocation')} meanwhile {where}"
+    if number:
+        text += f": {size(allocated)}, {size(left)} left"
+    return text
+
+
+def _interval_of_row(trace: Trace, row: int, moments: Moments) -> Interval:
+    """When a slice ran, in ns since 1970; its begin rounded down to the precision of
+    the events."""
+    start = int(trace.start[row]) + trace.epoch_ns
+    precision_ns = 1 if moments.is_of_trace else 1000
+    begin = start // precision_ns * precision_ns
+    return begin, start + int(trace.dur[row])
 
 
 def drawn(state: State, index: int) -> MemoryCells:
-    found, width = (
-        window(state, index),
-        divided(state.size.width, state.size.height).width,
-    )
-    begin, end = found.zero + found.begin, found.zero + found.end
-    return cells(memory_of(state).moments(index), begin, end, width)
+    """What the cells of the area of one snapshot show."""
+    over = window(state, index)
+    width = divided(state.size.width, state.size.height).width
+    moments = memory_of(state).moments(index)
+    return cells(moments, over.zero + over.begin, over.zero + over.end, width)
 
 
 def turned(state: State, **fields: Any) -> State:
     """Other fields of what is open; the cursor of the list on its first row."""
-    return replace(
-        state, memory=replace(memory_of(state), **fields), hint=""
-    ).with_list(MEMORY)
+    shown = replace(memory_of(state), **fields)
+    return replace(state, memory=shown, hint="").with_list(MEMORY)
 
 
 def with_view(state: State, **fields: Any) -> State:
+    """Other fields of the view of the active snapshot."""
     shown = memory_of(state)
     views = [*shown.views]
     views[shown.active] = replace(shown.view, **fields)
@@ -162,52 +189,72 @@ def with_view(state: State, **fields: Any) -> State:
 
 
 def step(state: State, by: int) -> State:
-    """The cursor so many events further, which is brought into sight."""
-    (moments, view), (zero, begin, end, _) = here(state), window(state)
+    """The cursor `by` events later, as far as there are any. If that event is not in the
+    window, the window moves so that it is in the middle."""
+    moments, view = here(state)
+    # a peak before the first event (-1) can be returned to
+    first = min(moments.history.peak_index, 0)
     last = len(moments.history.events) - 1
-    event = max(min(moments.history.peak_index, 0), min(view.at + by, last))
-    now, place = with_view(state, at=event), moments.position(event) - zero
-    left = place - (end - begin) // 2
-    return now if begin <= place < end else _windowed(now, left, left + end - begin)
+    event = max(first, min(view.at + by, last))
+    now = with_view(state, at=event)
+    over = window(state)
+    position = moments.position(event) - over.zero
+    if over.begin <= position < over.end:
+        return now
+    span = over.end - over.begin
+    begin = position - span // 2
+    return _windowed(now, begin, begin + span)
 
 
 def zoom(state: State, part: int, of: int) -> State:
-    (moments, view), (zero, begin, end, _) = here(state), window(state)
-    span = max(MIN_SPAN_NS if len(moments.times) else 2, (end - begin) * part // of)
-    before = min(max(moments.position(view.at) - zero - begin, 0), end - begin)
-    begin += before - before * span // (end - begin)
-    return _windowed(state, begin, begin + span)
+    """The window `part / of` times as long. The moment under the cursor stays where it
+    is on the screen."""
+    moments, view = here(state)
+    over = window(state)
+    span = over.end - over.begin
+    least_span = MIN_SPAN_NS if len(moments.times) else 2
+    new_span = max(least_span, span * part // of)
+    cursor = moments.position(view.at) - over.zero - over.begin
+    cursor = max(0, min(cursor, span))
+    new_cursor = cursor * new_span // span  # from the begin of the new window
+    begin = over.begin + cursor - new_cursor
+    return _windowed(state, begin, begin + new_span)
 
 
 def pan(state: State, percent: int) -> State:
-    _, begin, end, _ = window(state)
-    by = (end - begin) * percent // 100
-    return _windowed(state, begin + by, end + by)
+    """The window moved by this percentage of its length, to the left if negative."""
+    over = window(state)
+    by = (over.end - over.begin) * percent // 100
+    return _windowed(state, over.begin + by, over.end + by)
 
 
 def whole(state: State) -> State:
-    return _windowed(state, *_most(state))
-
-
-def _most(state: State) -> tuple[int, int]:
     """The largest window."""
-    (moments, _), (zero, _, _, is_shared) = here(state), window(state)
-    begin, last = (
-        moments.position(0) - zero,
-        moments.position(len(moments.positions) - 1) - zero,
-    )
-    if is_shared:
-        return min(begin, state.side.begin), max(last + 1, state.side.end)
-    return begin, last + 1
+    largest = _largest_window(state)
+    return _windowed(state, largest.begin, largest.end)
+
+
+def _largest_window(state: State) -> Window:
+    """A window over the whole recording, and over the whole trace where both have one
+    axis of time."""
+    moments = here(state).moments
+    over = window(state)
+    last = moments.position(len(moments.positions) - 1)
+    begin = moments.position(0) - over.zero
+    end = last + 1 - over.zero
+    if over.is_shared:
+        begin = min(begin, state.side.begin)
+        end = max(end, state.side.end)
+    return over._replace(begin=begin, end=end)
 
 
 def _windowed(state: State, begin: int, end: int) -> State:
-    """Another window, no larger than all and within it; the cursor on an event in
-    sight."""
-    if len(here(state)[0].positions):
-        least, most = _most(state)
-        span = min(end - begin, most - least)
-        begin = max(least, min(begin, most - span))
+    """Another window, no longer than the largest one and within it; the cursor on an
+    event in sight."""
+    if len(here(state).moments.positions):
+        largest = _largest_window(state)
+        span = min(end - begin, largest.end - largest.begin)
+        begin = max(largest.begin, min(begin, largest.end - span))
         end = begin + span
     if window(state).is_shared:
         return in_sight(viewed(state, replace(state.view, begin=begin, end=end)))
@@ -215,39 +262,54 @@ def _windowed(state: State, begin: int, end: int) -> State:
 
 
 def in_sight(state: State) -> State:
-    """The cursor on an event of the window, if there is any."""
-    (moments, view), (zero, begin, end, _) = here(state), window(state)
-    first, last = np.searchsorted(
-        moments.positions, [zero + begin, zero + end]
-    ).tolist()
-    if first == last or (view.at < 0 and not first):
+    """The cursor on the event of the window that is nearest to it, if there is any."""
+    moments, view = here(state)
+    over = window(state)
+    borders = [over.zero + over.begin, over.zero + over.end]
+    first, stop = np.searchsorted(moments.positions, borders).tolist()
+    if first == stop:
         return state
-    return with_view(state, at=min(max(view.at, first), last - 1))
+    is_before_first_event = view.at < 0
+    if is_before_first_event and first == 0:  # the window shows that moment too
+        return state
+    return with_view(state, at=min(max(view.at, first), stop - 1))
 
 
 def beside(state: State, by: int) -> State:
-    """To the next cell in which something happened: where most was allocated in it."""
-    at, events = here(state)[1].at, drawn(state, memory_of(state).active).events
-    later = events[events > at] if by > 0 else events[events < at]
-    if not len(later):
-        return pan(state, 10 * by)
-    return with_view(state, at=int(later.min() if by > 0 else later.max()))
+    """The cursor on the moment of the nearest cell to the right (`by` 1) or left (-1)
+    that shows another one. Where there is none, the window moves by a tenth."""
+    at = here(state).view.at
+    events = drawn(state, memory_of(state).active).events
+    if by > 0:
+        later = events[events > at]
+        if len(later):
+            return with_view(state, at=int(later.min()))
+    else:
+        earlier = events[events < at]
+        if len(earlier):
+            return with_view(state, at=int(earlier.max()))
+    return pan(state, 10 * by)
 
 
 def highest(state: State) -> State:
-    found = drawn(state, memory_of(state).active)
-    if not found.inside.any():
+    """The cursor on the moment in the window at which most was allocated."""
+    in_cells = drawn(state, memory_of(state).active)
+    if not in_cells.inside.any():
         return told(state, "nothing was recorded in this window")
-    return with_view(state, at=int(found.events[found.amounts.sum(axis=0).argmax()]))
+    total = in_cells.amounts.sum(axis=0)
+    return with_view(state, at=int(in_cells.events[total.argmax()]))
 
 
 def next_by(state: State, by: int) -> State:
-    bys = [*here(state)[0].holders]
-    return turned(state, by=bys[(bys.index(memory_of(state).by) + by) % len(bys)])
+    """Grouped by the next kind of holder, or for -1 by the one before."""
+    kinds = [*here(state).moments.holders]
+    index = kinds.index(memory_of(state).by) + by
+    return turned(state, by=kinds[index % len(kinds)])
 
 
 def turn_map(state: State) -> State:
-    if here(state)[0].is_of_trace:
+    """The segments instead of the holders, and back."""
+    if here(state).moments.is_of_trace:
         return told(
             state, "a trace does not tell which segments there were: a snapshot does"
         )
@@ -257,12 +319,16 @@ def turn_map(state: State) -> State:
 def next_device(state: State) -> State:
     """The next device, of the other snapshot once all were shown."""
     shown = memory_of(state)
-    if len(shown.sides) == 1 and len(shown.sides[0].moments) == 1:
+    devices = sum(len(side.moments) for side in shown.sides)
+    if devices == 1:
         return told(state, "there is only one device: nothing else to go to")
-    active, device = shown.active, shown.view.device + 1
+    active = shown.active
+    device = shown.view.device + 1
     if device == len(shown.sides[active].moments):
-        active, device = (active + 1) % len(shown.sides), 0
-    views, side = [*shown.views], shown.sides[active]
+        active = (active + 1) % len(shown.sides)
+        device = 0
+    views = [*shown.views]
+    side = shown.sides[active]
     if len(side.moments) > 1:
         views[active] = side.first_view(device)
     return turned(state, active=active, views=tuple(views))

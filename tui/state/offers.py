@@ -33,31 +33,28 @@ class Offer(msgspec.Struct, frozen=True):
 def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
     """Traces by the names of their files, or by their paths where several have one
     name; of a job first all of them at once."""
-    about = f"{len(paths)} traces: who waits for whom"
-    job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
-    shown = {path: without_credentials(path) for path in paths}
-    count = Counter(Path(path).name for path in shown.values())
-    names = ((path, Path(shown[path]).name) for path in paths)
-    alone = (
-        Offer(name if count[name] == 1 else shown[path], (path,))
-        for path, name in names
-    )
-    return *job, *alone
+    offers = []
+    if are_job:
+        about = f"{len(paths)} traces: who waits for whom"
+        offers.append(Offer(JOB, tuple(paths[:1]), about, is_job=True))
+    shown_paths = {path: without_credentials(path) for path in paths}
+    files_of_name = Counter(Path(shown).name for shown in shown_paths.values())
+    for path in paths:
+        name = Path(shown_paths[path]).name
+        label = name if files_of_name[name] == 1 else shown_paths[path]
+        offers.append(Offer(label, (path,)))
+    return tuple(offers)
 
 
 RANK_SORTS = {
-    **{
-        "others wait": "caused_ns",
-        "waits": "waited_ns",
-        "last": "last_count",
-        "wall": "step_ns",
-    },
-    **{
-        "compute": "compute_ns",
-        "comm": "exposed_comm_ns",
-        "idle": "idle_ns",
-        "rank": "",
-    },
+    "others wait": "caused_ns",
+    "waits": "waited_ns",
+    "last": "last_count",
+    "wall": "step_ns",
+    "compute": "compute_ns",
+    "comm": "exposed_comm_ns",
+    "idle": "idle_ns",
+    "rank": "",
 }
 """Columns to sort by, the largest first, and their fields of a RankRow; at first the
 first one."""
@@ -79,13 +76,23 @@ class RankedJob(msgspec.Struct, frozen=True, eq=False):
     only_streams: bool = False  # of these show the GPU streams and nothing else
 
     def rows(self) -> list[RankRow]:
-        by, ranks = RANK_SORTS[self.sort], self.answer.ranks if self.answer else ()
+        """The ranks in the order of `sort`; ranks without that figure, and those with
+        equal ones, by number. Empty until there is an answer."""
+        if self.answer is None:
+            return []
+        field = RANK_SORTS[self.sort]
+        if not field:
+            return sorted(self.answer.ranks, key=lambda row: row.rank)
         return sorted(
-            ranks, key=lambda row: (-((by and getattr(row, by)) or 0), row.rank)
+            self.answer.ranks,
+            key=lambda row: (-(getattr(row, field) or 0), row.rank),
         )
 
 
 def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
-    """A job, if most of the files are named as those of ranks are."""
-    ranks = sum(map(looks_like_a_rank, paths))
-    return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
+    """A job, if most of the files are named as those of ranks are; else a job without
+    files."""
+    ranks = sum(looks_like_a_rank(path) for path in paths)
+    are_most_ranks = 2 * ranks > len(paths)
+    is_job = len(paths) > 1 and are_most_ranks
+    return RankedJob(paths if is_job else ())

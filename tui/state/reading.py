@@ -37,50 +37,65 @@ def read(state: State, paths: Sequence[str]) -> Outcome:
     """Opens these traces; what is open stays until they are read, except a list to
     choose from."""
     wanted = tuple(paths)
-    overlay = None if isinstance(state.overlay, Chooser) else state.overlay
+    is_choosing = isinstance(state.overlay, Chooser)
     begun = replace(
-        state, wanted=wanted, reading=Reading(wanted[0]), overlay=overlay, hint=""
+        state,
+        wanted=wanted,
+        reading=Reading(wanted[0]),
+        overlay=None if is_choosing else state.overlay,
+        hint="",
     )
     return begun, effects.Read(wanted)
 
 
 def progressed(state: State, **known: Any) -> State:
+    """Other fields of the progress of reading."""
     reading = state.reading
     return replace(state, reading=replace(reading, **known)) if reading else state
 
 
 def stop(state: State) -> Outcome:
+    """Stops reading; what was read is kept."""
     return progressed(state, stopping=True), Order.STOP_READING
 
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:
-    """More of the traces that are shown already: what the user looks at stays."""
+    """More of the traces that are shown already: what the user looks at stays. Lanes
+    that nobody folded since then are taken to be as first shown."""
     session = carried(state.session, sides)
-    views = zip(state.session.views, session.views, state.fits, strict=True)
-    fits = tuple(now.folds if old.folds == fit else fit for old, now, fit in views)
-    return replace(state, session=session, fits=fits)
+    fits = []
+    for index, fit in enumerate(state.fits):
+        is_untouched = state.session.views[index].folds == fit
+        fits.append(session.views[index].folds if is_untouched else fit)
+    return replace(state, session=session, fits=tuple(fits))
 
 
 FIRST = State()
 ANEW = (
-    *(
-        "page",
-        "active",
-        "overlay",
-        "answer_at",
-        "kernels",
-        "modules_sort",
-        "tree",
-        "flame",
-    ),
-    *("lists", "comparison", "replay", "prompt", "hint"),
+    "page",
+    "active",
+    "overlay",
+    "answer_at",
+    "kernels",
+    "modules_sort",
+    "tree",
+    "flame",
+    "lists",
+    "comparison",
+    "replay",
+    "prompt",
+    "hint",
 )
 """Fields that are as they were first when other traces are shown."""
 
 
 def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
-    """Other traces than those that are shown; `lines`: for the lanes of each."""
+    """Other traces than those that are shown; `lines`: for the lanes of each. Two whole
+    traces are compared at once."""
     session = start(sides, lines)
+    memory = state.memory
+    if memory and memory.trace:  # the memory events of a trace that is no longer shown
+        memory = None
     now = replace(
         state,
         **{name: getattr(FIRST, name) for name in ANEW},
@@ -88,32 +103,29 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         fits=tuple(view.folds for view in session.views),
         paths=state.wanted[: len(sides)],
         tops=(0,) * len(sides),
-        memory=None if state.memory and state.memory.trace else state.memory,
+        memory=memory,
     )
     return compared_anew(replace(now, page=DIFF)) if now.has_diff else now
 
 
 def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
-    begun = replace(state, comparison=comparing(state.sides, state.session.views))
-    return begun.with_list(DIFF), effects.Compare(
-        state.sides[0], state.sides[1], state.paths
-    )
+    comparison = comparing(state.sides, state.session.views)
+    begun = replace(state, comparison=comparison).with_list(DIFF)
+    a, b = state.sides
+    return begun, effects.Compare(a, b, state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
     """The diff has arrived: both sides now count from the steps that were compared. It
     is dropped if the sides were swapped, or others were opened, in the meantime."""
-    if (
-        len(state.sides) != 2
-        or state.sides[0].trace is not a
-        or state.sides[1].trace is not b
-    ):
+    if len(state.sides) != 2:
+        return state
+    if state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)
-    comparison = replace(
-        comparing(session.sides, session.views), found=lines_of(diff)
-    ).at(0)
+    comparison = comparing(session.sides, session.views)
+    comparison = replace(comparison, found=lines_of(diff)).at(0)
     return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
@@ -123,7 +135,8 @@ pages need and would otherwise make when they are opened: see memo.keep_result."
 
 
 def learned(state: State, trace: Trace, piece: Piece) -> State:
-    """More is known about a trace than its lanes."""
+    """More is known about a trace than its lanes. Of what is kept on the trace, the
+    state holds nothing: it is copied then, so that the page is drawn again."""
     if isinstance(piece, dict):
         for key, result in piece.items():
             keep_result(trace, key, result)
@@ -137,6 +150,7 @@ def learned(state: State, trace: Trace, piece: Piece) -> State:
 
 
 def unpacked(state: State) -> State:
+    """The args of a trace can be read now."""
     return replace(state, unpacked=state.unpacked + 1)
 
 
@@ -150,14 +164,13 @@ def failed(state: State, paths: Sequence[str], sentence: str) -> Outcome:
 
 
 def finished(state: State, missing: Sequence[str]) -> Outcome:
-    """Reading has ended; if nothing is open either, the app ends."""
+    """Reading has ended, without these paths. If nothing is open either, a list to
+    choose from, if the user chose, else the app ends."""
     state = replace(state, reading=None)
+    if state.sides and missing:
+        return told(state, f"not read: {printable(' and '.join(missing))}")
     if state.sides:
-        return (
-            told(state, f"not read: {printable(' and '.join(missing))}")
-            if missing
-            else state
-        )
+        return state
     return choose(state) if state.must_choose else (state, Order.QUIT)
 
 
@@ -169,44 +182,76 @@ def choose(state: State) -> Outcome:
         return told(
             state, "no trace was named to choose from", "command open FILE opens one"
         )
-    overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
-    wanted = (
-        (at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about
-    )
-    return overlaid(state, overlay), effects.Summarize(tuple(wanted))
+    summaries = []
+    to_summarize = []  # index and path
+    for index, offer in enumerate(state.offers):
+        summaries.append(offer.about or "...")
+        if not offer.about:
+            to_summarize.append((index, offer.paths[0]))
+    overlay = Chooser(tuple(summaries))
+    return overlaid(state, overlay), effects.Summarize(tuple(to_summarize))
 
 
 def summarized(state: State, index: int, text: str) -> State:
     """The summary of an offer is known; it is shown where the offers are listed."""
-    shown = state.overlay
-    if not isinstance(shown, Chooser):
+    chooser = state.overlay
+    if not isinstance(chooser, Chooser):
         return state
-    if not shown.programs:
-        return replace(state, overlay=_with_summary(shown, index, text))
-    if shown.before is None:
+    if not chooser.programs:
+        return replace(state, overlay=_with_summary(chooser, index, text))
+    if chooser.before is None:
         return state
-    before = _with_summary(shown.before, index, text)
-    return replace(state, overlay=replace(shown, before=before))
+    before = _with_summary(chooser.before, index, text)
+    return replace(state, overlay=replace(chooser, before=before))
 
 
-def _with_summary(shown: Chooser, index: int, text: str) -> Chooser:
-    texts = shown.summaries
-    return replace(shown, summaries=(*texts[:index], text, *texts[index + 1 :]))
+def _with_summary(chooser: Chooser, index: int, text: str) -> Chooser:
+    """The list with the summary of one of its offers."""
+    summaries = list(chooser.summaries)
+    summaries[index] = text
+    return replace(chooser, summaries=tuple(summaries))
 
 
 def swap(state: State) -> Outcome:
-    swapped = replace(state, session=state.session.swapped())
-    swapped = replace(swapped, paths=state.paths[::-1], tops=state.tops[::-1])
+    """A becomes B, and B becomes A."""
+    swapped = replace(
+        state,
+        session=state.session.swapped(),
+        paths=state.paths[::-1],
+        tops=state.tops[::-1],
+    )
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 
-_OTHERS = "the other variants or ranks that were named"
+def _is_reading(state: State) -> bool:
+    """Whether a trace is being read of which a part can be kept, with nothing over the
+    page."""
+    reading = state.reading
+    return reading is not None and not reading.is_whole and state.overlay is None
+
+
 STOP = action(
-    *("stop", "Stop reading", "escape", "and keep what was read of the trace", stop),
-    where=lambda s: (
-        s.reading is not None and not s.reading.is_whole and s.overlay is None
-    ),
+    name="stop",
+    title="Stop reading",
+    written="escape",
+    help="and keep what was read of the trace",
+    run=stop,
+    where=_is_reading,
     needs=nothing,
 )
-CHOOSE = action("choose", "Other traces", "o", _OTHERS, choose, needs=nothing)
-SWAP = action("swap", "Swap the sides", "x", "A becomes B", swap, needs=two_traces)
+CHOOSE = action(
+    name="choose",
+    title="Other traces",
+    written="o",
+    help="the other variants or ranks that were named",
+    run=choose,
+    needs=nothing,
+)
+SWAP = action(
+    name="swap",
+    title="Swap the sides",
+    written="x",
+    help="A becomes B",
+    run=swap,
+    needs=two_traces,
+)

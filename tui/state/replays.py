@@ -34,9 +34,9 @@ from fusetui.tui.state.state import (
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
 
-CALLED = "the critical path"
-MOST_NAMES = 500  # that are completed
-DOUBTFUL = 0.05  # more of the path that is not understood is told
+CRITICAL_PATH = "the critical path"
+MAX_NAMES = 500  # of each role that are completed
+MIN_DOUBT_SHARE = 0.05  # if more of the path is not understood, the hint says so
 WHOLE = "this needs the whole trace, which is being read"
 NO_CHANGE = (
     "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
@@ -44,151 +44,200 @@ NO_CHANGE = (
 NOT_KNOWN = "no replay is shown: too little of the trace is understood"
 A_RANGE = "no replay is shown: the change gives a range of times, not one of them"
 REPLAYED = "below: the replay, which predicts and was not recorded"
-KEYS = "path-next next", "path-previous previous", "undo undo"
+PATH_KEYS = "path-next next", "path-previous previous"  # see `told`
 
 
-def _asked(state: State, asked: str, said: str) -> Outcome:
+def _asked(state: State, asked: str, hint: str) -> Outcome:
+    """Has a replay worked out, see Replay; a hint says so meanwhile."""
     if state.side.trace.report.prefix:
         return told(state, WHOLE)
-    wanted = state if asked == MARKS else replace(state, replayed=asked)
-    return told(wanted, said), Replay(wanted, asked)
+    waiting = state if asked == MARKS else replace(state, replayed=asked)
+    return told(waiting, hint), Replay(waiting, asked)
 
 
 def mark(state: State) -> Outcome:
-    if state.side.critical is None:
-        return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
-    now = replace(state, on_path=not state.on_path)
-    marked = _said(state.side.critical), *KEYS[:2]
-    return (
-        told(now, *marked)
-        if now.on_path
-        else told(now, f"{CALLED} is no longer marked")
-    )
+    """Marks the critical path on the lanes, or no longer; it is worked out first where
+    it is not known."""
+    marks = state.side.critical
+    if marks is None:
+        hint = f"looking for {CRITICAL_PATH}"
+        return _asked(replace(state, on_path=True), MARKS, hint)
+    if state.on_path:
+        now = replace(state, on_path=False)
+        return told(now, f"{CRITICAL_PATH} is no longer marked")
+    return told(replace(state, on_path=True), _path_text(marks), *PATH_KEYS)
 
 
-def _said(marks: Marks) -> str:
-    share = marks.residual_share
-    doubt = f", {percent(share, 1)} of it not understood" if share > DOUBTFUL else ""
-    return f"{CALLED}: {duration(marks.span_ns)}, {plural(len(marks.stops), 'slice')}{doubt}"
+def _path_text(marks: Marks) -> str:
+    """How long the critical path is, how many slices are on it, and how much of it is
+    not understood if that is much."""
+    slices = plural(len(marks.stops), "slice")
+    text = f"{CRITICAL_PATH}: {duration(marks.span_ns)}, {slices}"
+    if marks.residual_share > MIN_DOUBT_SHARE:
+        text += f", {percent(marks.residual_share, 1)} of it not understood"
+    return text
 
 
 def step(state: State, by: int) -> Outcome:
-    marks, row = state.side.critical, state.view.selected
+    """The next slice on the critical path, or for -1 the one before: from the selected
+    slice, else from the begin of the window. Marks the path first."""
+    marks = state.side.critical
     if marks is None or not state.on_path:
         return mark(state)
     if not len(marks.stops):
-        return told(state, f"{CALLED} goes through no slice")
-    here = np.flatnonzero(marks.stops == row)
-    if row >= 0 and len(here):
-        at = int(here[0]) + by
+        return told(state, f"{CRITICAL_PATH} goes through no slice")
+    row = state.view.selected
+    index_of_row = np.flatnonzero(marks.stops == row)
+    if row >= 0 and len(index_of_row):
+        index = int(index_of_row[0]) + by
     else:
-        window = state.view.begin + state.side.origin
-        begin = int(state.side.trace.start[row]) if row >= 0 else window
-        at = int(np.searchsorted(marks.begin, begin)) - (by < 0)
-    return search.shown(
-        state, Hits(CALLED, state.active, marks.stops, at % len(marks.stops))
-    )
+        begin = state.view.begin + state.side.origin
+        if row >= 0:
+            begin = int(state.side.trace.start[row])
+        index = int(np.searchsorted(marks.begin, begin))
+        if by < 0:
+            index -= 1
+    index %= len(marks.stops)
+    return search.shown(state, Hits(CRITICAL_PATH, state.active, marks.stops, index))
 
 
 def rows(state: State, rest: str = "") -> Outcome:
+    """What takes the time of the critical path, over the page."""
     if rest:
         return told(state, "path takes no argument")
-    return _asked(state, ROWS, f"looking for {CALLED}") if state.sides else state
+    if not state.sides:
+        return state
+    return _asked(state, ROWS, f"looking for {CRITICAL_PATH}")
 
 
 def whatif(state: State, rest: str) -> Outcome:
-    return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
+    """What a change is worth, over the page."""
+    if not rest:
+        return told(state, NO_CHANGE)
+    return _asked(state, rest, "replaying")
 
 
 @memo()
 def changes_of(trace: Trace) -> list[str]:
     """What `whatif` is completed to: families of kernels, kernels and ops that can be
     typed, those with the most time first."""
-    found = dict[str, list[str]](family=[])
-    for what, role in (("kernel", Role.KERNEL), ("op", Role.OP)):
-        rows = trace.rows_of(role)
-        ns = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
-        names = [
-            trace.names[n] for n in np.argsort(-ns, kind="stable")[:MOST_NAMES] if ns[n]
-        ]
-        found[what] = [name for name in names if printable(name) == name]
-    known = filter(None, map(decode, found["kernel"]))
-    found["family"] += filter(None, dict.fromkeys(one.op for one in known))
+    kernels = _names_by_time(trace, Role.KERNEL)
+    ops = _names_by_time(trace, Role.OP)
+    kinds: list[str] = []  # what the kernels compute, each once
+    for kernel in kernels:
+        decoded = decode(kernel)
+        if decoded and decoded.op and decoded.op not in kinds:
+            kinds.append(decoded.op)
     return [
-        f"whatif {what}:{name} x0.5" for what, names in found.items() for name in names
+        *(f"whatif family:{kind} x0.5" for kind in kinds),
+        *(f"whatif kernel:{name} x0.5" for name in kernels),
+        *(f"whatif op:{name} x0.5" for name in ops),
     ]
 
 
+def _names_by_time(trace: Trace, role: Role) -> list[str]:
+    """The names of the slices of a role that can be typed, those with the most time
+    first, of the MAX_NAMES with the most time."""
+    rows = trace.rows_of(role)
+    ns_of_name = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
+    by_time = np.argsort(-ns_of_name, kind="stable")
+    names = []
+    for number in by_time[:MAX_NAMES].tolist():
+        name = trace.names[number]
+        if ns_of_name[number] and printable(name) == name:
+            names.append(name)
+    return names
+
+
 def is_worth(state: State) -> bool:
-    found = state.overlay.found if isinstance(state.overlay, Replayed) else None
-    return getattr(found, "changes", None) is not None
+    """Whether the overlay says what a change is worth."""
+    answer = state.overlay.found if isinstance(state.overlay, Replayed) else None
+    return getattr(answer, "changes", None) is not None
 
 
 def beside(state: State) -> Outcome:
-    found: Any = state.overlay.found if isinstance(state.overlay, Replayed) else None
-    if found.after_ns is None:
-        return told(state, A_RANGE if found.between_ns else NOT_KNOWN)
-    asked = replace(state, replayed=BESIDE + found.changes[0])
-    return told(replace(asked, overlay=None), "replaying"), Replay(
-        asked, asked.replayed
-    )
+    """Has the trace with the change of the overlay replayed, which is then shown as a
+    second timeline."""
+    answer: Any = state.overlay.found if isinstance(state.overlay, Replayed) else None
+    if answer.after_ns is None:
+        return told(state, A_RANGE if answer.between_ns else NOT_KNOWN)
+    waiting = replace(state, replayed=BESIDE + answer.changes[0])
+    effect = Replay(waiting, waiting.replayed)
+    return told(replace(waiting, overlay=None), "replaying"), effect
 
 
-def seen(state: State, found: Second) -> State:
-    now = brought(replace(state, replay=found), state.session, state.active)
+def seen(state: State, replayed: Second) -> State:
+    """A replay as a second timeline, with the timeline in front."""
+    now = brought(replace(state, replay=replayed), state.session, state.active)
     return told(now, REPLAYED, "recorded back")
 
 
 def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
-    """Marks, a Path, a WhatIf, a Second or a sentence; dropped if another trace is open
-    by now, or something else was asked for."""
+    """The state with the answer of a replay: Marks, a Path, a WhatIf, a Second or a
+    sentence. The state as it was, if another trace is open by now, or something else
+    was asked for."""
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
-        return told(
-            replace(state, on_path=state.on_path and asked != MARKS), printable(found)
-        )
+        on_path = state.on_path and asked != MARKS
+        return told(replace(state, on_path=on_path), printable(found))
     if asked == MARKS:
         now = replace(state, session=state.session.known(trace, critical=found))
-        return told(now, _said(found), *KEYS[:2])
+        return told(now, _path_text(found), *PATH_KEYS)
     if asked != state.replayed:
         return state
     answer = found if isinstance(found, Second) else Replayed(found)
     return replace(state, replayed="", hint="", arrived=answer)
 
 
-_recorded = partial(replace, replay=None)
 SECOND = (
     action(
-        "second",
-        "Replay beside",
-        "b",
-        "as a second timeline",
-        beside,
-        SECTION,
-        is_worth,
+        name="second",
+        title="Replay beside",
+        written="b",
+        help="as a second timeline",
+        run=beside,
+        section=SECTION,
+        where=is_worth,
     ),
     action(
-        *(
-            "recorded",
-            "Only the recording",
-            "escape",
-            "without the replay",
-            _recorded,
-            SECTION,
-        ),
+        name="recorded",
+        title="Only the recording",
+        written="escape",
+        help="without the replay",
+        run=partial(replace, replay=None),
+        section=SECTION,
         where=lambda state: state.overlay is None and state.second is not None,
     ),
 )
 _here = partial(action, section=SECTION, where=on_timeline)
-_MARK, _ROWS = (
-    "marked on the lanes, or not",
-    "what takes its time, and what has time to spare",
-)
-_next, _ORDER = partial(step, by=1), "slice by slice, in order of time"
 ACTIONS = (
-    _here("path", "Critical path", "P", _MARK, mark),
-    _here("path-next", "Next on the path", ">", _ORDER, _next),
-    _here("path-previous", "Previous on the path", "<", "back", partial(step, by=-1)),
-    action("path-rows", "Critical path in rows", "", _ROWS, rows),
+    _here(
+        name="path",
+        title="Critical path",
+        written="P",
+        help="marked on the lanes, or not",
+        run=mark,
+    ),
+    _here(
+        name="path-next",
+        title="Next on the path",
+        written=">",
+        help="slice by slice, in order of time",
+        run=partial(step, by=1),
+    ),
+    _here(
+        name="path-previous",
+        title="Previous on the path",
+        written="<",
+        help="back",
+        run=partial(step, by=-1),
+    ),
+    action(
+        name="path-rows",
+        title="Critical path in rows",
+        written="",
+        help="what takes its time, and what has time to spare",
+        run=rows,
+    ),
 )

@@ -7,24 +7,33 @@ from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import Size, State
 from fusetui.tui.state.tour import STEPS, tour_height
 
-LOW = 20  # lines of a screen; with fewer the bar of pages is left out
-TENTHS = 9  # of the screen: what an overlay takes
+MIN_LINES_WITH_TABS = 20  # of a screen; with fewer the bar of pages is left out
+OVERLAY_TENTHS = 9  # of the screen: what an overlay takes
 BESIDE = 2  # cells of the box beside its lines
-LEAST = 40, 10  # cells and lines of a screen; on a smaller one there is only a sentence
+MIN_WIDTH = 40  # cells
+MIN_HEIGHT = 10  # lines
+"""On a smaller screen there is only a sentence."""
 
 
 def too_small(size: Size) -> str:
     """What is missing on a screen of this size; "" when nothing is."""
-    width, height = LEAST
-    said = f"fusetui needs {width} columns and {height} lines; this terminal has"
-    is_enough = size.width >= width and size.height >= height
-    return "" if is_enough else f"{said} {size.width}x{size.height}."
+    if size.width >= MIN_WIDTH and size.height >= MIN_HEIGHT:
+        return ""
+    needed = f"fusetui needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines"
+    return f"{needed}; this terminal has {size.width}x{size.height}."
 
 
 def head_height(state: State) -> int:
-    snapshots = len(state.memory.sides) if state.memory else 1
-    lines = len(state.told_sides) + (state.second is not None)
-    return 1 if state.reading else lines or snapshots
+    """The lines of the head: the progress of reading, else one for each side that the
+    page is about and for a replay, else one for each snapshot."""
+    if state.reading:
+        return 1
+    lines = len(state.told_sides)
+    if state.second is not None:
+        lines += 1
+    if lines:
+        return lines
+    return len(state.memory.sides) if state.memory else 1
 
 
 def tour_lines(state: State, width: int | None = None) -> int:
@@ -37,26 +46,39 @@ def tour_lines(state: State, width: int | None = None) -> int:
 
 
 def tabs_height(size: Size) -> int:
-    return 1 if size.height >= LOW else 0
+    """The lines of the bar of pages."""
+    return 1 if size.height >= MIN_LINES_WITH_TABS else 0
 
 
 def body(state: State) -> Size:
-    others = tabs_height(state.size) + head_height(state) + tour_lines(state) + 1
-    return Size(state.size.width, max(0, state.size.height - others))
+    """What the page has, without the lines above and below it."""
+    line_of_hints = 1
+    above = tabs_height(state.size) + head_height(state)
+    below = tour_lines(state) + line_of_hints
+    lines = state.size.height - above - below
+    return Size(state.size.width, max(0, lines))
 
 
 def overlay_size(state: State) -> Size:
-    return Size(state.size.width * TENTHS // 10, state.size.height * TENTHS // 10)
+    """What lies over the page, with its tour."""
+    return Size(
+        width=state.size.width * OVERLAY_TENTHS // 10,
+        height=state.size.height * OVERLAY_TENTHS // 10,
+    )
 
 
 def overlay_tour_lines(state: State) -> int:
+    """The lines of the guided tour in an overlay."""
     return tour_lines(state, overlay_size(state).width - BESIDE)
 
 
 def overlay_body(state: State) -> Size:
+    """What lies over the page, without the tour."""
     size = overlay_size(state)
-    return Size(size.width, max(0, size.height - overlay_tour_lines(state)))
+    lines = size.height - overlay_tour_lines(state)
+    return Size(size.width, max(0, lines))
 
 
 def size_of(state: State) -> Size:
+    """What the list or page that receives the keys has."""
     return overlay_body(state) if state.overlay else body(state)

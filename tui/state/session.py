@@ -30,7 +30,7 @@ from fusetui.tui.layout.view import (
     held,
 )
 
-DEEPEST = 200  # views that undo keeps
+MAX_UNDO = 200  # views that undo keeps
 Marks = tuple[frozenset[int], ...]
 NO_MARKS: Marks = (frozenset(),)  # of each side
 
@@ -59,16 +59,21 @@ def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
     """The first press starts a range, the second ends it; a third, or one on another
     side, starts a new one. A press refers to the selected slice or gap, or else to the
     window."""
-    begin, end = (
-        time + side.origin for time in held(side, view) or (view.begin, view.end)
-    )
+    interval = held(side, view) or (view.begin, view.end)
+    begin = interval[0] + side.origin
+    end = interval[1] + side.origin
     if before is None or before.ended or before.side != index:
         return Range(index, begin, end)
-    return Range(index, min(before.begin, begin), max(before.end, end), ended=True)
+    return Range(
+        side=index,
+        begin=min(before.begin, begin),
+        end=max(before.end, end),
+        ended=True,
+    )
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
-    """NewRows found by a search or a table, in order of time, and which of them is
+    """Rows found by a search or a table, in order of time, and which of them is
     shown."""
 
     what: str
@@ -81,14 +86,14 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def row(self) -> int:
+        """The row that is shown. Only where `at` is not -1."""
         return int(self.rows[self.at])
 
     def step(self, by: int) -> Hits:
-        return (
-            replace(self, at=(self.at + by) % len(self.rows))
-            if len(self.rows)
-            else self
-        )
+        """So many hits further; the first follows the last."""
+        if not len(self.rows):
+            return self
+        return replace(self, at=(self.at + by) % len(self.rows))
 
     def nearest(self, trace: Trace, time: int) -> Hits:
         """The first hit at or after a time (ns of the file), else the first."""
@@ -96,14 +101,22 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return replace(self, at=at % len(self.rows))
 
     def among(self, rows: Rows, by_args: Rows) -> Hits:
-        """The same hit among more of them; see Found."""
-        here = np.flatnonzero(rows == self.row).tolist() if self.at >= 0 else []
-        return replace(self, rows=rows, at=next(iter(here), -1), by_args=by_args)
+        """The same hit among more of them; see SearchHits."""
+        at = _index_of(rows, self.row) if self.at >= 0 else -1
+        return replace(self, rows=rows, at=at, by_args=by_args)
 
     def is_by_args(self, row: int) -> bool:
         """Whether no name says it, but the args of this hit do."""
         at = int(np.searchsorted(self.by_args, row))
-        return at < len(self.by_args) and int(self.by_args[at]) == row
+        if at == len(self.by_args):
+            return False
+        return int(self.by_args[at]) == row
+
+
+def _index_of(rows: Rows, row: int) -> int:
+    """The index of a row among some; -1 for none."""
+    same = np.flatnonzero(rows == row)
+    return int(same[0]) if len(same) else -1
 
 
 class ViewSession(msgspec.Struct, frozen=True, eq=False):
@@ -124,47 +137,47 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         """Other views; the movement can be undone."""
         if views == self.views:
             return self
-        return replace(
-            self, views=views, past=(*self.past, self.views)[-DEEPEST:], future=()
-        )
+        past = (*self.past, self.views)
+        return replace(self, views=views, past=past[-MAX_UNDO:], future=())
 
     def moved(self, index: int, view: View) -> ViewSession:
         """One view changed; if the sides move together, the other moves and zooms by as
         much."""
         before = self.views[index]
-        if (before.begin, before.end) == (view.begin, view.end) or not self.together:
-            return self.go((*self.views[:index], view, *self.views[index + 1 :]))
-        begins = [view.begin + other.begin - before.begin for other in self.views]
-        pairs = zip(self.views, begins, strict=True)
-        views = [
-            replace(other, begin=begin, end=begin + view.span) for other, begin in pairs
-        ]
+        is_same_window = before.begin == view.begin and before.end == view.end
+        views = list(self.views)
+        if self.together and not is_same_window:
+            shift = view.begin - before.begin
+            for other, other_view in enumerate(self.views):
+                begin = other_view.begin + shift
+                views[other] = replace(other_view, begin=begin, end=begin + view.span)
         views[index] = view
         return self.go(tuple(views))
 
     def windowed(self, index: int, begin: int, end: int, **fields: Any) -> ViewSession:
-        return self.moved(
-            index, replace(self.views[index], begin=begin, end=end, **fields)
-        )
+        """One side through another window, with other fields of its view."""
+        view = replace(self.views[index], begin=begin, end=end, **fields)
+        return self.moved(index, view)
 
     def selected(self, index: int, row: int) -> ViewSession:
+        """A row of one side selected."""
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
     def undo(self) -> ViewSession:
+        """The views before the last movement."""
         if not self.past:
             return self
         *past, views = self.past
-        return replace(
-            self, views=views, past=tuple(past), future=(self.views, *self.future)
-        )
+        future = (self.views, *self.future)
+        return replace(self, views=views, past=tuple(past), future=future)
 
     def redo(self) -> ViewSession:
+        """The views that were undone last."""
         if not self.future:
             return self
         views, *future = self.future
-        return replace(
-            self, views=views, past=(*self.past, self.views), future=tuple(future)
-        )
+        past = (*self.past, self.views)
+        return replace(self, views=views, past=past, future=tuple(future))
 
     def cleared(self) -> ViewSession:
         """Without the range; if there is none, without any selection and marked
@@ -175,6 +188,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self.go(views), marked=NO_MARKS * len(self.sides))
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
+        """Rows of both sides marked, and the first of each selected."""
         now = replace(self, marked=tuple(frozenset(rows) for rows in pair))
         for index, rows in enumerate(pair):
             if rows:
@@ -183,10 +197,17 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """A mark, by its letter, of what one side shows now."""
-        side, view = self.sides[index], self.views[index]
-        order = int(side.trace.order[view.selected]) if view.selected >= 0 else -1
+        side = self.sides[index]
+        view = self.views[index]
+        order = -1
+        if view.selected >= 0:
+            order = int(side.trace.order[view.selected])
         mark = Bookmark(
-            view.begin + side.origin, view.end + side.origin, order, note, index
+            begin=view.begin + side.origin,
+            end=view.end + side.origin,
+            order=order,
+            note=note,
+            side=index,
         )
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
@@ -194,69 +215,96 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         """The window and the selection of a mark; folds are kept."""
         mark = self.bookmarks[letter]
         side = self.sides[mark.side]
-        begin, end = mark.begin - side.origin, mark.end - side.origin
-        row = next(iter(np.flatnonzero(side.trace.order == mark.order).tolist()), -1)
-        return self.windowed(mark.side, begin, end, selected=row)
+        return self.windowed(
+            mark.side,
+            begin=mark.begin - side.origin,
+            end=mark.end - side.origin,
+            selected=_index_of(side.trace.order, mark.order),
+        )
 
     def ranged(self, index: int) -> ViewSession:
-        found = pressed(self.time_range, index, self.sides[index], self.views[index])
-        return replace(self, time_range=found)
+        """A range of time started or ended on one side, see `pressed`."""
+        side = self.sides[index]
+        view = self.views[index]
+        return replace(self, time_range=pressed(self.time_range, index, side, view))
 
     def interval(self, index: int) -> tuple[int, int] | None:
         """The range as one side shows it; until it ends, it extends to the current
-        position."""
-        found, side, view = self.time_range, self.sides[index], self.views[index]
-        if found is None or found.side != index:
+        position. None for a range of the other side."""
+        time_range = self.time_range
+        if time_range is None or time_range.side != index:
             return None
-        if not found.ended and held(side, view):
-            found = pressed(found, index, side, view)
-        return found.begin - side.origin, found.end - side.origin
+        side = self.sides[index]
+        view = self.views[index]
+        if not time_range.ended and held(side, view):
+            time_range = pressed(time_range, index, side, view)
+        return time_range.begin - side.origin, time_range.end - side.origin
 
     def known(self, trace: Trace, **fields: Any) -> Self:
         """More is known about a trace: fields of its side; itself where it is not
         shown."""
         if not any(side.trace is trace for side in self.sides):
             return self
-        own = (replace(s, **fields) if s.trace is trace else s for s in self.sides)
-        return replace(self, sides=tuple(own))
+        sides = []
+        for side in self.sides:
+            is_known = side.trace is trace
+            sides.append(replace(side, **fields) if is_known else side)
+        return replace(self, sides=tuple(sides))
 
     def refitted(self, index: int, lines: int) -> ViewSession:
-        """The lanes of one side unfolded as far as there is room now; no movement to
-        undo."""
-        side, view = self.sides[index], self.views[index]
+        """The lanes of one side folded as a new view of the whole side would be on
+        `lines` lines: unfolded as far as there is room. The window and the selection
+        stay. This is no movement that can be undone."""
+        side = self.sides[index]
+        view = self.views[index]
         whole = replace(first_view(side), arranged=view.arranged)
-        now = replace(view, folds=fitted(side, whole, lines).folds)
-        return replace(self, views=(*self.views[:index], now, *self.views[index + 1 :]))
+        folds = fitted(side, whole, lines).folds
+        views = list(self.views)
+        views[index] = replace(view, folds=folds)
+        return replace(self, views=tuple(views))
 
     def swapped(self) -> ViewSession:
-        found = self.time_range and replace(
-            self.time_range, side=1 - self.time_range.side
+        """A becomes B: a session of both sides without a past and without hits."""
+        time_range = self.time_range
+        if time_range is not None:
+            time_range = replace(time_range, side=1 - time_range.side)
+        bookmarks = {}
+        for letter, mark in self.bookmarks.items():
+            bookmarks[letter] = replace(mark, side=1 - mark.side)
+        return ViewSession(
+            sides=self.sides[::-1],
+            views=self.views[::-1],
+            marked=self.marked[::-1],
+            together=self.together,
+            bookmarks=bookmarks,
+            time_range=time_range,
         )
-        marks = {
-            name: replace(mark, side=1 - mark.side)
-            for name, mark in self.bookmarks.items()
-        }
-        sides, views, marked = self.sides[::-1], self.views[::-1], self.marked[::-1]
-        now = ViewSession(sides, views, marked, together=self.together)
-        return replace(now, bookmarks=marks, time_range=found)
 
     def realigned(self, diff: Diff) -> ViewSession:
-        """Makes both sides count from the steps that the diff compares."""
+        """Makes both sides count from the steps that the diff compares, with their first
+        views; the folds and the arrangement of lanes stay."""
         sides = aligned(self.sides, diff)
-        pairs = zip(first_views(sides), self.views, strict=True)
-        views = tuple(
-            replace(one, folds=own.folds, arranged=own.arranged) for one, own in pairs
+        views = []
+        for first, before in zip(first_views(sides), self.views, strict=True):
+            view = replace(first, folds=before.folds, arranged=before.arranged)
+            views.append(view)
+        return replace(
+            self,
+            sides=sides,
+            views=tuple(views),
+            marked=NO_MARKS * len(sides),
+            past=(),
+            future=(),
+            hits=None,
         )
-        now = replace(self, sides=sides, views=views, marked=NO_MARKS * len(sides))
-        return replace(now, past=(), future=(), hits=None)
 
 
 def start(sides: tuple[Side, ...], lines: int) -> ViewSession:
     """The first views, nothing selected; `lines`: for the lanes of each side."""
-    views = tuple(
-        fitted(s, v, lines) for s, v in zip(sides, first_views(sides), strict=True)
-    )
-    return ViewSession(sides, views, NO_MARKS * len(sides))
+    views = []
+    for side, view in zip(sides, first_views(sides), strict=True):
+        views.append(fitted(side, view, lines))
+    return ViewSession(sides, tuple(views), NO_MARKS * len(sides))
 
 
 NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 stays -1
@@ -264,40 +312,48 @@ NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 sta
 
 def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
     """The session on other sides, which have all slices of its own sides."""
-    olds = session.sides
-    pairs = enumerate(zip(olds, sides, strict=True))
-    rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in pairs]
+    new_rows: list[NewRows] = []  # of each side
+    for index, (old, new) in enumerate(zip(session.sides, sides, strict=True)):
+        rows = _used(session, index)
+        new_rows.append(same_rows(old.trace, new.trace, rows))
 
-    def now(views: Views) -> Views:
-        return tuple(map(viewed_as, olds, sides, views, rows))
+    def carried_views(views: Views) -> Views:
+        """The views of both sides on the other sides."""
+        return tuple(map(viewed_as, session.sides, sides, views, new_rows))
 
-    marked = zip(session.marked, rows, strict=True)
     return replace(
         session,
         sides=tuple(sides),
-        views=now(session.views),
-        past=tuple(map(now, session.past)),
-        future=tuple(map(now, session.future)),
-        marked=tuple(
-            frozenset(map(known.get, marks)) - {None} for marks, known in marked
-        ),
-        hits=_hits(session.hits, sides, rows),
+        views=carried_views(session.views),
+        past=tuple(map(carried_views, session.past)),
+        future=tuple(map(carried_views, session.future)),
+        marked=tuple(map(_carried_marks, session.marked, new_rows)),
+        hits=_carried_hits(session.hits, sides, new_rows),
     )
+
+
+def _carried_marks(marks: frozenset[int], rows: NewRows) -> frozenset[int]:
+    """The marked rows of a side on another side, without those not found."""
+    return frozenset(rows[row] for row in marks if row in rows)
 
 
 def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
     """The rows of the other trace for these rows; those not found are left out."""
-    wanted = {int(old.order[row]): row for row in set(rows) if row >= 0}
-    orders = np.array(sorted(wanted), dtype=np.int64)
-    found = np.flatnonzero(np.isin(new.order, orders)) if len(orders) else ()
-    return {-1: -1, **{wanted[int(new.order[row])]: int(row) for row in found}}
+    row_of_order = {int(old.order[row]): row for row in set(rows) if row >= 0}
+    new_rows = {-1: -1}
+    if not row_of_order:
+        return new_rows
+    orders = np.array(sorted(row_of_order), dtype=np.int64)
+    for row in np.flatnonzero(np.isin(new.order, orders)).tolist():
+        new_rows[row_of_order[int(new.order[row])]] = row
+    return new_rows
 
 
 def still_there(old: Trace, new: Trace, rows: Rows) -> Rows:
     """The rows of the other trace for these, in order of time, without those not
     found."""
-    found = np.flatnonzero(np.isin(new.order, old.order[rows]))
-    return found[np.argsort(new.start[found], kind="stable")]
+    new_rows = np.flatnonzero(np.isin(new.order, old.order[rows]))
+    return new_rows[np.argsort(new.start[new_rows], kind="stable")]
 
 
 def _used(session: ViewSession, index: int) -> Iterable[int]:
@@ -313,16 +369,19 @@ def _used(session: ViewSession, index: int) -> Iterable[int]:
 def viewed_as(old: Side, new: Side, view: View, rows: NewRows) -> View:
     """A view of one side on another one: the same times, except that a window over the
     whole trace still shows all of it. `rows`: of the selected slice."""
-    folds = {lane.key: fold for lane, fold in zip(old.lanes, view.folds, strict=True)}
-    shift = old.origin - new.origin
-    window = (view.begin + shift, view.end + shift)
-    begin, end = (
-        (None, None) if (view.begin, view.end) == (old.begin, old.end) else window
-    )
+    if view.begin == old.begin and view.end == old.end:
+        first = first_view(new)
+    else:
+        shift = old.origin - new.origin
+        first = first_view(new, view.begin + shift, view.end + shift)
+    fold_of_lane = {}
+    for lane, fold in zip(old.lanes, view.folds, strict=True):
+        fold_of_lane[lane.key] = fold
+    folds = [fold_of_lane.get(lane.key, lane.first_fold) for lane in new.lanes]
     return replace(
-        first_view(new, begin, end),
+        first,
         selected=rows.get(view.selected, -1),
-        folds=tuple(folds.get(lane.key, lane.first_fold) for lane in new.lanes),
+        folds=tuple(folds),
         arranged=_arranged(old, new, view.arranged),
     )
 
@@ -330,31 +389,35 @@ def viewed_as(old: Side, new: Side, view: View, rows: NewRows) -> View:
 def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
     """What a person hid or pinned is that still; the lanes that say little are others
     now."""
-    numbers = {lane.key: n for n, lane in enumerate(new.lanes)}
-    now = {
-        n: numbers[lane.key] for n, lane in enumerate(old.lanes) if lane.key in numbers
-    }
-    by_hand = {now[n] for n in before.hidden - old.quiet if n in now}
-    shown = {now[n] for n in old.quiet - before.hidden if n in now}
-    pinned = tuple(now[n] for n in before.pinned if n in now)
-    return replace(
-        before, hidden=frozenset((new.quiet | by_hand) - shown), pinned=pinned
-    )
+    index_of_key = {lane.key: index for index, lane in enumerate(new.lanes)}
+
+    def carried_lanes(lanes: Iterable[int]) -> list[int]:
+        """The same lanes of the other side, without those that it does not have."""
+        keys = [old.lanes[lane].key for lane in lanes]
+        return [index_of_key[key] for key in keys if key in index_of_key]
+
+    hidden_by_hand = carried_lanes(before.hidden - old.quiet)
+    shown_by_hand = carried_lanes(old.quiet - before.hidden)
+    hidden = new.quiet.union(hidden_by_hand).difference(shown_by_hand)
+    return replace(before, hidden=hidden, pinned=tuple(carried_lanes(before.pinned)))
 
 
-def _hits(
+def _carried_hits(
     hits: Hits | None, sides: Sequence[Side], rows: Sequence[NewRows]
 ) -> Hits | None:
     """Repeats a search that is answered at once, because there may be more to find."""
     if hits is None or not hits.searched:
         return None
-    side = sides[hits.side]
+    trace = sides[hits.side].trace
     try:
-        if not (query := parse(hits.what)).is_quick:
+        query = parse(hits.what)
+        if not query.is_quick:
             return None
-        found = search(side.trace, texts_of(side.trace), query)
+        found = search(trace, texts_of(trace), query)
     except WrongQueryError:
         return None
-    now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
-    at = next(iter(np.flatnonzero(found == now).tolist()), -1)
+    at = -1
+    if hits.at >= 0:
+        new_row = rows[hits.side].get(hits.row, -1)
+        at = _index_of(found, new_row)
     return replace(hits, rows=found, at=at, by_args=NOTHING)

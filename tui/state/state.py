@@ -17,9 +17,9 @@ from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.memory import MEMORY, MemoryShown, OverlayLines
-from fusetui.tui.layout.text_layout import SourceShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
+from fusetui.tui.layout.text_layout import SourceShown
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison, Second
 from fusetui.tui.state.offers import Offer, RankedJob
@@ -98,8 +98,11 @@ class Prompt(Enum):
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
-TIMELINE, DIFF, RANKS, HANG = "timeline", "diff", "ranks", "hang"
-"""Pages that the state itself knows."""
+# pages that the state itself knows
+TIMELINE = "timeline"
+DIFF = "diff"
+RANKS = "ranks"
+HANG = "hang"
 
 PAIRED = frozenset({TIMELINE, DIFF, RANKS, MEMORY})  # pages about both of two traces
 
@@ -200,27 +203,37 @@ class State(msgspec.Struct, frozen=True, eq=False):
     @property
     def second(self) -> Second | None:
         """The replay that the timeline shows below the active side."""
-        found = self.replay if self.page == TIMELINE and self.sides else None
-        return found if found and found.recorded is self.side.trace else None
+        if self.replay is None or self.page != TIMELINE or not self.sides:
+            return None
+        is_of_side = self.replay.recorded is self.side.trace
+        return self.replay if is_of_side else None
 
     @property
     def shown(self) -> tuple[int, ...]:
         """The sides that have a timeline: all, or that of which a replay is shown."""
-        return (self.active,) if self.second else tuple(range(len(self.sides)))
+        if self.second:
+            return (self.active,)
+        return tuple(range(len(self.sides)))
 
     @property
     def told_sides(self) -> tuple[int, ...]:
         """The sides that the page is about."""
-        return self.shown if self.page in PAIRED else (self.active,) * bool(self.sides)
+        if self.page in PAIRED:
+            return self.shown
+        return (self.active,) if self.sides else ()
 
     @property
     def timelines(self) -> int:
-        return len(self.shown) + (self.second is not None)
+        """How many timelines there are, that of a replay included."""
+        return len(self.shown) + (0 if self.second is None else 1)
 
     @property
     def time_range(self) -> Range | None:
-        found = self.session.time_range
-        return found if found and found.ended and found.side == self.active else None
+        """The range of time of the active side, once it has ended."""
+        time_range = self.session.time_range
+        if time_range is None or not time_range.ended:
+            return None
+        return time_range if time_range.side == self.active else None
 
     @property
     def is_searching(self) -> bool:
@@ -230,18 +243,20 @@ class State(msgspec.Struct, frozen=True, eq=False):
     def has_diff(self) -> bool:
         """Whether there are two sides, both whole: a part would differ in what was not
         read."""
-        return len(self.sides) == 2 and not any(
-            s.trace.report.prefix for s in self.sides
-        )
+        are_whole = all(not side.trace.report.prefix for side in self.sides)
+        return len(self.sides) == 2 and are_whole
 
     @property
     def is_open(self) -> bool:
+        """Whether a trace, a snapshot or dumps are open."""
         return bool(self.sides) or self.memory is not None or self.hang is not None
 
     def list_of(self, name: str) -> ListState:
+        """Where a list is: that of a page, or OVERLAY."""
         return self.lists.get(name, ListState())
 
     def with_list(self, name: str, now: ListState | None = None) -> State:
+        """Another place in a list, by default its begin."""
         return replace(self, lists={**self.lists, name: now or ListState()})
 
 
@@ -354,7 +369,9 @@ class Cut(Effect, frozen=True):
         return f"cut {self.path}"
 
 
-MARKS, ROWS, BESIDE = "marks", "path", "\n"
+MARKS = "marks"
+ROWS = "path"
+BESIDE = "\n"
 """What a Replay asks for; nobody can type the last one, which stands before a
 change."""
 

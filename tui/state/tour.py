@@ -17,7 +17,7 @@ from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, State
 
 LESSONS = ("mlp-eager", "mlp-compiled")  # that of the tour, and the one beside it
 MARGIN = 2  # cells of a line beside the text
-CLOSE = 3  # a window of at most this part of the trace is zoomed in
+ZOOMED_PART = 3  # a window of at most this part of the trace is zoomed in
 
 Done = Callable[[State, State], bool]  # (before a change, after it): is a step done
 
@@ -34,9 +34,11 @@ class TourStep(msgspec.Struct, frozen=True):
 
 
 def _has_zoomed(before: State, after: State) -> bool:
+    """The window of the timeline is short beside the trace."""
     if not after.sides or after.page != TIMELINE:
         return False
-    return after.view.span * CLOSE <= after.side.end - after.side.begin
+    whole = after.side.end - after.side.begin
+    return after.view.span * ZOOMED_PART <= whole
 
 
 def _selected(before: State, after: State, role: Role) -> bool:
@@ -44,27 +46,47 @@ def _selected(before: State, after: State, role: Role) -> bool:
 
 
 def _role(state: State) -> int:
-    """That of the selected slice; -1: there is none."""
+    """The role of the selected slice; -1 for none."""
     row = state.view.selected if state.sides else -1
     return int(state.side.trace.role[row]) if row >= 0 else -1
 
 
 def _at_another_kernel(before: State, after: State) -> bool:
-    moved = (
-        bool(before.sides and after.sides)
-        and before.view.selected != after.view.selected
-    )
-    return moved and _role(before) == _role(after) == Role.KERNEL
+    """Another kernel is selected than before."""
+    if not before.sides or not after.sides:
+        return False
+    if before.view.selected == after.view.selected:
+        return False
+    return _role(before) == _role(after) == Role.KERNEL
 
 
 def _at_hits(before: State, after: State, searched: bool) -> bool:
     """Hits are gone through that are new: of a search, or of the row of a table."""
     hits = after.session.hits
-    return (
-        hits is not None
-        and hits is not before.session.hits
-        and hits.searched is searched
-    )
+    is_new = hits is not before.session.hits
+    return hits is not None and is_new and hits.searched is searched
+
+
+def _has_closed_details(before: State, after: State) -> bool:
+    """Everything about a slice was over the page, and nothing is now."""
+    return getattr(before.overlay, "is_slice", False) and not after.overlay
+
+
+def _has_copied(before: State, after: State) -> bool:
+    return after.hint != before.hint and after.hint.startswith(COPIED)
+
+
+def _shows_line_of_diff(before: State, after: State) -> bool:
+    """A line of the diff was followed to the timeline."""
+    return before.page == DIFF and after.page == TIMELINE
+
+
+def _on_page(before: State, after: State, page: str) -> bool:
+    return after.page == page
+
+
+def _at_gap(before: State, after: State) -> bool:
+    return bool(after.sides) and after.view.gap is not None
 
 
 TEXTS = Path(__file__).with_name("tour.txt").read_text(encoding="utf-8")
@@ -73,44 +95,51 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
     ("0 J J J J J", partial(_selected, role=Role.KERNEL)),
     ("full_stop", _at_another_kernel),
-    (
-        "i escape",
-        lambda was, now: getattr(was.overlay, "is_slice", False) and not now.overlay,
-    ),
+    ("i escape", _has_closed_details),
     ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
-    ("6", lambda before, after: after.page == "modules"),
-    ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
-    ("2", lambda before, after: after.page == "tree"),
+    ("6", partial(_on_page, page="modules")),
+    ("e", _at_gap),
+    ("2", partial(_on_page, page="tree")),
     ("3 j enter", partial(_at_hits, searched=False)),
     ("o j b", lambda before, after: after.has_diff),
-    ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
+    ("j enter", _shows_line_of_diff),
     ("slash g e m m enter", partial(_at_hits, searched=True)),
-    (
-        "y",
-        lambda before, after: (
-            after.hint != before.hint and after.hint.startswith(COPIED)
-        ),
-    ),
+    ("y", _has_copied),
     ("q", lambda before, after: False),
 )
 """One way to do it, as Textual names keys, and whether it is done."""
 PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
 """The steps of which docs/tour.md shows the screen once they are done."""
 OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
-_PARTS = [text.partition("\n")[::2] for text in TEXTS.strip().split("\n\n")]
-STEPS = tuple(
-    TourStep(
-        title, " ".join(text.split()), tuple(keys.split()), is_done, title in PICTURES
-    )
-    for (title, text), (keys, is_done) in zip(_PARTS, DONE, strict=True)
-)
+
+
+def _steps() -> tuple[TourStep, ...]:
+    """The steps with their texts, which are in the order of DONE."""
+    steps = []
+    for text, (keys, is_done) in zip(TEXTS.strip().split("\n\n"), DONE, strict=True):
+        title, _, body = text.partition("\n")
+        steps.append(
+            TourStep(
+                title=title,
+                text=" ".join(body.split()),
+                keys=tuple(keys.split()),
+                is_done=is_done,
+                picture=title in PICTURES,
+            )
+        )
+    return tuple(steps)
+
+
+STEPS = _steps()
 
 
 @lru_cache(maxsize=4)
 def tour_height(texts: tuple[str, ...], width: int) -> int:
     """The lines of the longest of these texts with its title: nothing jumps between
     steps."""
-    return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)
+    heights = [len(wrapped(text, width - MARGIN)) for text in texts]
+    line_of_title = 1
+    return line_of_title + max(heights)
 
 
 SECTION = "In the tour"
@@ -124,26 +153,50 @@ def followed(before: State, after: State) -> State:
 
 
 def is_on(state: State) -> bool:
+    """Whether the tour is shown."""
     return state.tour is not None and state.overlay is None
 
 
 def skip(state: State) -> State:
-    now, are_two = state.tour or 0, len(state.sides) == 2
-    later = (
-        n for n in range(now + 1, len(STEPS)) if are_two or STEPS[n].title not in OF_TWO
-    )
-    return _at(state, next(later, now))
+    """To the next step; without a second trace, to the next that can be done."""
+    step = state.tour or 0
+    has_two = len(state.sides) == 2
+    for later in range(step + 1, len(STEPS)):
+        if has_two or STEPS[later].title not in OF_TWO:
+            return _at(state, later)
+    return _at(state, step)
 
 
 def back(state: State) -> State:
+    """To the step before."""
     return _at(state, (state.tour or 0) - 1)
 
 
 def _at(state: State, step: int) -> State:
-    return replace(state, tour=max(0, min(step, len(STEPS) - 1)))
+    """At a step, or at the nearest one."""
+    last = len(STEPS) - 1
+    return replace(state, tour=max(0, min(step, last)))
 
 
 ACTIONS = (
-    action("skip", "Skip", ">", "this step", skip, SECTION, is_on, nothing),
-    action("back", "Back", "<", "to the step before", back, SECTION, is_on, nothing),
+    action(
+        name="skip",
+        title="Skip",
+        written=">",
+        help="this step",
+        run=skip,
+        section=SECTION,
+        where=is_on,
+        needs=nothing,
+    ),
+    action(
+        name="back",
+        title="Back",
+        written="<",
+        help="to the step before",
+        run=back,
+        section=SECTION,
+        where=is_on,
+        needs=nothing,
+    ),
 )

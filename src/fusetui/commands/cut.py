@@ -26,6 +26,7 @@ from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.quantiles import lower_median_index
+from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.scrub.document import check_target, save, scrub_file
 
 KINDS = {
@@ -52,19 +53,8 @@ def run_cut(args: Namespace) -> int:
     check_target(args.out)
     trace, code = load(args.trace)
     asked = _window(trace, args)
-    part = part_of(trace, asked.begin_ns, asked.end_ns)
-    if not len(part.rows):
-        raise CommandError(f"{args.trace} has nothing in that time.")
-    name = "" if args.scrub else os.path.basename(trace.report.file)
-    keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
     with Bar(f"writing {args.out}", sys.stderr) as bar:
-        if args.scrub:
-            with TemporaryDirectory(prefix="fusetui-") as folder:
-                unscrubbed = str(Path(folder) / "part.json")
-                save(unscrubbed, texts_of(trace, part, keys))
-                scrub_file(unscrubbed, args.out, bar.update)
-        else:
-            save(args.out, texts_of(trace, part, keys, bar.update))
+        part = write_part(trace, asked, args.out, scrub=args.scrub, progress=bar.update)
     if not args.scrub:
         say(*secret_notices(trace))
     slices = f"{count(len(part.rows))} of {plural(trace.recorded(), 'slice')}"
@@ -76,6 +66,27 @@ def run_cut(args: Namespace) -> int:
         f"{plural(clipped, 'slice')} that {reach} clipped."
     )
     return code
+
+
+def write_part(
+    trace: Trace, asked: Window, out: str, *, scrub: bool, progress: Progress = silent
+) -> Excerpt:
+    """Writes what of a trace lies in a window as a trace of its own, without private
+    data if `scrub`; returns what it wrote. Raises CommandError if nothing lies there,
+    and CannotWriteError."""
+    part = part_of(trace, asked.begin_ns, asked.end_ns)
+    if not len(part.rows):
+        raise CommandError(f"{trace.report.file} has nothing in that time.")
+    name = "" if scrub else os.path.basename(trace.report.file)
+    keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
+    if not scrub:
+        save(out, texts_of(trace, part, keys, progress))
+        return part
+    with TemporaryDirectory(prefix="fusetui-") as folder:
+        unscrubbed = str(Path(folder) / "part.json")
+        save(unscrubbed, texts_of(trace, part, keys))
+        scrub_file(unscrubbed, out, progress)
+    return part
 
 
 def run_perfetto(args: Namespace) -> int:

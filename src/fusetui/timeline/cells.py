@@ -100,6 +100,7 @@ class DepthRows:
             yield self[number]
 
     def __getitem__(self, number: int) -> DepthRow:
+        """One of them, which is built now unless it was before."""
         built = self._built[number]
         if built is None:
             built = _depth_row(self._trace, self._rows[number], self._kinds)
@@ -125,9 +126,11 @@ def edges(begin: int, end: int, width: int) -> Int64s:
 
     All lines of a frame share them: they cannot be written to.
     """
-    cell = np.arange(width + 1, dtype=np.int64)
-    ns_per_cell, rest_ns = divmod(end - begin, max(width, 1))
-    borders = begin + ns_per_cell * cell + rest_ns * cell // max(width, 1)
+    cells = max(width, 1)
+    ns_per_cell, rest_ns = divmod(end - begin, cells)
+    number = np.arange(width + 1, dtype=np.int64)
+    rest_before_ns = rest_ns * number // cells
+    borders = begin + ns_per_cell * number + rest_before_ns
     borders.flags.writeable = False
     return borders
 
@@ -137,25 +140,24 @@ def seen_in(line: DepthRow, begin: int, end: int) -> int:
     touches it, else SEVERAL. Of a window without borders of slices, every division into
     cells shows the same."""
     first = int(line.end.searchsorted(begin, side="right"))
-    if first == len(line) or line.start[first] >= end:
+    if first == len(line):
         return NO_SLICE
-    covers_all = line.start[first] < begin and line.end[first] >= end
+    slice_begin = line.start[first]
+    if slice_begin >= end:
+        return NO_SLICE
+    covers_all = slice_begin < begin and line.end[first] >= end
     return int(line.rows[first]) if covers_all else SEVERAL
 
 
 def cells(line: DepthRow, borders: Int64s) -> Cells:
     """What each cell shows."""
     at = _at_borders(line, borders)
-    ends_in_cell_or_later = at.over_ns[:-1] > 0  # of the last slice begun before a cell
-    first = at.started[:-1] - ends_in_cell_or_later
+    # the last slice begun before a cell touches it too if it has not ended
+    first = at.started[:-1] - (at.over_ns[:-1] > 0)
     end = at.started[1:]
     count = end - first
-    longest = np.minimum(first, len(line) - 1)  # the only one, where there is one
-    (several,) = (count > 1).nonzero()
-    if several.size:
-        # reduceat gives what is in [first, end), and in [end, next first)
-        cuts = np.stack((first[several], end[several]), axis=1).ravel()
-        longest[several] = line.by_rank[np.maximum.reduceat(line.rank, cuts)[::2]]
+    several = np.flatnonzero(count > 1)
+    longest = _longest_in_cells(line, first, end, several)
     row = line.rows[longest]
     kind = line.kind[longest].astype(np.int16)
     if several.size and line.kinds:
@@ -169,6 +171,18 @@ def cells(line: DepthRow, borders: Int64s) -> Cells:
     covered_ns_before = line.ns_before[at.started] - at.over_ns
     covered_ns = covered_ns_before[1:] - covered_ns_before[:-1]
     return Cells(row=row, kind=kind, count=count, covered=covered_ns)
+
+
+def _longest_in_cells(line: DepthRow, first: Rows, end: Rows, several: Rows) -> Rows:
+    """The index of the longest of the slices [first, end) of each cell; any index for a
+    cell without slices. `several`: the cells with more than one."""
+    longest = np.minimum(first, len(line) - 1)  # the only one, where there is one
+    if several.size:
+        # reduceat gives what is in [first, end), and in [end, next first)
+        cuts = np.stack((first[several], end[several]), axis=1).ravel()
+        highest_rank = np.maximum.reduceat(line.rank, cuts)[::2]
+        longest[several] = line.by_rank[highest_rank]
+    return longest
 
 
 def amounts(line: DepthRow, borders: Int64s, kind: int) -> Int64s:
@@ -188,9 +202,10 @@ def spread(line: DepthRow, borders: Int64s, before: Int64s) -> Floats:
     [n + 1]."""
     at = _at_borders(line, borders)
     last = at.started - 1
-    length_ns = np.maximum(line.ns_before[at.started] - line.ns_before[last], 1)
+    length_ns = line.ns_before[at.started] - line.ns_before[last]
+    share_beyond = at.over_ns / np.maximum(length_ns, 1)
     of_last = before[at.started] - before[last]
-    beyond_border = np.where(at.started > 0, at.over_ns / length_ns * of_last, 0.0)
+    beyond_border = np.where(at.started > 0, share_beyond * of_last, 0.0)
     return np.diff(before[at.started] - beyond_border)
 
 
@@ -214,45 +229,58 @@ def row_in(line: DepthRow, begin: int, end: int) -> int:
 def slice_near(line: DepthRow, time: int) -> int:
     """The index of the slice at, or nearest to, a time (ns of the file); the earlier
     one of two as near."""
-
-    def distance_ns(index: int) -> int:
-        ns_until_start = int(line.start[index]) - time
-        ns_since_end = time - int(line.end[index]) + 1
-        return max(ns_until_start, ns_since_end, 0)
-
     started = int(np.searchsorted(line.start, time, side="right"))
-    neighbors = range(max(started - 1, 0), min(started + 1, len(line)))
-    return min(neighbors, key=distance_ns)
+    last_started = max(started - 1, 0)
+    next_to_start = min(started, len(line) - 1)
+    if _distance_ns(line, next_to_start, time) < _distance_ns(line, last_started, time):
+        return next_to_start
+    return last_started
+
+
+def _distance_ns(line: DepthRow, index: int, time: int) -> int:
+    """How far a time is from a slice; 0 during it."""
+    ns_until_start = int(line.start[index]) - time
+    ns_since_end = time - int(line.end[index]) + 1
+    return max(ns_until_start, ns_since_end, 0)
 
 
 def _depth_row(trace: Trace, rows: Int32s, kinds: Kinds) -> DepthRow:
-    """Of rows of one track and depth, in time order."""
+    """The depth row of rows of one track and depth, which are in time order."""
     start = trace.start[rows]
     length_ns = np.maximum(trace.dur[rows], MIN_SLICE_NS)
     kind = kinds[rows]
     by_rank = np.argsort(trace.dur[rows], kind="stable").astype(np.int32)
     rank = np.full(len(rows) + 1, -1, dtype=np.int32)
     rank[by_rank] = np.arange(len(rows), dtype=np.int32)
-    slices_of_kinds = []
-    for number in np.flatnonzero(np.bincount(kind)).tolist():
-        places = np.flatnonzero(kind == number)
-        slices_of_kinds.append(
-            KindSlices(
-                kind=number,
-                place=places.astype(np.int32),
-                ns_before=_sum_before(length_ns[places]),
-            )
-        )
     return DepthRow(
         rows=rows,
         start=start,
         end=start + length_ns,
         kind=kind,
         ns_before=_sum_before(length_ns),
-        kinds=tuple(slices_of_kinds) if len(slices_of_kinds) > 1 else (),
+        kinds=_slices_of_kinds(kind, length_ns),
         rank=rank,
         by_rank=by_rank,
     )
+
+
+def _slices_of_kinds(kind: Kinds, length_ns: Int64s) -> tuple[KindSlices, ...]:
+    """The slices of each kind, from the kind and the length of each slice; () where all
+    are of one kind."""
+    numbers = np.flatnonzero(np.bincount(kind)).tolist()
+    if len(numbers) == 1:
+        return ()
+    slices = []
+    for number in numbers:
+        places = np.flatnonzero(kind == number)
+        slices.append(
+            KindSlices(
+                kind=number,
+                place=places.astype(np.int32),
+                ns_before=_sum_before(length_ns[places]),
+            )
+        )
+    return tuple(slices)
 
 
 def _sum_before(length_ns: Int64s) -> Int64s:
@@ -270,6 +298,7 @@ class _AtBorders(NamedTuple):
 
 
 def _at_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
+    """What of a depth row has started at each border, and what reaches beyond it."""
     started = line.start.searchsorted(borders)
     last = started - 1  # -1, the last of all, where none started
     over_ns = line.end[last] - borders
@@ -285,9 +314,11 @@ def _kind_with_most(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np
     places = at.started.astype(np.int32)
     # of each kind before each border; shape [kinds, W + 1]
     ns_before = np.array([slices.ns_until(places) for slices in kinds])
-    ns_before -= (numbers[:, None] == at.kind) * at.over_ns
+    is_kind_of_last = numbers[:, None] == at.kind
+    ns_before -= is_kind_of_last * at.over_ns
     ns_in_cell = ns_before[:, 1:] - ns_before[:, :-1]
-    kind_with_most: NDArray[np.int16] = numbers[ns_in_cell.argmax(axis=0)]
+    largest = ns_in_cell.argmax(axis=0)
+    kind_with_most: NDArray[np.int16] = numbers[largest]
     return kind_with_most
 
 
@@ -303,25 +334,32 @@ def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> I
     it is open in the middle of the cell: from the innermost one there, this climbs to
     its parents.
     """
-    begin = borders[:-1]
-    end = borders[1:]
-    middle = (begin + end) // 2
-    size_ns = np.maximum(end - begin, 1)
+    middle = (borders[:-1] + borders[1:]) // 2
     last_begun = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
     row = np.where(last_begun >= 0, last_begun + track.first_row, -1).astype(np.int32)
     undecided = np.flatnonzero(row >= 0)  # cells whose row may not be the answer
     for _ in range(MAX_CLIMBED_LEVELS):
         tried = row[undecided]
-        ends_inside = np.minimum(trace.end[tried], end[undecided])
-        starts_inside = np.maximum(trace.start[tried], begin[undecided])
-        covered_ns = ends_inside - starts_inside
         around = trace.parent[tried]
         is_short = (trace.dur[tried] < least_ns) & (around >= 0)
-        covers_less_than_half = 2 * covered_ns < size_ns[undecided]
-        climbs = is_short | covers_less_than_half
+        climbs = is_short | ~_covers_half(trace, tried, borders, undecided)
         row[undecided[climbs]] = around[climbs]
         undecided = undecided[climbs & (around >= 0)]
         if not len(undecided):
             return row
     row[undecided] = -1
     return row
+
+
+def _covers_half(
+    trace: Trace, rows: Int32s, borders: Int64s, cells: Rows
+) -> NDArray[np.bool_]:
+    """Whether each of some rows covers half of its cell or more; `cells`: the index of
+    the cell of each row."""
+    begin = borders[cells]
+    end = borders[cells + 1]
+    ends_inside = np.minimum(trace.end[rows], end)
+    starts_inside = np.maximum(trace.start[rows], begin)
+    cell_ns = np.maximum(end - begin, 1)
+    covers: NDArray[np.bool_] = 2 * (ends_inside - starts_inside) >= cell_ns
+    return covers

@@ -14,9 +14,11 @@ from decimal import Decimal
 from typing import Any
 
 Event = dict[str, Any]
+Thread = tuple[Any, Any]
+"""pid and tid."""
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-LEAST = 4
-"""A block has so many different kernels, and repeats so often."""
+MIN_KERNELS = MIN_REPETITIONS = 4
+"""A block has at least so many different kernels, and occurs at least so often."""
 
 
 def number(value: Any) -> Decimal:
@@ -24,10 +26,12 @@ def number(value: Any) -> Decimal:
 
 
 def begins(event: Event) -> Decimal:
+    """The start of an event in us."""
     return number(event["ts"])
 
 
 def ends(event: Event) -> Decimal:
+    """The end of an event in us."""
     return number(event["ts"]) + number(event.get("dur", 0))
 
 
@@ -61,81 +65,107 @@ class Cut:
 
 
 def in_all_steps(events: list[Event]) -> list[Repeated]:
-    """What repeats in a step, for each step; none unless all steps have it. A trace
-    without steps is one."""
-    streams: defaultdict[tuple[Any, Any], list[Event]] = defaultdict(list)
+    """What repeats in a step, for each step; none unless all steps have the same. A
+    trace without steps is one."""
+    streams: defaultdict[Thread, list[Event]] = defaultdict(list)
     for event in events:
         if event.get("cat") in WORK and event.get("ph") == "X":
-            streams[event.get("pid"), event.get("tid")].append(event)
+            streams[_thread(event)].append(event)
     busiest: list[Event] = max(streams.values(), key=len, default=[])
-    steps = _by_step(events, sorted(busiest, key=begins))
-    found = [_from_an_op(events, repeated(kernels)) for kernels in steps]
-    alike = {(one.size, one.times) if one is not None else None for one in found}
-    return [one for one in found if one is not None] if len(alike) == 1 else []
+    blocks = []
+    for kernels in _by_step(events, sorted(busiest, key=begins)):
+        block = repeated(kernels)
+        if block is None:
+            return []
+        blocks.append(_from_an_op(events, block))
+    sizes = {(block.size, block.times) for block in blocks}
+    return blocks if len(sizes) == 1 else []
 
 
 def _by_step(events: list[Event], kernels: list[Event]) -> list[list[Event]]:
-    """Kernels by the step that launched them."""
-    marks = [e for e in events if str(e.get("name")).startswith("ProfilerStep")]
-    spans = sorted(
-        {(begins(e), ends(e)) for e in marks if e.get("cat") == "user_annotation"}
-    )
-    called = {n: begins(call) for n, call in _calls(events).items()}
-    times = [called.get((e.get("args") or {}).get("correlation")) for e in kernels]
-    timed = [
-        (time, e) for time, e in zip(times, kernels, strict=True) if time is not None
-    ]
-    found = [[e for time, e in timed if begin <= time < end] for begin, end in spans]
-    return [of_step for of_step in found if of_step] or [kernels]
+    """The kernels of each step that launched any; all of them where no step did."""
+    call_of = _calls(events)
+    of_steps = []
+    for begin, end in _bounds_of_steps(events):
+        of_step = []
+        for kernel in kernels:
+            call = call_of.get(_correlation(kernel))
+            if call is not None and begin <= begins(call) < end:
+                of_step.append(kernel)
+        if of_step:
+            of_steps.append(of_step)
+    return of_steps or [kernels]
 
 
-def _from_an_op(events: list[Event], found: Repeated | None) -> Repeated | None:
+def _bounds_of_steps(events: list[Event]) -> list[tuple[Decimal, Decimal]]:
+    """The start and end of each annotation ProfilerStep of the CPU, in order."""
+    bounds = set()
+    for event in events:
+        is_step = str(event.get("name")).startswith("ProfilerStep")
+        if is_step and event.get("cat") == "user_annotation":
+            bounds.add((begins(event), ends(event)))
+    return sorted(bounds)
+
+
+def _from_an_op(events: list[Event], block: Repeated) -> Repeated:
     """The same from the first kernel on that no op launches together with the one
-    before it: only whole ops make a layer."""
-    calls = _calls(events)
-    for first in range(found.first, found.first + found.size) if found else ():
-        assert found is not None
-        numbers = [
-            _correlation(e) for e in found.kernels[max(0, first - 1) : first + 1]
-        ]
-        before, call = calls.get(numbers[0]), calls.get(numbers[-1])
-        if before is None or call is None or _op_begins(events, call) >= begins(before):
-            return replace(found, first=first)
-    return found
+    before it: only whole ops make a layer. The block itself if there is none."""
+    call_of = _calls(events)
+    for first in range(block.first, block.first + block.size):
+        kernel = block.kernels[first]
+        kernel_before = block.kernels[max(0, first - 1)]
+        call = call_of.get(_correlation(kernel))
+        call_before = call_of.get(_correlation(kernel_before))
+        if call is None or call_before is None:
+            return replace(block, first=first)
+        if _op_begins(events, call) >= begins(call_before):
+            return replace(block, first=first)
+    return block
 
 
 def _op_begins(events: list[Event], call: Event) -> Decimal:
-    """Of the innermost op around a call."""
-    ops = (
-        e for e in events if e.get("cat") == "cpu_op" and _thread(e) == _thread(call)
-    )
+    """The start of the innermost op around a call, else that of the call."""
     at = begins(call)
-    return max((begins(e) for e in ops if begins(e) <= at < ends(e)), default=at)
+    starts = []
+    for event in events:
+        is_op = event.get("cat") == "cpu_op" and _thread(event) == _thread(call)
+        if is_op and begins(event) <= at < ends(event):
+            starts.append(begins(event))
+    return max(starts, default=at)
 
 
 def repeated(kernels: list[Event]) -> Repeated | None:
-    """Of the kernels of a stream; None where nothing repeats in a row."""
+    """The block that covers most kernels of a stream; None where nothing repeats in a
+    row. Of blocks that cover equally many, the smallest."""
     names = [event["name"] for event in kernels]
-    best: tuple[int, int, int, int] | None = None
-    for size in range(LEAST, len(names) // LEAST + 1):
+    best: Repeated | None = None
+    most_covered = 0
+    for size in range(MIN_KERNELS, len(names) // MIN_REPETITIONS + 1):
         first, length = _longest(names, size)
         covered = (length // size + 1) * size if length else 0
-        several = len(set(names[first : first + size])) >= LEAST
-        if covered >= LEAST * size and several and (best is None or covered > best[0]):
-            best = covered, first, size, first + length + size
-    return Repeated(kernels, *best[1:]) if best is not None else None
+        different = len(set(names[first : first + size]))
+        if covered < MIN_REPETITIONS * size or different < MIN_KERNELS:
+            continue
+        if covered > most_covered:
+            most_covered = covered
+            last = first + length + size
+            best = Repeated(kernels=kernels, first=first, size=size, last=last)
+    return best
 
 
 def _longest(names: list[str], size: int) -> tuple[int, int]:
-    """The longest stretch in which each name is the one `size` places later."""
-    best, start = (0, 0), 0
-    for n in range(len(names) - size + 1):
-        same = n < len(names) - size and names[n] == names[n + size]
-        if not same:
-            if n - start > best[1]:
-                best = start, n - start
-            start = n + 1
-    return best
+    """The longest stretch in which each name is the one `size` places later: its first
+    place and its length."""
+    best_start = best_length = 0
+    start = 0
+    for place in range(len(names) - size + 1):
+        is_last = place == len(names) - size
+        if not is_last and names[place] == names[place + size]:
+            continue
+        if place - start > best_length:
+            best_start, best_length = start, place - start
+        start = place + 1
+    return best_start, best_length
 
 
 def without(events: list[Event], found: Sequence[Repeated], nth: int) -> Cut | None:
@@ -156,40 +186,53 @@ Change = Callable[[list[Event], "Spans"], list[Event]]
 def _in_each(
     events: list[Event], found: Sequence[Repeated], nth: int, change: Change
 ) -> Cut | None:
-    """The last step first: what comes before a block stays as it is."""
-    times, pieces = [], 0
-    for one in reversed(found):
-        spans = _spans(events, one, nth)
+    """The events after the change to the nth block of each step. The last step is
+    changed first: what comes before a block stays as it is."""
+    work_ns: list[int] = []  # of each step, the last one first
+    pieces = 0
+    for block in reversed(found):
+        spans = _spans(events, block, nth)
         if spans is None:
             return None
         events = change(events, spans)
-        times.append(sum(int(number(event["dur"]) * 1000) for event in spans.work))
+        work_ns.append(sum(int(number(event["dur"]) * 1000) for event in spans.work))
         pieces = len(spans.work)
-    return Cut(events, times[::-1], pieces) if times else None
+    if not work_ns:
+        return None
+    return Cut(events=events, ns=work_ns[::-1], pieces=pieces)
 
 
 def _without(events: list[Event], spans: Spans) -> list[Event]:
+    """Without the block: what follows comes earlier, by the length of the block on its
+    own side, the CPU or the GPU. What began before the block ends as its twin in the
+    next block did."""
     gone = {id(event) for event in (*spans.work, *spans.inside)}
-    ends_at = {id(old): spans.begin + ends(new) - spans.end for old, new in spans.pairs}
-    host = spans.end - spans.begin
-    gpu = spans.gpu_end - spans.gpu_begin
-    gpu = min(gpu, host) if spans.thread else gpu
     left = [event for event in events if id(event) not in gone]
-    return _moved(left, spans, -gpu, -host, ends_at)
+    ends_at = {}
+    for event, twin in spans.pairs:
+        ends_at[id(event)] = spans.begin + ends(twin) - spans.end
+    gpu = spans.gpu_us
+    if spans.thread is not None:
+        gpu = min(gpu, spans.host_us)
+    return _moved(left, spans, gpu=-gpu, host=-spans.host_us, ends_at=ends_at)
 
 
 def _doubled(events: list[Event], spans: Spans) -> list[Event]:
-    host = spans.end - spans.begin
-    gpu = max(spans.gpu_end - spans.gpu_begin, host)
-    ends_at = {id(new): spans.end + ends(old) - spans.begin for old, new in spans.pairs}
-    renamed: dict[Any, int] = {}
-    if spans.thread:
-        numbers = [_correlation(e) or 0 for e in events]
+    """With the block once more, under correlations of its own: what follows comes
+    later."""
+    host = spans.host_us
+    gpu = max(spans.gpu_us, host)
+    ends_at = {}
+    for twin, event in spans.pairs:
+        ends_at[id(event)] = spans.end + ends(twin) - spans.begin
+    correlations: dict[Any, int] = {}  # new ones by old ones
+    if spans.thread is not None:
+        next_free = max(_correlation(event) or 0 for event in events) + 1
         for old in dict.fromkeys(map(_correlation, spans.work)):
-            renamed[old] = max(numbers) + 1 + len(renamed)
-    again = [_again(event, host, renamed) for event in spans.inside]
-    again += [_again(event, gpu, renamed) for event in spans.work]
-    return _moved(events, spans, gpu, host, ends_at) + again
+            correlations[old] = next_free + len(correlations)
+    again = [_again(event, host, correlations) for event in spans.inside]
+    again += [_again(event, gpu, correlations) for event in spans.work]
+    return _moved(events, spans, gpu=gpu, host=host, ends_at=ends_at) + again
 
 
 @dataclass
@@ -207,99 +250,162 @@ class Spans:
     work: list[Event]
     begin: Decimal = Decimal(0)
     end: Decimal = Decimal(0)
-    thread: tuple[Any, Any] | None = None
+    thread: Thread | None = None
     inside: list[Event] = field(default_factory=list)
     pairs: list[tuple[Event, Event]] = field(default_factory=list)
+
+    @property
+    def gpu_us(self) -> Decimal:
+        """From the first kernel of the block to that of the next."""
+        return self.gpu_end - self.gpu_begin
+
+    @property
+    def host_us(self) -> Decimal:
+        """From the first launch call of the block to that of the next."""
+        return self.end - self.begin
 
 
 def _moved(
     events: list[Event],
     spans: Spans,
+    *,
     gpu: Decimal,
     host: Decimal,
     ends_at: dict[int, Decimal],
 ) -> list[Event]:
-    """What comes after the block, earlier or later; what lies around it, shorter or
-    longer."""
-    found = []
+    """What comes after the block, earlier or later by `gpu` or `host` us; what lies
+    around it, shorter or longer; events of `ends_at` (by id) with this end."""
+    moved = []
     for event in events:
-        if "ts" not in event or event.get("ph") == "M":
-            found.append(event)
+        is_timed = "ts" in event and event.get("ph") != "M"
+        if not is_timed:
+            moved.append(event)
         elif event.get("cat") in (*WORK, "gpu_user_annotation"):
-            found.append(
-                _later(event, gpu) if begins(event) >= spans.gpu_end else event
-            )
-        elif not spans.thread:
-            found.append(event)
+            is_after = begins(event) >= spans.gpu_end
+            moved.append(_later(event, gpu) if is_after else event)
+        elif spans.thread is not None:
+            moved.append(_on_host(event, spans, host, ends_at))
         else:
-            found.append(_on_host(event, spans, host, ends_at))
-    return found
+            moved.append(event)
+    return moved
 
 
 def _on_host(
     event: Event, spans: Spans, by: Decimal, ends_at: dict[int, Decimal]
 ) -> Event:
+    """An event of the CPU with its new time."""
     if begins(event) >= spans.end:
         return _later(event, by)
     if id(event) in ends_at:
         return {**event, "dur": ends_at[id(event)] - begins(event)}
-    if (
-        event.get("ph") == "X"
-        and begins(event) < spans.begin
-        and ends(event) >= spans.end
-    ):
+    is_around = begins(event) < spans.begin and ends(event) >= spans.end
+    if event.get("ph") == "X" and is_around:
         return {**event, "dur": number(event["dur"]) + by}
     return event
 
 
-def _spans(events: list[Event], found: Repeated, nth: int) -> Spans | None:
-    if not 0 <= nth < found.times - 1:
+def _spans(events: list[Event], block: Repeated, nth: int) -> Spans | None:
+    """Where the nth block lies. None for the last block, where its launch calls are not
+    all recorded on one thread, and where the CPU does other things around the next
+    one."""
+    if not 0 <= nth < block.times - 1:
         return None
-    block, after = found.block(nth), found.block(nth + 1)
-    gpu = begins(block[0]), begins(after[0])
-    numbers = list(map(_correlation, (*block, after[0])))
-    if len(set(numbers)) == 1:
-        return Spans(*gpu, block)
-    calls = _calls(events)
-    launches = [calls[n] for n in numbers if n in calls]
+    kernels = block.block(nth)
+    next_kernel = block.block(nth + 1)[0]
+    gpu_begin = begins(kernels[0])
+    gpu_end = begins(next_kernel)
+    correlations = [_correlation(kernel) for kernel in (*kernels, next_kernel)]
+    is_one_launch = len(set(correlations)) == 1
+    if is_one_launch:
+        return Spans(gpu_begin=gpu_begin, gpu_end=gpu_end, work=kernels)
+    call_of = _calls(events)
+    launches = [call_of[each] for each in correlations if each in call_of]
     threads = {_thread(call) for call in launches}
-    if len(launches) < len(numbers) or len(threads) != 1:
+    if len(launches) < len(correlations) or len(threads) != 1:
         return None
-    begin, end, thread = begins(launches[0]), begins(launches[-1]), threads.pop()
-    on_thread = [
-        e
-        for e in events
-        if e.get("ph") == "X" and e.get("cat") not in WORK and _thread(e) == thread
-    ]
-    inside = [e for e in on_thread if begin <= begins(e) < end]
-    old = sorted(
-        (e for e in on_thread if begins(e) < begin < ends(e) <= end), key=_order
-    )
-    new = sorted((e for e in inside if end < ends(e)), key=_order)
-    if begin >= end or [e["cat"] for e in old] != [e["cat"] for e in new]:
+    thread = threads.pop()
+    begin = begins(launches[0])
+    end = begins(launches[-1])
+    if begin >= end:
         return None
-    launched = {n for n, call in calls.items() if begin <= begins(call) < end} & {
-        n for n, call in calls.items() if _thread(call) == thread
+    on_thread = _slices_of_thread(events, thread)
+    inside = [event for event in on_thread if begin <= begins(event) < end]
+    pairs = _pairs_across(on_thread, begin, end)
+    if pairs is None:
+        return None
+    launched = {
+        correlation
+        for correlation, call in call_of.items()
+        if _thread(call) == thread and begin <= begins(call) < end
     }
-    work = [e for e in events if e.get("cat") in WORK and _correlation(e) in launched]
-    pairs = list(zip(old, new, strict=True))
-    return Spans(*gpu, work, begin, end, thread, inside, pairs)
+    return Spans(
+        gpu_begin=gpu_begin,
+        gpu_end=gpu_end,
+        work=[
+            event
+            for event in events
+            if event.get("cat") in WORK and _correlation(event) in launched
+        ],
+        begin=begin,
+        end=end,
+        thread=thread,
+        inside=inside,
+        pairs=pairs,
+    )
+
+
+def _slices_of_thread(events: list[Event], thread: Thread) -> list[Event]:
+    """What a thread of the CPU did."""
+    return [
+        event
+        for event in events
+        if event.get("ph") == "X"
+        and event.get("cat") not in WORK
+        and _thread(event) == thread
+    ]
+
+
+def _pairs_across(
+    on_thread: list[Event], begin: Decimal, end: Decimal
+) -> list[tuple[Event, Event]] | None:
+    """What the thread was doing when the block began (and ended in it), each with what
+    it was doing when the next block began; None if these are of other categories."""
+    across_begin = []
+    across_end = []
+    for event in on_thread:
+        if begins(event) < begin < ends(event) <= end:
+            across_begin.append(event)
+        if begin <= begins(event) < end < ends(event):
+            across_end.append(event)
+    across_begin.sort(key=_order)
+    across_end.sort(key=_order)
+    categories = [event["cat"] for event in across_begin]
+    if categories != [event["cat"] for event in across_end]:
+        return None
+    return list(zip(across_begin, across_end, strict=True))
 
 
 def _calls(events: Iterable[Event]) -> dict[Any, Event]:
-    calls = (e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver"))
-    return {_correlation(e): e for e in calls if _correlation(e) is not None}
+    """The launch calls by correlation; of several, the last one of the file."""
+    call_of = {}
+    for event in events:
+        is_call = event.get("cat") in ("cuda_runtime", "cuda_driver")
+        correlation = _correlation(event)
+        if is_call and correlation is not None:
+            call_of[correlation] = event
+    return call_of
 
 
 def _correlation(event: Event) -> Any:
     return (event.get("args") or {}).get("correlation")
 
 
-def _thread(event: Event) -> tuple[Any, Any]:
+def _thread(event: Event) -> Thread:
     return event.get("pid"), event.get("tid")
 
 
 def _order(event: Event) -> tuple[Decimal, Decimal]:
+    """By start; of equal ones, the longest first."""
     return begins(event), -ends(event)
 
 
@@ -307,9 +413,10 @@ def _later(event: Event, by: Decimal) -> Event:
     return {**event, "ts": begins(event) + by}
 
 
-def _again(event: Event, by: Decimal, renamed: dict[Any, int]) -> Event:
+def _again(event: Event, by: Decimal, correlations: dict[Any, int]) -> Event:
+    """A copy of an event, later by so many us, under its new correlation."""
     args = dict(event.get("args") or {})
-    if args.get("correlation") in renamed:
-        args["correlation"] = renamed[args["correlation"]]
+    if args.get("correlation") in correlations:
+        args["correlation"] = correlations[args["correlation"]]
         args.pop("External id", None)
     return {**_later(event, by), "args": args}

@@ -194,49 +194,72 @@ class Editor:
 
 def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     """Is the change found, alone and with its figure."""
-    into.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.events}))
     before = subject.trace
     if planted.base is not None:
         base = into.with_name("base.json")
-        base.write_bytes(
-            ENCODE.encode({**subject.document, "traceEvents": planted.base})
-        )
-        before = open_trace(str(base))
-    found = diff(before, open_trace(str(into)))
+        before = _opened(subject.document, planted.base, base)
+    found = diff(before, _opened(subject.document, planted.events, into))
     if planted.by_step:
         usual = [planted.by_step[step] for step in found.side_a.usual]
         planted.change_ns = round(sum(usual) / len(usual))
-    noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
-    work = [
-        r
-        for r in found.rows
-        if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))
-    ]
-    if planted.moved:
-        work = [row for row in work if row.kind is not RowKind.MOVED or row.change_ns]
+    work = _reported_work(found, planted)
     wrong = [
         f"dispatch {_said(row)}" for row in found.rows if _wrong_dispatch(row, planted)
     ]
-    noted = any(planted.note in note for note in found.notes)
-    wrong += [] if noted or not planted.note else [f"no note on {planted.note}"]
-    wrong += [] if is_exact(found) else ["the sum does not close"]
+    if not any(planted.note in note for note in found.notes) and planted.note:
+        wrong.append(f"no note on {planted.note}")
+    if not is_exact(found):
+        wrong.append("the sum does not close")
     if planted.kind is None:
-        wrong += [
-            _said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"
-        ]
-        wrong += _idle_wrong(found, work, planted)
-        wrong += _work_wrong(found) if planted.same_work else []
+        wrong += _wrong_without_row(found, work, planted)
     elif planted.also is not None:
         wrong += _both_wrong(work, planted, planted.also)
     elif len(work) != 1:
         wrong += [f"{len(work)} rows", *map(_said, work[:4])]
     else:
         wrong += _wrong(work[0], planted)
-    same = sum(
-        r.change_ns for r in found.rows if r.kind is RowKind.SAME and r not in work
+    same_ns = sum(
+        row.change_ns
+        for row in found.rows
+        if row.kind is RowKind.SAME and row not in work
     )
-    wrong += [f"same {same:+} ns"] if abs(same) > NOISE * (found.step.a_ns or 0) else []
-    return Answer(not wrong, "; ".join(wrong))
+    if abs(same_ns) > NOISE * (found.step.a_ns or 0):
+        wrong.append(f"same {same_ns:+} ns")
+    return Answer(right=not wrong, said="; ".join(wrong))
+
+
+def _opened(document: dict[str, Any], events: list[Event], path: Path) -> Trace:
+    """The trace of a document with these events, which is written to `path`."""
+    path.write_bytes(ENCODE.encode({**document, "traceEvents": events}))
+    return open_trace(str(path))
+
+
+def _reported_work(found: Diff, planted: Planted) -> list[Row]:
+    """The rows of work that a diff reports as changed; of a change that may be called
+    noise, also those that may be noise."""
+    kinds = [planted.kind, planted.also.kind if planted.also else None]
+    may_be_noise = RowKind.SAME in kinds
+    work = []
+    for row in found.rows:
+        is_reported = _changed(row) or (may_be_noise and _may_be(row))
+        is_moved_alone = row.kind is RowKind.MOVED and not row.change_ns
+        if row.on_cpu or not is_reported or (planted.moved and is_moved_alone):
+            continue
+        work.append(row)
+    return work
+
+
+def _wrong_without_row(found: Diff, work: Sequence[Row], planted: Planted) -> list[str]:
+    """What is wrong with a diff that should have no row but perhaps one of idle
+    time."""
+    wrong = []
+    for row in work:
+        if planted.idle_ns == 0 or row.op != "idle":
+            wrong.append(_said(row))
+    wrong += _idle_wrong(found, work, planted)
+    if planted.same_work:
+        wrong += _work_wrong(found)
+    return wrong
 
 
 def is_exact(found: Diff) -> bool:
@@ -252,22 +275,24 @@ def judge_block(
     path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path
 ) -> Answer:
     """Is a block that is gone (`sign` is -1), or there once more, with what it launched
-    on other streams, one row with its time, and no other row."""
-    into.write_bytes(ENCODE.encode({**document, "traceEvents": cut.events}))
-    found = diff(open_trace(str(path)), open_trace(str(into)))
+    on other streams, one row with its time, and no other row. Each piece of it may be
+    off by the rounding to ns."""
+    found = diff(open_trace(str(path)), _opened(document, cut.events, into))
     rows = [row for row in found.rows if _changed(row)]
-    blocks = [row for row in rows if row.work == REPEATED and row.counts]
     side = found.side_a if sign < 0 else found.side_b
-    all_steps = side.steps == len(cut.ns)
-    times = [cut.ns[step] for step in side.usual] if all_steps else cut.ns
-    mean = sign * round(sum(times) / len(times))
-    said = [f"{len(rows)} rows for {mean:+} ns", *map(_said, rows[:4])]
-    right = len(rows) == len(blocks) == 1
-    near = right and (
-        blocks[0].a_count + blocks[0].b_count == cut.pieces
-        and abs(blocks[0].change_ns - mean) <= cut.pieces
-    )
-    return Answer(near, "; ".join(said))  # each piece is rounded to ns
+    ns_of_steps = cut.ns
+    if side.steps == len(cut.ns):
+        ns_of_steps = [cut.ns[step] for step in side.usual]
+    expected_ns = sign * round(sum(ns_of_steps) / len(ns_of_steps))
+    is_right = False
+    if len(rows) == 1:
+        (row,) = rows
+        is_block = row.work == REPEATED and row.counts
+        has_its_pieces = row.a_count + row.b_count == cut.pieces
+        has_its_time = abs(row.change_ns - expected_ns) <= cut.pieces
+        is_right = bool(is_block and has_its_pieces and has_its_time)
+    said = [f"{len(rows)} rows for {expected_ns:+} ns", *map(_said, rows[:4])]
+    return Answer(right=is_right, said="; ".join(said))
 
 
 def _changed(row: Row) -> bool:
@@ -287,15 +312,19 @@ def _both_wrong(work: Sequence[Row], one: Planted, other: Planted) -> list[str]:
 
 
 def _wrong(row: Row, planted: Planted) -> list[str]:
-    tolerance = max(2, abs(planted.change_ns) // 100)
-    wrong = [] if row.kind is planted.kind else [f"kind {_said(row)}"]
-    wrong += [] if row.counts != planted.once else [f"in the sum: {row.counts}"]
-    wrong += [] if planted.op in row.op or not planted.op else [f"op {_said(row)}"]
-    apart = abs(row.change_ns - planted.change_ns) > tolerance
-    return [
-        *wrong,
-        *([f"figure {_said(row)}, not {planted.change_ns} ns"] if apart else []),
-    ]
+    """What of a row is not that of the change: its kind, whether it is in the sum, its
+    op, its time (within 1 %)."""
+    wrong = []
+    if row.kind is not planted.kind:
+        wrong.append(f"kind {_said(row)}")
+    if row.counts == planted.once:
+        wrong.append(f"in the sum: {row.counts}")
+    if planted.op and planted.op not in row.op:
+        wrong.append(f"op {_said(row)}")
+    tolerance_ns = max(2, abs(planted.change_ns) // 100)
+    if abs(row.change_ns - planted.change_ns) > tolerance_ns:
+        wrong.append(f"figure {_said(row)}, not {planted.change_ns} ns")
+    return wrong
 
 
 def _wrong_dispatch(row: Row, planted: Planted) -> bool:

@@ -116,27 +116,40 @@ def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
 
 def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel is gone, and another one takes 1.3 times as long in the same step."""
-    first, second = (
-        subject.chosen(place, n, lambda n: steady(subject, n)) for n in (nth, nth + 1)
-    )
+    dropped = subject.chosen(place, nth, lambda n: steady(subject, n))
+    scaled = subject.chosen(place, nth + 1, lambda n: steady(subject, n))
     steps = subject.steps(place)
-    if first is None or second is None or not steps or place == "nested":
+    if dropped is None or scaled is None or not steps or place == "nested":
         return None
-    editor, labels, work = Editor(subject), {"launch calls"}, subject.items.work
-    changes = sorted([(first, remove), (second, _scale)], key=lambda change: -change[0])
-    times: dict[int, int] = {}
+    editor = Editor(subject)
+    labels = {"launch calls"}
+    work = subject.items.work
+    changes = [(dropped, remove), (scaled, _scale)]
+    changes.sort(key=lambda change: -change[0])  # the last one in time first
+    ns_in_step: dict[int, int] = {}  # of the kernel of each item, in the last step
     for step in sorted(steps, reverse=True):
         for item, change in changes:
             row = int(work.row[work.of_window(step)][item])
             labels |= change(editor, item, row, int(subject.trace.op[row]))
-            times[item] = int(subject.trace.dur[row])
+            ns_in_step[item] = int(subject.trace.dur[row])
     once = place == PLACES[0]
-    gone, more = (times[n] if once else subject.items.times[n] for n in (first, second))
+    ns_of_item = ns_in_step if once else subject.items.times
     ops = subject.items.op_names
-    kind = subject.slower(len(ops) - 1)
-    also = Planted([], kind, 3 * more // 10, ops[second], once=once)
+    slower = Planted(
+        events=[],
+        kind=subject.slower(len(ops) - 1),
+        change_ns=3 * ns_of_item[scaled] // 10,
+        op=ops[scaled],
+        once=once,
+    )
     return Planted(
-        editor.finished(), RowKind.REMOVED, -gone, ops[first], 0, once, labels, also
+        events=editor.finished(),
+        kind=RowKind.REMOVED,
+        change_ns=-ns_of_item[dropped],
+        op=ops[dropped],
+        once=once,
+        dispatch=labels,
+        also=slower,
     )
 
 

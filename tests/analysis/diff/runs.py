@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 from tests.analysis.diff.planting import PLACES, Editor, Event, Planted, Subject, number
 from tests.analysis.diff.plants import each, remove
 
 from fusetui.analysis.diff.model import RowKind
+from fusetui.trace import Trace
 
 RUN = 300
-# what takes how long repeats after so many: a prime, so that no pattern fits it
-TIMES = 7
-HOST = Decimal(4)  # us of an op on the CPU
+"""Kernels of the run."""
+PERIOD = 7
+"""The durations of the run repeat after so many kernels: a prime, so that no pattern of
+the trace fits it."""
+OP_US = Decimal(4)
+"""How long an op of the run takes on the CPU."""
 
 
 def with_run(subject: Subject) -> list[Event] | None:
@@ -32,33 +35,40 @@ def with_run(subject: Subject) -> list[Event] | None:
 
 
 def _repeat(editor: Editor, row: int) -> None:
+    """Puts ops with a kernel each behind the outermost op around the launch of a row,
+    RUN times; what follows comes later."""
     trace = editor.subject.trace
-    kernel, call = editor.edit(row), editor.edit(int(trace.launch[row]))
-    op, top = editor.edit(int(trace.op[row])), int(trace.op[row])
-    while trace.parent[top] >= 0:
-        top = int(trace.parent[top])
-    outer = editor.edit(top)
-    begin = number(outer["ts"]) + number(outer["dur"])
-    times = [number(kernel["dur"]) + 2 * (5 * n % TIMES) for n in range(RUN)]
-    editor.make_room(begin, HOST * RUN)
-    after = max(number(editor.edit(row)["ts"]) + number(kernel["dur"]), begin + HOST)
-    editor.make_room(after, HOST * RUN + sum(times))
-    for n, dur in enumerate(times):
-        begins = begin + HOST * n
-        plain: dict[str, Any] = {**op, "ts": begins, "dur": HOST - 1, "args": {}}
+    op_row = int(trace.op[row])
+    kernel = editor.edit(row)
+    call = editor.edit(int(trace.launch[row]))
+    op = editor.edit(op_row)
+    outermost = editor.edit(_outermost(trace, op_row))
+    first_op_at = number(outermost["ts"]) + number(outermost["dur"])
+    durations = [number(kernel["dur"]) + 2 * (5 * nth % PERIOD) for nth in range(RUN)]
+    editor.make_room(first_op_at, OP_US * RUN)
+    kernel_ends = number(editor.edit(row)["ts"]) + number(kernel["dur"])
+    kernel_at = max(kernel_ends, first_op_at + OP_US)
+    editor.make_room(kernel_at, OP_US * RUN + sum(durations))
+    for nth, duration in enumerate(durations):
+        op_at = first_op_at + OP_US * nth
         args = {"correlation": editor.next_id}
-        launch = {
-            **call,
-            "ts": begins + 1,
-            "dur": Decimal(1),
-            "args": {**call["args"], **args},
-        }
-        run = {**kernel, "ts": after, "dur": dur, "args": {**kernel["args"], **args}}
+        again = {**op, "ts": op_at, "dur": OP_US - 1, "args": {}}
+        launch = {**call, "ts": op_at + 1, "dur": Decimal(1)}
+        launch["args"] = {**call["args"], **args}
+        run = {**kernel, "ts": kernel_at, "dur": duration}
+        run["args"] = {**kernel["args"], **args}
         for event in (launch, run):
             event["args"].pop("External id", None)
-        editor.more += [plain, launch, run]
-        after += max(dur, HOST)
+        editor.more += [again, launch, run]
+        kernel_at += max(duration, OP_US)
         editor.next_id += 1
+
+
+def _outermost(trace: Trace, row: int) -> int:
+    """The outermost slice around a row, itself if there is none."""
+    while trace.parent[row] >= 0:
+        row = int(trace.parent[row])
+    return row
 
 
 def one_of_run(subject: Subject, nth: int) -> Planted | None:

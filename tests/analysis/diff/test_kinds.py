@@ -36,7 +36,9 @@ def test_a_kernel_that_takes_less_time_is_faster(build: Build, work: Work) -> No
     assert row.why == "the same kernel, 20.0 % less time"
 
 
-def test_what_varies_from_step_to_step_is_no_change(build: Build, kinds: Kinds) -> None:
+def test_kernel_that_varies_from_step_to_step_is_no_change(
+    build: Build, kinds: Kinds
+) -> None:
     a = build([ADD], factors=(1.0, 1.3, 1.1, 1.4, 1.2))
     b = build([ADD], factors=(1.2, 1.5, 1.1, 1.5, 1.35))
     assert kinds(diff(a, b)) == [RowKind.SAME]

@@ -374,7 +374,7 @@ def test_what_is_replaced_in_all_steps_is_not_told_of_a_step_that_does_it_twice(
     assert (row.kind, row.counts) == (RowKind.REPLACED, True)
 
 
-def test_what_is_removed_from_all_steps_is_told_once(build: Build) -> None:
+def test_kernel_removed_from_all_steps_is_one_row(build: Build) -> None:
     extra = ("my::extra", "extra_kernel", 30.0)
     a = build([*LAYER, extra], FACTORS, odd={3: [*LAYER, extra, extra]})
     (row,) = changed(diff(a, build(LAYER, FACTORS)))

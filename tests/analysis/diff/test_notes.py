@@ -104,7 +104,7 @@ def little_in_common(a: Trace, b: Trace) -> list[str]:
     return [note for note in diff(a, b).notes if "in common" in note]
 
 
-def test_other_programs_are_told_by_the_time_that_they_have_in_common(
+def test_different_programs_are_noted_with_their_common_time(
     build: Build,
 ) -> None:
     common = ("aten::add", "add_kernel", 10.0)

@@ -42,13 +42,15 @@ def test_a_copy_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     assert found.accounting.rows_ns == 0
 
 
-def test_what_is_missing_in_one_step(build: Build) -> None:
+def test_kernel_missing_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, USUAL[2]))
     assert (row.kind, row.op) == (RowKind.REMOVED, "aten::add")
     assert row.why == "missing only in step 3 of B"
 
 
-def test_what_is_missing_is_told_once_where_the_other_steps_vary(build: Build) -> None:
+def test_kernel_missing_in_one_step_is_one_row_where_other_steps_vary(
+    build: Build,
+) -> None:
     varied = (1.0, 1.0, 1.0, 1.5, 1.5, 1.5)  # the usual time of five of them is another
     a, b = build(USUAL, varied), build(USUAL, varied, odd={0: [MM, USUAL[2]]})
     (row,) = changed(diff(a, b))

@@ -70,7 +70,7 @@ def test_a_kernel_belongs_to_the_pass_in_which_it_runs(tmp_path: Path) -> None:
     assert (found.later_ns, found.earlier_ns) == (0, 0)
 
 
-def test_other_work_is_not_left_out(tmp_path: Path) -> None:
+def test_single_pass_among_longer_work_compares_the_whole_trace(tmp_path: Path) -> None:
     """One pass among kernels that take longer than it: all of the trace is compared."""
     eager = SERVER._called(SERVER.launches(4)[0], 3000, "hip", 9, ran=True)
     eager[-1]["dur"] = 1000

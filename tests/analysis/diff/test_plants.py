@@ -58,7 +58,9 @@ def test_a_gap_is_no_idle_time_whatever_is_slower_in_the_same_step(
     assert answer.right, answer.said
 
 
-def test_what_is_wrong_is_said(subject: Subject, tmp_path: Path) -> None:
+def test_judge_of_planted_changes_names_what_is_wrong(
+    subject: Subject, tmp_path: Path
+) -> None:
     planted = PLANTS["a kernel dropped"](subject, "in all steps", 0)
     assert planted is not None
     planted.change_ns *= 2

@@ -95,7 +95,7 @@ def test_the_json_tells_it_too(build: Build) -> None:
     ].keys()
 
 
-def test_what_changed_by_a_quarter_is_not_called_the_same(build: Build) -> None:
+def test_summary_does_not_call_a_change_of_a_quarter_the_same(build: Build) -> None:
     a = build([ADD], (1.0, 1.9, 1.0, 1.9, 1.5))
     b = build([ADD], (2.4, 1.4, 1.8, 2.2, 2.4))
     rows = [
@@ -127,7 +127,7 @@ def test_ops_known_on_both_sides_are_no_region(build: Build) -> None:
     assert not any(row.together for row in found.rows)
 
 
-def test_what_was_fused_is_told(build: Build) -> None:
+def test_summary_names_what_was_fused(build: Build) -> None:
     ops = "Torch-Compiled Region: 0/0 / triton_poi_fused_gelu_mul_0"
     a = build([MM, ("aten::gelu", ADD[1], 30.0), ("aten::mul", ADD[1], 30.0)])
     b = build([MM, (ops, "triton_poi_fused_gelu_mul_0", 35.0)])
@@ -150,7 +150,7 @@ def test_a_hand_written_kernel_is_told_by_the_words_in_its_name(build: Build) ->
     assert "+30 us attention" in diff(a, b).story
 
 
-def test_what_takes_longer_does_not_hide_what_takes_less(build: Build) -> None:
+def test_summary_names_gains_beside_losses(build: Build) -> None:
     """As +13.2 ms of bmm hidden in "+575 us GEMMs, mostly addmm"."""
 
     def step(mm: float, bmm: float) -> list[tuple[object, ...]]:

@@ -96,7 +96,7 @@ def test_the_first_line_is_the_answer(build: Build) -> None:
     )
 
 
-def test_what_may_be_noise_is_no_significant_difference(build: Build) -> None:
+def test_change_within_noise_is_no_significant_difference(build: Build) -> None:
     a, b = build(A, (1.0, 1.3, 1.1, 1.4, 1.2)), build(A, (1.2, 1.1, 1.4, 1.0, 1.1))
     text = to_text(diff(a, b), 300).splitlines()[0]
     pattern = (

@@ -86,7 +86,7 @@ def test_annotations_as_json_are_read(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_nothing_is_executed(
+def test_pickle_of_annotations_executes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -82,7 +82,7 @@ def figures(trace: Trace) -> dict[str, int]:
         ("\ud800", "?"),
     ],
 )
-def test_what_an_annotation_names(annotation: object, path: str) -> None:
+def test_annotation_gives_the_path_of_its_name(annotation: object, path: str) -> None:
     assert path_named(annotation) == path
 
 
@@ -120,7 +120,7 @@ def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
     )
 
 
-def test_all_or_nothing_for_each_replay(tmp_path: Path) -> None:
+def test_replay_without_all_annotations_gets_no_modules(tmp_path: Path) -> None:
     """The second replay stays where it was launched."""
     trace = opened(
         tmp_path / "a.json", replay(1, 0, named("a"), {}), replay(2, 500, {}, {})
@@ -166,7 +166,7 @@ def test_a_capture_goes_first(tmp_path: Path) -> None:
     assert "annotated" not in figures(trace)
 
 
-def test_what_no_capture_fits_is_annotated(tmp_path: Path) -> None:
+def test_replay_without_a_fitting_capture_is_annotated(tmp_path: Path) -> None:
     """The capture that a user named says why it does not fit."""
     other = save(tmp_path / "other.json", Server(layers=5).capture(4))
     trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))
@@ -176,7 +176,7 @@ def test_what_no_capture_fits_is_annotated(tmp_path: Path) -> None:
     assert len(said(joins)) == 1
 
 
-def test_nothing_is_read_without_replays(
+def test_annotations_are_not_read_without_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(*_: object) -> None:
@@ -190,7 +190,7 @@ def test_nothing_is_read_without_replays(
     assert annotated(trace) is trace
 
 
-def test_nothing_is_read_of_nodes_without_numbers(
+def test_annotations_are_not_read_for_nodes_without_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(tmp_path / "a.json", Server().step(4, 0, 1))

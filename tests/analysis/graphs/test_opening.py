@@ -85,7 +85,7 @@ def test_a_named_capture_that_does_not_fit_says_why(tmp_path: Path) -> None:
     assert len(said(joins)) == 1
 
 
-def test_nothing_is_looked_for_without_replays(
+def test_captures_are_not_searched_without_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def looked(path: str, pids: set[Id]) -> list[str]:
@@ -242,7 +242,7 @@ def test_named_from_within_their_folder(
     assert [one.path for one in joins] == ["4.json"]
 
 
-def test_what_was_named_once_is_found_later(tmp_path: Path) -> None:
+def test_capture_named_once_is_found_later(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
     names = [
         str(save(tmp_path / f"{size}.json", SERVER.capture(size))) for size in (2, 4)

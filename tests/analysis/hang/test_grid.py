@@ -105,7 +105,7 @@ def test_each_group_has_its_own_numbers(tmp_path: Path) -> None:
     assert found.groups[pair].members == (1, 2)
 
 
-def test_what_was_issued_and_where(tmp_path: Path) -> None:
+def test_grid_cell_has_the_call_and_its_source_line(tmp_path: Path) -> None:
     job = Job(2)
     job.everywhere()
     job.issue(0, "all_gather", over=False, line=21)

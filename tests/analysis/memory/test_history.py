@@ -238,7 +238,7 @@ def test_reserved_is_what_segments_add_up_to(tmp_path: Path) -> None:
     assert (found.peak_reserved_bytes, found.reserved_end_bytes) == (30 * MB, 20 * MB)
 
 
-def test_what_is_to_be_freed_is_active_and_not_allocated(tmp_path: Path) -> None:
+def test_block_awaiting_free_is_active_and_not_allocated(tmp_path: Path) -> None:
     machine = Machine()
     machine.free(machine.alloc(500), complete=False)
     found = answers(machine.write(tmp_path / "a.pickle"))[0]

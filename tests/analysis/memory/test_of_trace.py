@@ -114,7 +114,7 @@ def test_totals_of_memory_events_equal_a_plain_replay(path: Path) -> None:
 
 
 @real
-def test_who_holds_the_peak(path: Path) -> None:
+def test_peak_is_held_by_ops_and_annotations(path: Path) -> None:
     for one in memory_of_trace(read(path)):
         place = next(k for k in by_device(path) if k[1] == one.device)
         live: dict[int, tuple[int, Event]] = {}
@@ -206,7 +206,7 @@ def test_processes_have_memories_of_their_own(trace_of: Callable[..., Trace]) ->
     "odd",
     [{"Addr": None}, {"Bytes": 1e300}, {"Bytes": 1 << 60}, {"Total Allocated": "N/A"}],
 )
-def test_what_has_no_numbers_is_left_out(
+def test_memory_events_without_numbers_are_left_out(
     trace_of: Callable[..., Trace], odd: Event
 ) -> None:
     assert told(trace_of, [*PLANTED, event(40, 9, 9, 9, **odd)]).events == len(PLANTED)

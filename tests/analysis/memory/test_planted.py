@@ -75,7 +75,7 @@ def test_three_steps_settle_no_leak(place: Path) -> None:
     assert rules(machine.write(place)) == []
 
 
-def test_what_grows_and_shrinks_is_no_leak(place: Path) -> None:
+def test_memory_that_grows_and_shrinks_is_no_leak(place: Path) -> None:
     machine = Machine()
     kept: list[int | None] = []
     for number in range(8):
@@ -174,7 +174,7 @@ def test_more_than_the_process_and_the_device_have(place: Path) -> None:
     assert rules(place) == []
 
 
-def test_what_was_freed_after_it_is_put_back(place: Path) -> None:
+def test_blocks_freed_after_the_moment_are_put_back(place: Path) -> None:
     """The snapshot is written later, when the blocks that were too many are gone."""
     machine = fragmented(2 * MB, 60 * MB)
     before = told(machine.write(place)).ooms
@@ -300,7 +300,7 @@ def test_blocks_outside_of_segments_tell_no_waste(place: Path) -> None:
     assert told(machine.write(place)).waste.rounding_bytes is None
 
 
-def test_what_no_backward_frees_is_no_activation(place: Path) -> None:
+def test_memory_not_freed_by_backward_is_no_activation(place: Path) -> None:
     machine = Machine()
     train(machine, 3)
     machine.alloc(6 * MB, forward(0))

@@ -51,7 +51,7 @@ def test_launch_latency_and_queue_delay_add_up_before_a_kernel(
     assert queue_delay_ns(trace, row(trace, "a")) == 0
 
 
-def test_what_a_thread_launched_during_an_annotation(
+def test_kernels_launched_during_an_annotation_are_listed(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """A call of another thread, one before it and one at its end do not count."""

@@ -46,7 +46,9 @@ def mark(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
     return {**plain, "ts": ts, "dur": dur, "args": args}
 
 
-def test_what_is_recorded_on_the_kernel(trace_of: Make) -> None:
+def test_collective_has_name_group_and_bytes_recorded_on_its_kernel(
+    trace_of: Make,
+) -> None:
     args = {
         "Collective name": "_allgather_base",
         "dtype": "BFloat16",
@@ -68,7 +70,7 @@ def test_what_is_recorded_on_the_kernel(trace_of: Make) -> None:
     assert found.issued.tolist() == [5_000]
 
 
-def test_what_nccl_tells_the_monitor(trace_of: Make) -> None:
+def test_nccl_payload_of_the_monitor_gives_the_collective(trace_of: Make) -> None:
     args = {
         "func": "AllGather",
         "datatype": "ncclBfloat16",

@@ -92,5 +92,5 @@ def test_counter_labels_decide_the_kind(label: str, kind: str) -> None:
     assert [one.kind for one in of_devices([counter([0], [1.0], label)])] == [kind]
 
 
-def test_others_are_left_out() -> None:
+def test_counters_that_are_not_of_devices_are_left_out() -> None:
     assert not of_devices([counter([0], [1.0], "Fan Speed (%)")])

@@ -61,7 +61,7 @@ def test_trace_without_memory_events_has_no_peaks(trace_of: Make) -> None:
     )
 
 
-def test_what_no_device_has_is_no_number_of_bytes(trace_of: Make) -> None:
+def test_impossible_totals_are_ignored(trace_of: Make) -> None:
     assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [
         (0, 7, 9)
     ]

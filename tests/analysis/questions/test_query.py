@@ -75,7 +75,7 @@ def test_query_text_is_parsed_into_terms(
         ("x" * 501, "a search has at most 500 characters"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
+def test_wrong_query_is_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(WrongQueryError, match=r"[a-z]") as error:
         parse(text)
     assert str(error.value).startswith(sentence)

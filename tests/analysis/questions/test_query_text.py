@@ -62,7 +62,7 @@ def test_and_or_not_and_parentheses_become_alternatives(
         ('"(anonymous namespace)"', ['"(anonymous namespace)"']),
     ],
 )
-def test_what_is_looked_for_as_it_stands(text: str, terms: list[str]) -> None:
+def test_quoted_text_is_searched_literally(text: str, terms: list[str]) -> None:
     """Names have parentheses too, and words that join nothing are looked for."""
     assert ways(text) == [terms]
 
@@ -78,7 +78,7 @@ def test_what_is_looked_for_as_it_stands(text: str, terms: list[str]) -> None:
         ("a " * 251, "at most 500 characters"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
+def test_wrong_query_text_is_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(WrongQueryError) as wrong:
         ways(text)
     assert sentence in str(wrong.value)

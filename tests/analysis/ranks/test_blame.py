@@ -210,7 +210,7 @@ def test_ranks_that_arrive_together_are_both_late() -> None:
     assert [one.caused_ns for one in answer.stragglers] == [8 * 200 * US] * 2
 
 
-def test_what_is_charged_and_what_is_not_adds_up() -> None:
+def test_charged_and_uncharged_waits_add_up() -> None:
     for ranks in (two_late(470, 500), two_late(400, 400), tensor_in_data(20)):
         facts = explained(ranks).facts
         waited_ns = facts.waits.alone.sum()

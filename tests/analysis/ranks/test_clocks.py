@@ -69,7 +69,7 @@ def test_a_drift_is_found_from_both_ends() -> None:
     assert abs(on_common[:, 1] - on_common[:, 0]).max() <= clocks.uncertainty[1]
 
 
-def test_what_no_offset_explains_is_said() -> None:
+def test_times_that_no_clock_offset_explains_are_reported() -> None:
     """Rank 1 ends before rank 0 starts, once in either direction."""
     a, b = rank(0, [(0, 10), (200, 210)]), rank(1, [(100, 110), (100, 110)])
     refused = clocks_of(match([a, b])).refused

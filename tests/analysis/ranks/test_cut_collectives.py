@@ -81,7 +81,7 @@ def test_the_others_are_matched_as_with_it() -> None:
     assert names_rank_1(answer)
 
 
-def test_nothing_is_replayed_where_it_lies_in_a_step() -> None:
+def test_job_with_a_cut_collective_in_a_step_is_not_replayed() -> None:
     ranks = one_late_rank(5000, 5100)
     assert answer_of([replace(ranks[0], cut=(4,)), ranks[1]]).no_what_if == ""
     in_a_step = answer_of([ranks[0], replace(ranks[1], cut=(3,))])

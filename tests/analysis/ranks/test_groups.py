@@ -63,7 +63,7 @@ def test_the_delay_goes_back_through_them() -> None:
     )
 
 
-def test_what_a_recording_cuts_does_not_tell_a_group() -> None:
+def test_collective_cut_by_the_recording_does_not_define_a_group() -> None:
     """In the first step the collective of all ranks seems to end on rank 0 as it
     starts: before it starts on the ranks of odd numbers."""
     ranks = job(200)
@@ -81,7 +81,7 @@ def test_what_a_recording_cuts_does_not_tell_a_group() -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_what_cannot_be_told_names_nobody(apart: bool) -> None:
+def test_undecided_groups_name_no_straggler(apart: bool) -> None:
     """Clocks of several hosts do not tell it; nor do pairs that arrive together."""
     ranks = job(200 if apart else 0)
     if apart:

@@ -120,7 +120,7 @@ SAID = "Rank 3 arrives last; the others wait 1 ms a step for it."
         ),
     ],
 )
-def test_what_is_right_and_what_is_wrong(
+def test_judge_of_planted_jobs_tells_right_from_wrong(
     found: dict[str, Any], text: str, verdict: str
 ) -> None:
     assert jobs.judged(truth(), found, text).verdict == verdict
@@ -209,7 +209,7 @@ def test_a_late_rank_below_the_floor_is_not_to_be_named(
     assert jobs.judged(planted, found, text).verdict == verdict
 
 
-def test_nobody_is_to_be_named() -> None:
+def test_job_without_a_culprit_expects_no_name() -> None:
     balanced = truth(expect="nobody", culprits=[])
     assert jobs.judged(balanced, answer(None, 0), "").verdict == jobs.RIGHT
     assert jobs.judged(balanced, answer(3), SAID).verdict == jobs.WRONG

@@ -190,7 +190,7 @@ def test_of_more_names_than_are_kept_the_longest_left_out_is(tmp_path: Path) -> 
     assert before.left_out_ns == {"annotation": 22 * US}
 
 
-def test_what_does_not_explain_half_of_it_is_not_told() -> None:
+def test_reason_for_less_than_half_of_a_delay_is_not_reported() -> None:
     found, text = only(
         late_by_100(
             {"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]}

@@ -250,7 +250,9 @@ PLANTED = (
 
 
 @pytest.mark.parametrize(("name", "why"), PLANTED)
-def test_what_does_not_settle_it(name: str, why: str, tmp_path: Path) -> None:
+def test_job_whatif_is_inconclusive_for_incomplete_or_inferred_jobs(
+    name: str, why: str, tmp_path: Path
+) -> None:
     cases.make(cases.case_of(name), 0, tmp_path)
     found = job_whatif(facts_of(tmp_path), ["comm x0.5"])
     assert (found.why_not, found.before_ns, found.after_ns) == (why, None, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.analysis.replay.changes import changed
 from tests.analysis.replay.invented import KINDS, invented
@@ -43,10 +43,12 @@ ONLY = {
 """Changes that meet something only in these kinds."""
 
 
-def cases(seeds: int) -> Iterator[tuple[str, int, str]]:
-    """Each kind with each change that concerns it, `seeds` times, where it changes
-    something."""
-    for kind in KINDS:
+def cases(
+    seeds: int, kinds: Iterable[str] = tuple(KINDS)
+) -> Iterator[tuple[str, int, str]]:
+    """(kind, seed, change): each kind with each change that concerns it, `seeds` times,
+    where it changes something."""
+    for kind in kinds:
         for change, words in CHANGES.items():
             for seed in range(seeds if kind in ONLY.get(change, KINDS) else 0):
                 program = invented(kind, seed)

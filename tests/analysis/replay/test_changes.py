@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 
+from fusetui.analysis.replay.apply import kernels_of
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import (
     NoMatchError,
@@ -18,6 +19,10 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.whatif import whatif
+from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.sample_traces import lessons
+from fusetui.trace.load import open_trace
 
 Us = Callable[..., tuple[float, float | None]]
 
@@ -233,7 +238,7 @@ def test_launch_into_a_full_queue_waits_for_room(us: Us) -> None:
     assert us(full_queue(), "kernel:k x0.5") == (1206, 5 + 6 * 50 + 1 + 600)
 
 
-def test_other_long_launches_are_their_own(trace_of: Callable[..., Any]) -> None:
+def test_long_launch_calls_keep_their_own_time(trace_of: Callable[..., Any]) -> None:
     graph = graph_of(trace_of(gpu_bound()))
     calls = graph.nodes(Node.LAUNCH)
     assert (graph.source[1, calls] == 0).all()
@@ -322,7 +327,7 @@ def test_a_graph_cannot_wait(us: Us) -> None:
         "fuse",
     ],
 )
-def test_what_is_not_there(us: Us, change: str) -> None:
+def test_change_that_matches_nothing_is_refused(us: Us, change: str) -> None:
     with pytest.raises(NoMatchError, match=r"\.$"):
         us(gpu_bound(), change)
 
@@ -330,12 +335,14 @@ def test_what_is_not_there(us: Us, change: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "kernel:k", "kernel:k x-1", "loader:workers=0", "op:a 4us"]
 )
-def test_what_is_no_change(text: str) -> None:
+def test_text_that_is_no_change_is_refused(text: str) -> None:
     with pytest.raises(WrongChangeError):
         parse_change(text)
 
 
-def test_nothing_is_changed(trace_of: Callable[..., Any]) -> None:
+def test_replay_without_a_change_equals_the_recording(
+    trace_of: Callable[..., Any],
+) -> None:
     trace = trace_of([*host_bound(), *two_streams()])
     graph = graph_of(trace)
     assert replay(graph).end.tolist() == graph.ended.tolist()
@@ -352,3 +359,11 @@ def test_workers_do_not_hurry(us: Us) -> None:
             host("aten::mm", at + lasted, 50),
         ]
     assert us(events, "op:aten::mm x0.5") == (190_160, 190_135)
+
+
+def test_fuse_of_an_event_that_is_no_kernel_finds_nothing() -> None:
+    """Event 0 is no kernel of the three fusable runs of the trace."""
+    trace = open_trace(str(lessons.path("mlp-eager")))
+    assert len(runs_of(kernels_of(trace)).ns) == 3
+    with pytest.raises(NoMatchError, match="with event 0"):
+        whatif(trace, ["fuse:0"])

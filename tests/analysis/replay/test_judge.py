@@ -42,7 +42,7 @@ def test_a_wrong_step_is_named(tmp_path: Path) -> None:
     assert wrong.startswith("ProfilerStep#8 after: +7 ns of ")
 
 
-def test_who_abstains_is_not_wrong(tmp_path: Path) -> None:
+def test_prediction_that_abstains_is_not_wrong(tmp_path: Path) -> None:
     def silent(path: Path, changes: Sequence[str]) -> Prediction:
         assert path.is_file()
         return Prediction(refused=3)

@@ -41,7 +41,7 @@ def test_marks_add_up_to_the_rows(trace: Trace) -> None:
     assert marks.span_ns == sum(row.ns for row in rows)
 
 
-def test_what_is_on_the_path_has_no_time_to_spare(trace: Trace) -> None:
+def test_slice_on_the_critical_path_has_no_slack(trace: Trace) -> None:
     marks = marks_of(trace)
     on = marks.ns > 0
     assert on.any()

@@ -63,7 +63,7 @@ def test_a_path_through_a_wait(trace_of: Make) -> None:
     }
 
 
-def test_what_overlaps_counts_once(trace_of: Make) -> None:
+def test_critical_path_counts_overlapping_work_once(trace_of: Make) -> None:
     events = [*launched(0, 5, 100, 1, name="a"), *launched(4, 85, 50, 2, name="b")]
     assert rows(path(trace_of(events))) == {
         ("launch", ""): 5,
@@ -72,7 +72,7 @@ def test_what_overlaps_counts_once(trace_of: Make) -> None:
     }
 
 
-def test_what_is_not_understood(trace_of: Make) -> None:
+def test_critical_path_lists_unexplained_time(trace_of: Make) -> None:
     """A kernel that waits 400 for nothing that was recorded, after one that tells the
     latency."""
     events = [*launched(0, 5, 10, 1), *launched(20, 425, 100, 2)]

@@ -35,7 +35,7 @@ def test_a_thread_still_waits_for_it(us: Us, sync: str) -> None:
     assert us(reduced(sync), "overlap") == (1720, 605 + 5 + 5 + 1000 + 5)
 
 
-def test_what_follows_no_longer_does(us: Us) -> None:
+def test_work_behind_a_removed_collective_no_longer_waits(us: Us) -> None:
     """Of two kernels of 500 behind the collective the last ends at 1105."""
     events = [*reduced("cudaDeviceSynchronize")[:4], *launched(4, 605, 500, 3)]
     events += [*launched(6, 1105, 500, 4)]
@@ -120,7 +120,7 @@ COPY = (
 
 
 @pytest.mark.parametrize(("between", "saved"), [((WAIT,), 400), ((WAIT, *COPY), 100)])
-def test_nothing_waits_for_what_was_launched_later(
+def test_work_does_not_wait_for_later_launches(
     asked: Ask, between: tuple[Event, ...], saved: int
 ) -> None:
     """A copy that ends just after the collective was launched after the wait: the

@@ -200,7 +200,7 @@ def test_unrecorded_events_between_streams_are_noted(
     assert ("events_unknown" in found.notes) is said
 
 
-def test_what_matches_nothing_is_refused(tmp_path: Path) -> None:
+def test_whatif_change_that_matches_nothing_is_refused(tmp_path: Path) -> None:
     refused = judged(
         repeated(kernel("k", 100)), ["kernel:other x0.5"], by_command, tmp_path
     )

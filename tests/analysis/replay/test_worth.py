@@ -266,7 +266,7 @@ def test_a_step_that_the_headline_does_not_tell_is_named(
     assert text in worth_text(found, found.findings[0])
 
 
-def test_what_is_saved_in_some_steps_only(trace_of: TraceOf) -> None:
+def test_gain_in_some_steps_alone_is_reported_as_such(trace_of: TraceOf) -> None:
     trace = trace_of(stepped(100, 100, 100, 100, names="kkkr"))
     found = said(trace, (finding(), shorter(10, "r")(trace)))
     (one,) = found.findings
@@ -506,7 +506,9 @@ def test_what_is_replayed_together_is_named_by_what_can_be(trace_of: TraceOf) ->
     assert text.startswith("With the first finding that can be replayed mended, ")
 
 
-def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> None:
+def test_finding_of_unknown_gain_comes_before_one_without_gain(
+    trace_of: TraceOf,
+) -> None:
     """And a CPU that takes no time counts with what is at stake, though it is worth
     40."""
     trace = trace_of(synced())
@@ -554,7 +556,7 @@ def test_gain_of_the_first_two_findings_together_is_exact(trace_of: TraceOf) -> 
     )
 
 
-def test_what_is_worth_nothing(trace_of: TraceOf) -> None:
+def test_finding_off_the_critical_path_has_no_gain(trace_of: TraceOf) -> None:
     """Kernels that are followed by others, which the host launches no earlier."""
     trace = trace_of(host_bound())
     followed = named(trace, "k")[:-1]
@@ -576,7 +578,7 @@ def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
     assert second.startswith("Part of finding 1. At stake ")
 
 
-def test_what_is_at_stake_is_told_where_a_worth_is_not_known(trace_of: TraceOf) -> None:
+def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> None:
     trace = trace_of(gpu_bound())
     found = said(trace, (finding(), None))
     (one,) = found.findings
@@ -613,7 +615,7 @@ def test_a_large_trace_has_none_unless_it_is_asked_for(
 @pytest.mark.parametrize(
     "path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name
 )
-def test_nothing_costs_time(path: Any) -> None:
+def test_no_finding_of_real_traces_has_a_negative_gain(path: Any) -> None:
     """No change that a finding has makes a real step longer; only those that let the
     CPU run ahead are worth more than what is at stake."""
     trace = open_trace(str(path))

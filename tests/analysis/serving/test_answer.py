@@ -269,7 +269,7 @@ def test_the_bubble_adds_up(tmp_path: Path) -> None:
     assert sum(between.idle.values()) == between.idle_ns
 
 
-def test_what_the_cpu_did_in_between(tmp_path: Path) -> None:
+def test_time_between_passes_names_what_the_cpu_did(tmp_path: Path) -> None:
     frames = [
         python("scheduler.py(99): get_next_batch_to_run", 1100, 800),
         python("sampler.py(7): sample", 2100, 850),
@@ -292,7 +292,7 @@ def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_recorded_around_one_pass(tmp_path: Path) -> None:
+def test_work_around_a_single_pass_is_reported(tmp_path: Path) -> None:
     """A copy of 5 us before it that ends 5 us before, a kernel of 7 us right after
     it."""
     step = SERVER.step(4, 100, 1)

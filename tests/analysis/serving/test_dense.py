@@ -104,7 +104,7 @@ def test_without_the_configuration_it_says_what_is_needed(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_what_disagrees_is_not_counted(
+def test_products_that_contradict_the_configuration_are_not_counted(
     tmp_path: Path, made: dict[str, Any], changed: dict[str, Any], why: str
 ) -> None:
     found = limit(replayed(tmp_path / "a.json", **made), **changed).limit

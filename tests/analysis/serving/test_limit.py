@@ -158,7 +158,7 @@ def test_experts_are_not_guessed(tmp_path: Path) -> None:
     assert "the weights of 1 kernel of products are not counted" in found.cannot_tell[0]
 
 
-def test_what_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
+def test_traffic_that_fits_the_cache_is_no_limit(tmp_path: Path) -> None:
     found = limit(opened(tmp_path / "a.json", mm(1, 1024, 1024)))
     assert (found.memory_ns, found.bound) == (None, "compute")
     assert any("may stay in the cache" in text for text in found.cannot_tell)
@@ -221,7 +221,9 @@ def test_attention_of_many_tokens_does_more_than_read(
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"a": 1}', '{"num_hidden_layers": true}']
 )
-def test_what_is_no_configuration(tmp_path: Path, text: str) -> None:
+def test_files_that_are_no_model_configuration_are_refused(
+    tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
     with pytest.raises(NoConfigError, match=r"config\.json"):

@@ -112,7 +112,7 @@ def test_cached_tokens_are_context_without_new_tokens() -> None:
     assert Requested(ServerPhase.DECODE, 32, 32).cached_tokens is None
 
 
-def test_what_two_annotations_say_together() -> None:
+def test_two_annotations_of_a_step_are_combined() -> None:
     outer, inner = (
         Requested(ServerPhase.UNKNOWN, 16, None, 800),
         Requested(ServerPhase.VERIFY, 16, 64),

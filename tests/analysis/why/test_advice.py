@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.analysis.why.rules.work import ADD, SGEMM, work
+from tests.cases import Cases
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import why
@@ -56,11 +57,14 @@ def test_the_first_part_whose_tag_holds_is_said(tags: set[str], text: str) -> No
 
 
 @pytest.mark.parametrize("vendor", FOREIGN)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_no_remedy_names_what_the_device_does_not_have(rule: Any, vendor: str) -> None:
-    found = remedy_for(rule.remedy, frozenset({vendor, "compile", "training"}))
-    assert not FOREIGN[vendor].search(found)
-    assert not re.search(r"[{}|]|  | [,;]", found)
+def test_no_remedy_names_what_the_device_does_not_have(vendor: str) -> None:
+    with Cases() as cases:
+        for rule in RULES:
+            tags = frozenset({vendor, "compile", "training"})
+            remedy = remedy_for(rule.remedy, tags)
+            with cases.case(rule.id):
+                assert not FOREIGN[vendor].search(remedy)
+                assert not re.search(r"[{}|]|  | [,;]", remedy)
 
 
 def test_what_is_said_of_every_device_names_no_vendor() -> None:
@@ -73,13 +77,18 @@ def test_what_is_said_of_every_device_names_no_vendor() -> None:
         assert not re.search(r"(?i)cuda|hip graph|nvidia|amd\b", text)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_without_a_compiler_no_remedy_is_to_compile(rule: Any) -> None:
-    if rule.id not in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
-        # which find a compiler at work
-        assert "torch.compile" not in remedy_for(
-            rule.remedy, DEFAULT - {"compile", "graphs"}
-        )
+FIND_A_COMPILER = ("recompilation", "cpu-compilation", "first-compiled-kernels")
+"""Rules that find torch.compile of torch 2.0 or later at work."""
+
+
+def test_without_a_compiler_no_remedy_is_to_compile() -> None:
+    with Cases() as cases:
+        for rule in RULES:
+            if rule.id in FIND_A_COMPILER:
+                continue
+            remedy = remedy_for(rule.remedy, DEFAULT - {"compile", "graphs"})
+            with cases.case(rule.id):
+                assert "torch.compile" not in remedy
 
 
 def test_inference_has_no_optimizer_and_no_buckets() -> None:
@@ -118,18 +127,19 @@ def of_2021(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**one, "cat": categories[one["cat"]]} for one in events]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
-    tags: Callable[..., Any], rule: Any
+    tags: Callable[..., Any],
 ) -> None:
-    if rule.id in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
-        return  # which find torch 2.0 at work
-    text = remedy_for(
-        rule.remedy, tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7))
-    )
-    for setting, since in SINCE.items():
-        is_upgrade = "After an update to torch 2.0: " in text
-        assert since < TORCH_2 or setting not in text or is_upgrade, setting
+    tags_of_2021 = tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7))
+    with Cases() as cases:
+        for rule in RULES:
+            remedy = remedy_for(rule.remedy, tags_of_2021)
+            is_upgrade = "After an update to torch 2.0: " in remedy
+            if rule.id in FIND_A_COMPILER or is_upgrade:
+                continue
+            for setting, since in SINCE.items():
+                with cases.case(rule.id, setting):
+                    assert since < TORCH_2 or setting not in remedy
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_without_launches_it_is_not_known(
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 @pytest.mark.parametrize("name", ["h100_bert-small", "mi300_ddp_resnet18"])
-def test_all_of_it_is_what_the_account_says(name: str) -> None:
+def test_causes_of_idle_time_add_up_to_the_account(name: str) -> None:
     trace = open_trace(str(TRACES / f"{name}.json.gz"))
     found = idle_causes(trace)
     assert found is not None

@@ -149,7 +149,7 @@ def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
     assert attainable(peak).flop_per_s("bf16") == pytest.approx(0.8 * 500e12)
 
 
-def test_what_nobody_measured_is_assumed() -> None:
+def test_attainable_rate_of_an_unmeasured_device_is_assumed() -> None:
     peak = peak_of({"name": "NVIDIA L4", "numSms": 58})
     assert peak is not None
     assert is_assumed(peak, "bf16")

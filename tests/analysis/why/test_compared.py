@@ -96,7 +96,7 @@ def test_as_many_steps_again_are_no_change() -> None:
     assert not only(versus(side(LATE, WAITS), twice)).differs
 
 
-def test_what_happens_once_is_not_divided_by_steps() -> None:
+def test_one_time_finding_is_not_divided_by_steps() -> None:
     one = only(versus(side(LATE, ("warm-up", 9)), side([*LATE, *LATE], ("warm-up", 9))))
     assert (one.a_ns, one.b_ns, one.per_step, one.differs) == (9, 9, False, False)
 
@@ -190,7 +190,7 @@ def test_what_only_adds_to_the_answer_is_not_needed() -> None:
         ("recording", set()),
     ],
 )
-def test_what_a_rule_needs(rule: str, needs: set[str]) -> None:
+def test_rules_name_what_they_need(rule: str, needs: set[str]) -> None:
     (found,) = (one for one in RULES if one.id == rule)
     assert set(found.needs) - {"GPU events"} == needs
 

@@ -71,7 +71,7 @@ def test_of_equal_names_the_first_whatever_the_order_in_the_file(
     assert gap(one, other).op == gap(other, one).op == "aten::a"
 
 
-def test_what_covers_next_to_nothing_is_not_named(
+def test_activity_that_covers_little_of_a_gap_is_not_named(
     gap: Callable[..., Gap], event: Make
 ) -> None:
     assert gap(event("aten::a", 50, 9)).op is None

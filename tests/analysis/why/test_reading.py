@@ -33,7 +33,9 @@ def _needs_traces() -> None:
         pytest.skip(f"there is no {TRACE}")
 
 
-def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_args_that_were_read_ahead_are_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: object) -> bytes:
         raise OSError("no bytes")
 

@@ -49,6 +49,8 @@ def test_steps_are_compared_by_their_means(trace_of: Callable[..., Trace]) -> No
     assert found.modules[0] == Moved("Linear_*", 200 * US, 100 * US)
 
 
-def test_what_is_equal_is_left_out(trace_of: Callable[..., Trace]) -> None:
+def test_equal_modules_and_families_are_left_out(
+    trace_of: Callable[..., Trace],
+) -> None:
     found = compared(trace_of, layers(200, 100), layers(200, 100))
     assert (found.modules, found.families) == ((), ())

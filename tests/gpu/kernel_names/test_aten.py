@@ -268,7 +268,9 @@ def test_type_of_the_sums(says: Says, operator: str, sums: str) -> None:
         "NormOps",
     ],
 )
-def test_what_adds_nothing_up_has_no_sums(says: Says, operator: str) -> None:
+def test_reduction_without_sums_has_no_accumulator_type(
+    says: Says, operator: str
+) -> None:
     says(reduction(operator), family="aten-reduce", dtype_acc=None)
 
 

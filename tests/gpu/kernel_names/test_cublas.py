@@ -45,7 +45,7 @@ def test_cublas_name_without_types_has_that_of_the_accumulator(says: Says) -> No
     says("maxwell_gzgemm_64x32_lower_cn", dtype_a="c128", layout="cn")
 
 
-def test_what_the_name_leaves_open(says: Says) -> None:
+def test_fields_that_a_cublas_name_leaves_open_are_none(says: Says) -> None:
     says("ampere_s1688gemm_128x128_ldg8_tn", dtype_a=None, dtype_acc="fp32")
     says(
         "volta_igemm_int8_128x128_ldg4_nt",

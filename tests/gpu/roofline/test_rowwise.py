@@ -86,7 +86,7 @@ IMAGE, WEIGHT = ([64, 64, 112, 112], "float", ""), ([CHANNEL], "float", "")
         ("aten::miopen_batch_norm", "MIOpenBatchNormFwdTrainSpatialMeanVariance", 1, 1),
     ],
 )
-def test_what_a_pass_moves(
+def test_rowwise_passes_count_their_bytes(
     op_trace: Launched, op: str, kernel: str, tensors: int, moved: int
 ) -> None:
     """As many tensors of 205.5 MB as it reads and writes."""

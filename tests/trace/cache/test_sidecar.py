@@ -127,7 +127,7 @@ def test_nothing_is_kept_of_a_document_that_could_not_be_read(
     assert forward(open_trace(path)) == [0]
 
 
-def test_nothing_is_kept_of_what_was_stopped(path: str) -> None:
+def test_answers_of_a_stopped_reading_are_not_kept(path: str) -> None:
     asked = iter([False])
     backward_ops(open_trace(path), lambda: next(asked, True))
     assert forward(open_trace(path)) == [0]
@@ -144,7 +144,7 @@ def test_a_file_that_changed_is_read_again(path: str) -> None:
     assert forward(open_trace(path)) == [1]
 
 
-def test_what_is_damaged_is_worked_out_again(path: str) -> None:
+def test_damaged_kept_answers_are_computed_again(path: str) -> None:
     assert forward(open_trace(path)) == [0]
     entry = entry_for(path)
     assert entry

@@ -97,7 +97,7 @@ class Opened:
         return (os.mkdir, (self.path,))
 
 
-def test_nothing_that_a_pickle_names_is_called(tmp_path: Path) -> None:
+def test_flight_dump_pickle_calls_nothing(tmp_path: Path) -> None:
     made = tmp_path / "made"
     path = tmp_path / "rank_0"
     path.write_bytes(pickle.dumps({"entries": [Opened(str(made))]}, protocol=2))

@@ -103,7 +103,9 @@ def test_times_are_exact(trace_of: Make, ts: str, time: int) -> None:
 @pytest.mark.parametrize(
     "value", ["true", '"3"', "null", "[1]", "1e999", "NaN", "1" * 400]
 )
-def test_what_is_no_finite_number_is_left_out(trace_of: Make, value: str) -> None:
+def test_counter_values_that_are_not_finite_are_left_out(
+    trace_of: Make, value: str
+) -> None:
     trace = trace_of(
         f'[{{"ph": "C", "name": "c", "pid": 1, "ts": 1, "args": {{"v": {value}, "w": 2}}}}]'
     )

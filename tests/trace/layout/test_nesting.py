@@ -66,7 +66,7 @@ def test_equal_times_nest() -> None:
     assert nest(*columns([(0, 5), (0, 5), (0, 5)])).parent.tolist() == [-1, 0, 1]
 
 
-def test_nothing_lasts_at_the_end_of_another() -> None:
+def test_slice_of_no_length_at_the_end_of_another_is_not_inside() -> None:
     rows = [(0, 5), (5, 5), (5, 5), (5, 8), (8, 8)]
     assert nest(*columns(sorted(rows, key=lambda r: (r[0], -r[1])))).parent.max() == 1
 
@@ -115,7 +115,7 @@ def test_parents_equal_a_slow_search(rows: list[Span]) -> None:
 
 
 @given(spans)
-def test_what_nests_stays_on_one_row(rows: list[Span]) -> None:
+def test_slices_that_nest_stay_on_one_row(rows: list[Span]) -> None:
     if not any(crosses(a, b) for n, a in enumerate(rows) for b in rows[n + 1 :]):
         assert not any(subrows(rows))
 

@@ -115,7 +115,7 @@ def test_pattern_without_a_match_gives_no_steps(
     assert len(steps_of(trace_of(work), "nothing")) == 0
 
 
-def test_what_is_a_part_of_a_step_is_none(
+def test_annotation_inside_a_step_is_no_step(
     trace_of: Make, event: Make, work: list[Any]
 ) -> None:
     """However much of the work an optimizer launches."""

@@ -86,7 +86,7 @@ def test_a_result_is_kept_under_any_key() -> None:
     assert kept_result(owner, "frames") == 2
 
 
-def test_what_is_raised_is_not_kept() -> None:
+def test_memo_does_not_keep_what_is_raised() -> None:
     attempts: list[int] = []
 
     @memo()

@@ -67,7 +67,7 @@ def test_a_kernel_has_the_args_that_torch_writes(path: Path) -> None:
     ]
 
 
-def test_what_is_not_recorded_is_left_out(path: Path) -> None:
+def test_nsys_values_that_are_not_recorded_are_left_out_of_args(path: Path) -> None:
     trace = opened(path, KERNEL=[kernel(10, 30, None, contextId=None)])
     assert args(trace, Role.KERNEL) == [{"device": 0, "stream": 7}]
 
@@ -317,7 +317,7 @@ def test_a_view_in_the_place_of_a_table_is_not_asked(path: Path) -> None:
     assert len(open_trace(str(path), cached=False)) == 1
 
 
-def test_nothing_is_written_beside_a_file(path: Path) -> None:
+def test_nsys_reading_writes_no_file_beside_the_export(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9)])
     path.with_name("a.sqlite-wal").write_bytes(b"changes")
     trace = open_trace(str(path), cached=False)
@@ -595,7 +595,7 @@ def test_warnings_of_the_profiler_are_told_errors_first(path: Path) -> None:
     assert not trace.report.left_out
 
 
-def test_what_the_profiler_informs_of_is_not_told(path: Path) -> None:
+def test_nsys_informational_diagnostics_are_not_reported(path: Path) -> None:
     events = [
         diagnostic(1, "Profiling has started."),
         diagnostic(2, None),

@@ -63,7 +63,9 @@ def test_backward_kernel_has_the_module_of_its_forward_op(
     assert source_of(found, of_kernel) == ("my_model.py", 42, "forward")
 
 
-def test_nothing_is_known(trace_of: Make, event: Make) -> None:
+def test_kernel_without_op_and_frames_has_nothing_around_it(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of([event("k", cat="kernel", pid=0, tid=7)])
     found, of_kernel = chain(trace, "k")
     assert of_kernel == Program(-1, (), (), -1)

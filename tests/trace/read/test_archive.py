@@ -191,3 +191,21 @@ def test_what_unpacks_to_far_too_much_is_unpacked_in_pieces(
     path.write_bytes(path.read_bytes().replace(size, struct.pack("<I", 0)))
     assert "too much for a trace" in message(path)
     assert max(sizes) <= 1 << 20
+
+
+def test_what_precedes_damage_in_one_piece_of_lzma_is_read(tmp_path: Path) -> None:
+    """The whole archive is one piece to the decompressor, which gives nothing of a piece
+    with damage in it."""
+    path = zipped(
+        tmp_path / "a.zip", "trace.json", content=MANY[:3000], method=zipfile.ZIP_LZMA
+    )
+    with zipfile.ZipFile(path) as archive:
+        (entry,) = archive.infolist()
+    data = bytearray(path.read_bytes())
+    data_begin = entry.header_offset + 30 + len("trace.json")
+    damaged_at = data_begin + entry.compress_size * 3 // 4
+    data[damaged_at : damaged_at + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    trace = open_trace(str(path), cached=False)
+    assert trace.report.cut is not None
+    assert len(trace.start) > 10

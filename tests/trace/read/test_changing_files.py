@@ -104,7 +104,7 @@ def test_file_that_changes_while_it_is_read_is_not_cached(
     assert not open_trace(str(path)).report.changed
 
 
-def test_nothing_is_left_of_it(
+def test_file_that_shrinks_to_nothing_is_refused(
     write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None]
 ) -> None:
     path = write(TEXT)

@@ -162,7 +162,7 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
         ),
     ],
 )
-def test_nothing_else_is_taken_for_one(content: bytes) -> None:
+def test_ordinary_files_are_not_taken_for_foreign_formats(content: bytes) -> None:
     assert foreign("trace.json", content) is None
 
 

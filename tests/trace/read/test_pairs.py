@@ -90,7 +90,9 @@ def test_pairs_stand_beside_whole_slices_with_their_args(
     assert trace.order[rows["b"]] == 1
 
 
-def test_what_has_no_partner(trace_of: Callable[..., Trace]) -> None:
+def test_begin_and_end_events_without_partner_are_counted(
+    trace_of: Callable[..., Trace],
+) -> None:
     trace = trace_of(
         [mark("E", ts=1), mark("B", "open", 2), mark("B", "b", 3), mark("E", ts=8)]
     )

@@ -122,7 +122,7 @@ def in_memory() -> Iterator[str]:
     system.rm("/job", recursive=True)
 
 
-def test_what_is_a_url() -> None:
+def test_text_with_a_scheme_is_a_url() -> None:
     assert [
         is_remote(one) for one in ("s3://a/b", "HTTPS://a/b", "a/b", "-", "sample:mlp")
     ] == [
@@ -151,7 +151,7 @@ def test_patterns_and_folders_behind_urls_list_their_traces(in_memory: str) -> N
 @pytest.mark.skipif(
     "not hasattr(os, 'memfd_create')", reason="there are no files in memory here"
 )
-def test_nothing_is_put_on_disk(
+def test_remote_trace_is_not_written_to_disk(
     in_memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A local file of that size would be unpacked to disk."""

@@ -179,7 +179,7 @@ def test_no_output_repeats_a_password(
         ("mail@host", "mail@host"),
     ],
 )
-def test_what_is_shown_of_a_url(text: str, shown: str) -> None:
+def test_url_is_shown_without_password_and_signature(text: str, shown: str) -> None:
     assert without_credentials(text) == shown
 
 

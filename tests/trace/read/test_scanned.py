@@ -143,7 +143,7 @@ def test_names_that_are_no_utf8() -> None:
     assert scan(b'{"ph":"s","cat":"\xff"}') is None
 
 
-def test_nothing_is_read_behind_the_end() -> None:
+def test_scanner_reads_nothing_behind_the_end() -> None:
     text = KNOWN[4].encode()
     for end in range(len(text)):
         with memoryview(text)[:end] as cut:

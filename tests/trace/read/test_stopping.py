@@ -142,7 +142,7 @@ def test_a_part_is_not_kept_in_the_cache(
     assert entry.trace(text_of) is None
 
 
-def test_what_is_said_of_a_part(write: Callable[[bytes], Path]) -> None:
+def test_stopped_trace_says_which_part_it_is(write: Callable[[bytes], Path]) -> None:
     trace = stopped(write(TEXT))
     said = list(notices(trace.report))
     assert len(said) == 1

@@ -53,7 +53,7 @@ def test_floats_between_two_nanoseconds_need_their_text(value: float) -> None:
 @pytest.mark.parametrize(
     "values", [[2**62], [float("nan")], [1.0, float("inf")], [2**70]]
 )
-def test_what_does_not_fit(values: list[float]) -> None:
+def test_times_beyond_64_bits_are_refused(values: list[float]) -> None:
     with pytest.raises(OverflowError):
         nanoseconds(values)
 

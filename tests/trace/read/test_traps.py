@@ -26,12 +26,14 @@ N = 10_000
 
 
 @pytest.mark.parametrize("category", ["cpu_op", "kernel", "cuda_runtime"])
-def test_all_overlap_partly(trace_of: Open, event: Event, category: str) -> None:
+def test_slices_that_all_overlap_get_subrows_in_bounded_time(
+    trace_of: Open, event: Event, category: str
+) -> None:
     trace = trace_of([event("a", n, N, cat=category) for n in range(N)])
     assert len(trace.tracks) == len(trace) == N
 
 
-def test_all_equal_calls(trace_of: Open, event: Event) -> None:
+def test_equal_calls_nest_in_bounded_time(trace_of: Open, event: Event) -> None:
     trace = trace_of([event("a", 1, 5, cat="cuda_runtime") for _ in range(N)])
     assert len(trace.tracks) == N
 

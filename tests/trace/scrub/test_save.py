@@ -49,7 +49,7 @@ def test_a_packed_file_tells_no_name_and_no_time(trace: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["in.json", "there.json", "link.json"])
-def test_nothing_is_overwritten(name: str, trace: Path, tmp_path: Path) -> None:
+def test_scrub_overwrites_no_file(name: str, trace: Path, tmp_path: Path) -> None:
     (tmp_path / "there.json").write_text("mine")
     (tmp_path / "link.json").symlink_to("nowhere")
     with pytest.raises(TraceError, match=f"{name} exists already"):
@@ -81,7 +81,7 @@ def test_a_name_that_is_taken_meanwhile_stays(tmp_path: Path) -> None:
         ("no/out.json", "no such folder"),
     ],
 )
-def test_what_cannot_be_written_is_one_sentence(
+def test_scrubbed_file_that_cannot_be_written_is_one_sentence(
     out: str, message: str, trace: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(TraceError, match=message):

@@ -176,7 +176,9 @@ class Call:
         return os.system, ("touch called",)
 
 
-def test_nothing_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_pickle_calls_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert "import or call" in refusal(tmp_path, with_events(Call()))
     assert not (tmp_path / "called").exists()

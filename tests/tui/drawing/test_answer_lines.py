@@ -15,7 +15,7 @@ from fusetui.report.why_answer import answer, brief_answer
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList
+from fusetui.tui.layout.answer import BETWEEN_CELLS, AnswerAt, AnswerList
 from fusetui.tui.pages.answer import widths_of
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.state import Size, State
@@ -234,7 +234,7 @@ def test_lists_fill_the_width(trace_of: Make, width: int) -> None:
     found = lists(trace_of(training()))
     for count in (1, 2, 3):
         cells = widths_of(found[:count], width)
-        assert sum(cells) == width - 1 - BETWEEN * (count - 1)
+        assert sum(cells) == width - 1 - BETWEEN_CELLS * (count - 1)
 
 
 def lists(trace: Trace) -> tuple[AnswerList, ...]:

@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from fusetui.tui.drawing.canvas import FRAME, Canvas
+from fusetui.tui.drawing.canvas import FRAME_SECONDS, Canvas
 from fusetui.tui.drawing.picture import Said, TextPicture, text
 from fusetui.tui.drawing.segments import ShortStrip, painted
 
@@ -44,7 +44,7 @@ async def asked_for(pilot: Pilot[None], picture: TextPicture) -> list[int]:
     canvas = pilot.app.query_one(WatchedCanvas)
     canvas.asked.clear()
     canvas.show(picture)
-    await pilot.pause(2 * FRAME)
+    await pilot.pause(2 * FRAME_SECONDS)
     return canvas.asked
 
 
@@ -70,7 +70,7 @@ async def test_a_line_is_made_once_per_frame() -> None:
         canvas = pilot.app.query_one(Canvas)
         for number in range(100):
             canvas.show(picture(number))
-        await pilot.pause(2 * FRAME)
+        await pilot.pause(2 * FRAME_SECONDS)
         assert made[-1] == 99
         assert len(made) < 10
 
@@ -83,7 +83,7 @@ async def test_a_picture_shown_while_textual_paints_is_painted_as_well() -> None
         canvas.asked.clear()
         canvas.show(text(lines("A", "B", "c")))
         canvas.render_lines(Region(0, 1, 20, 1))
-        await pilot.pause(2 * FRAME)
+        await pilot.pause(2 * FRAME_SECONDS)
         assert canvas.asked == [0, 1]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.tui.drawing.details import DEEPEST, LONGEST, value_text
+from fusetui.tui.drawing.details import MAX_DEPTH, MAX_VALUE_CHARS, value_text
 
 
 class Counted(list[Any]):
@@ -41,7 +41,7 @@ def nested(depth: int) -> list[Any]:
         {},
         [[8192, 768], []],
         {"a": {"b": [1, "x"]}, "c": "y"},
-        nested(DEEPEST),
+        nested(MAX_DEPTH),
     ],
 )
 def test_value_text_is_that_of_json(value: object) -> None:
@@ -57,21 +57,21 @@ def test_no_value_is_obeyed(value: object) -> None:
     assert obeyed(value_text(value, "..."), "") == set()
 
 
-@pytest.mark.parametrize("depth", [DEEPEST + 2, 600, 100_000])
-def test_what_is_nested_deeply(depth: int) -> None:
-    assert value_text(nested(depth), "...") == "[" * DEEPEST + "..." + "]" * DEEPEST
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 2, 600, 100_000])
+def test_deeply_nested_values_are_cut(depth: int) -> None:
+    assert value_text(nested(depth), "...") == "[" * MAX_DEPTH + "..." + "]" * MAX_DEPTH
 
 
-def test_what_is_long() -> None:
+def test_long_lists_and_texts_are_cut() -> None:
     items = Counted(range(100_000))
     text = value_text({"items": items}, "...")
-    assert len(text) == LONGEST
+    assert len(text) == MAX_VALUE_CHARS
     assert text.startswith('{"items": [0, 1, 2')
     assert text.endswith("...")
-    assert items.looked_at < LONGEST
+    assert items.looked_at < MAX_VALUE_CHARS
 
 
 @pytest.mark.parametrize("value", ["x" * 10**7, ["x" * 10**7], {"x" * 10**7: 1}])
 def test_long_value_text_is_cut_at_its_bound(value: object) -> None:
     text = value_text(value, "...")
-    assert (len(text), text[-4:]) == (LONGEST, "x...")
+    assert (len(text), text[-4:]) == (MAX_VALUE_CHARS, "x...")

@@ -45,7 +45,7 @@ def test_without_steps_it_is_in_order_of_time(mlp: Trace) -> None:
     assert (found.steps, found.medians) == (0, (181 * US, 181 * US))
 
 
-def test_nothing_is_said_about_one(mlp: Trace) -> None:
+def test_trend_of_one_instance_is_not_shown(mlp: Trace) -> None:
     assert trend(mlp, np.array([3]), mlp.dur[[3]], steps_of(mlp), cells=10) is None
 
 

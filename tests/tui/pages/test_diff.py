@@ -36,7 +36,7 @@ def test_the_color_is_that_of_the_verdict(
     assert verdict(found, 100)[0].token == token
 
 
-def test_what_cannot_be_told_is_said(
+def test_inconclusive_diff_says_why(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
@@ -90,7 +90,7 @@ def test_a_story_that_is_too_long_says_that_there_is_more(
     assert len(above(long, 70, 3)) == 2 + 3
 
 
-def test_what_closes_the_sum_is_pinned(
+def test_rows_that_close_the_sum_stay_in_sight(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))

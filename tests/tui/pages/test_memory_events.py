@@ -114,7 +114,7 @@ def test_the_cursor_has_the_totals_of_a_real_trace() -> None:
         state = after(state, *do("memory-later") * 4)
 
 
-def test_who_holds_it_by_op_and_by_annotation(state: State) -> None:
+def test_memory_is_listed_by_op_and_by_annotation(state: State) -> None:
     """Opened rows add up; of what was there before, the number of blocks is not
     said."""
 
@@ -162,7 +162,9 @@ def test_zoom_is_that_of_the_timeline(state: State) -> None:
     assert "does not tell which segments" in after(zoomed, *do("memory-map")).hint
 
 
-def test_what_contradicts_the_totals_is_told(trace_of: Make, state: State) -> None:
+def test_memory_events_that_contradict_totals_are_reported(
+    trace_of: Make, state: State
+) -> None:
     lost = answered(opened(trace_of([*OPS, EVENTS[0], *EVENTS[2:]]), size=WIDE))
     said = "4 events, which differ from their last total by 70 bytes"
     assert (said in drawn(lost), "differ" in drawn(state)) == (True, False)

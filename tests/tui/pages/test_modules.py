@@ -98,7 +98,7 @@ def test_sorted_by_any_column(trace_of: Make, sort: str, on_gpu: bool) -> None:
     assert not figure or f" {percent(figure, whole)} " in drawn(state).split("\n")[4]
 
 
-def test_all_of_a_measure_adds_up(trace_of: Make) -> None:
+def test_every_measure_of_modules_adds_up(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained)
     tree = tree_of(state)
     outermost = tree.parent < 0

@@ -281,7 +281,7 @@ def test_what_to_do_without_ranks_fits_a_small_terminal(mlp: Trace) -> None:
 def test_what_is_said_of_the_job_uses_the_lines_below_a_short_table(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.tui.pages.ranks.ABOVE", 1)
+    monkeypatch.setattr("fusetui.tui.pages.ranks.MIN_ABOVE_LINES", 1)
     answer = state.job.answer
     assert answer is not None
     said = " ".join([*headline(answer), clocks_text(answer)])

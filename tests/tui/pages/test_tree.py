@@ -173,7 +173,7 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     mlp: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is made beside the app; until it is there, a sentence says so."""
-    monkeypatch.setattr(page, "LARGE", 1)
+    monkeypatch.setattr(page, "MAX_SLICES_AT_ONCE", 1)
     state = after(opened(mlp), *do("tree"))
     assert (state.page, state.hint) == ("timeline", page.WORKING)
     made: dict[Hashable, Any] = {call_tree: call_tree(mlp)}

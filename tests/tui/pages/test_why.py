@@ -90,7 +90,7 @@ def test_y_copies_the_whole_answer_as_markdown(waiting: Trace) -> None:
     assert "Try: " in text
 
 
-def test_what_was_not_recorded_is_a_row(mlp: Trace) -> None:
+def test_missing_recordings_are_a_row_of_the_why_page(mlp: Trace) -> None:
     state = after(opened(mlp), explained, *do("why", "last"))
     assert "not recorded: " in drawn(state)
     assert after(state, *do("show")).hint.startswith("not recorded: ")

@@ -125,7 +125,7 @@ def test_an_expression_that_takes_too_long_is_given_up(
     assert labels(found) == labels(state)
 
 
-def test_what_is_no_expression_is_said(state: State) -> None:
+def test_invalid_lane_expression_is_one_sentence(state: State) -> None:
     assert "is no regular expression" in after(state, typed("only /(/")).hint
 
 

@@ -89,7 +89,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
         "q x",
     ],
 )
-def test_what_is_wrong_is_answered_with_what_is_right(mlp: Trace, line: str) -> None:
+def test_wrong_commands_are_answered_with_the_right_form(mlp: Trace, line: str) -> None:
     state = opened(mlp)
     found = after(state, partial(obeyed, line=line))
     assert found.hint

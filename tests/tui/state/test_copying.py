@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.view import Side, make_sides
-from fusetui.tui.pages.page import MOST_COPIED, slice_text, what_was_copied
+from fusetui.tui.pages.page import MAX_COPIED_CHARS, slice_text, what_was_copied
 
 
 def test_a_slice_is_its_name_with_exact_times(
@@ -46,9 +46,9 @@ def test_a_name_beyond_measure_is_cut_and_that_is_said(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
     text = slice_text(
-        make_sides([trace_of([event("k" * MOST_COPIED * 2, 1000)])], ["one"])[0], 0
+        make_sides([trace_of([event("k" * MAX_COPIED_CHARS * 2, 1000)])], ["one"])[0], 0
     )
-    assert len(text) == MOST_COPIED
+    assert len(text) == MAX_COPIED_CHARS
     assert "the first 50,000 characters" in what_was_copied(text)
 
 

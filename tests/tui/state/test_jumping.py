@@ -128,12 +128,12 @@ def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(
     assert "no op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
 
 
-def test_what_has_no_other_pass_says_so(mlp: Trace) -> None:
+def test_other_pass_without_a_partner_says_so(mlp: Trace) -> None:
     state = after(opened(mlp), explained, at("aten::gelu"), *do("other-pass"))
     assert "no op of the other pass" in state.hint
 
 
-def test_what_leads_nowhere_says_so(mlp: Trace) -> None:
+def test_jump_that_leads_nowhere_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     assert after(state, *do("to-launch")).hint == "nothing is selected"
     kernel = after(state, at("gemm"))

@@ -77,7 +77,7 @@ def test_path_key_beside_the_path_goes_to_the_next_slice_on_it(lesson: State) ->
     assert begin >= trace.start[beside]
 
 
-def test_nothing_is_said_about_a_part_of_a_trace(lesson: State) -> None:
+def test_critical_path_of_a_partly_read_trace_is_not_marked(lesson: State) -> None:
     trace = open_trace(PATH)
     trace = replace(trace, report=replace(trace.report, prefix=1000))
     part = opened(trace)
@@ -131,7 +131,9 @@ def test_a_finding_has_its_own_change() -> None:
 @pytest.mark.parametrize(
     ("line", "said"), [("whatif", "takes a change"), ("path x", "no argument")]
 )
-def test_what_a_command_needs(line: str, said: str, lesson: State) -> None:
+def test_replay_commands_name_what_they_need(
+    line: str, said: str, lesson: State
+) -> None:
     found = obeyed(lesson, line)
     assert isinstance(found, State)
     assert said in found.hint

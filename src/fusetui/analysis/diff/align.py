@@ -56,7 +56,8 @@ def align(
     place_keys_b = _place_keys(b, places_b, number_of_place)
     partners = _partners(a, b)
     blocks_of = _blocks_of_lanes((a, b), partners)
-    in_blocks_a, in_blocks_b = _in_blocks(0, blocks_of), _in_blocks(1, blocks_of)
+    in_blocks_a = _in_blocks(0, blocks_of)
+    in_blocks_b = _in_blocks(1, blocks_of)
     aligned = []
     for (lane_a, lane_b), own_blocks in zip(partners, blocks_of, strict=True):
         kept_a = _without(lane_a, in_blocks_a)
@@ -88,6 +89,7 @@ def _blocks_of_lanes(
     kept out of the alignment so that none is paired with parts of others. They are
     searched for in the largest lanes first: what a block launched on other lanes is
     part of it, and of no block there."""
+    a, b = sides
     blocks_of: list[list[Block]] = [[] for _ in partners]
     sizes = [len(lane_a) + len(lane_b) for lane_a, lane_b in partners]
     largest_first = sorted(range(len(partners)), key=lambda number: -sizes[number])
@@ -95,10 +97,10 @@ def _blocks_of_lanes(
         lane_a, lane_b = partners[number]
         kept_a = _without(lane_a, _in_blocks(0, blocks_of))
         kept_b = _without(lane_b, _in_blocks(1, blocks_of))
-        work_a, work_b = _lane_work(sides[0], kept_a), _lane_work(sides[1], kept_b)
-        for block in blocks(work_a, work_b):
-            in_blocks = (_in_blocks(0, blocks_of), _in_blocks(1, blocks_of))
-            beside = _beside(sides, partners, block, in_blocks)
+        for block in blocks(_lane_work(a, kept_a), _lane_work(b, kept_b)):
+            in_blocks_a = _in_blocks(0, blocks_of)
+            in_blocks_b = _in_blocks(1, blocks_of)
+            beside = _beside(sides, partners, block, (in_blocks_a, in_blocks_b))
             blocks_of[number].append(msgspec.structs.replace(block, beside=beside))
     return blocks_of
 
@@ -112,8 +114,9 @@ def _beside(
     """The items, ascending, that a block launched on other lanes: of one key (`by_op`)
     either all, or none if the lane has not so many more of it than its partner.
     `in_blocks`: the items of A and of B that are part of other blocks."""
-    side, other_side = block.side, 1 - block.side
-    own, other = sides[side], sides[other_side]
+    side = block.side
+    other_side = 1 - side
+    own = sides[side]
     launched = {*launched_on_other_lanes(own, block.items)} - in_blocks[side]
     if not launched:
         return ()
@@ -121,15 +124,20 @@ def _beside(
     for lanes in partners:
         own_lane = _without(lanes[side], in_blocks[side])
         other_lane = _without(lanes[other_side], in_blocks[other_side])
+        more = _times_by_op(own, own_lane)
+        more.subtract(_times_by_op(sides[other_side], other_lane))
         launched_here = [item for item in own_lane if item in launched]
-        more = Counter(own.by_op[[*own_lane]].tolist())
-        more.subtract(other.by_op[[*other_lane]].tolist())
-        times_launched = Counter(own.by_op[launched_here].tolist())
+        times_launched = _times_by_op(own, launched_here)
         for item in launched_here:
             key = int(own.by_op[item])
             if times_launched[key] <= more[key]:
                 beside.append(item)
     return tuple(sorted(beside))
+
+
+def _times_by_op(items: WorkItems, members: Sequence[int]) -> Counter[int]:
+    """How many of these items have each key `by_op`."""
+    return Counter(items.by_op[[*members]].tolist())
 
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
@@ -187,32 +195,37 @@ def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
     """The pairs of equal keys, as positions in both lanes, ascending on both sides.
 
     The keys are used one after another, each within the gaps that those before it left:
-    all of them first within places of the program, then all of them anywhere. The same
-    kernel under the same op comes first if as many as half of the pieces that both have by
-    op are such. Otherwise (other hardware, another library) the op comes first, so that
-    names that agree by chance do not mislead.
+    all of them first within places of the program, then all of them anywhere.
     """
-    exact_keys, op_keys = (a.exact, b.exact), (a.by_op, b.by_op)
-    if 2 * _in_common(a.exact, b.exact) < _in_common(a.by_op, b.by_op):
-        best_first = [op_keys, exact_keys]
-    else:
-        best_first = [exact_keys, op_keys]
-    anywhere = [
-        *best_first,
-        (a.by_single_kernel, b.by_single_kernel),
-        (a.by_class, b.by_class),
-    ]
-    within_places = [
-        (_with_place(key_a, a.place), _with_place(key_b, b.place))
-        for key_a, key_b in anywhere
-    ]
+    anywhere = _keys_in_order(a, b)
+    within_places = []
+    for keys_a, keys_b in anywhere:
+        at_place_a = _with_place(keys_a, a.place)
+        at_place_b = _with_place(keys_b, b.place)
+        within_places.append((at_place_a, at_place_b))
     whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     pairs: list[Pair] = []
-    for key_a, key_b in [*within_places, *anywhere]:
+    for keys_a, keys_b in [*within_places, *anywhere]:
         for gap in list(gaps(pairs, whole)):
-            pairs += _match(key_a, key_b, gap)
+            pairs += _match(keys_a, keys_b, gap)
         pairs.sort()
     return pairs
+
+
+def _keys_in_order(a: _Keys, b: _Keys) -> list[tuple[Int64s, Int64s]]:
+    """The keys of A and of B by which items are paired, the best first.
+
+    That is the same kernel under the same op, if as many as half of the pieces that
+    both have by op are such. Otherwise (other hardware, another library) the op comes
+    first, so that names that agree by chance do not mislead.
+    """
+    by_kernel = (a.exact, b.exact)
+    by_op = (a.by_op, b.by_op)
+    by_single_kernel = (a.by_single_kernel, b.by_single_kernel)
+    by_class = (a.by_class, b.by_class)
+    if 2 * _in_common(a.exact, b.exact) < _in_common(a.by_op, b.by_op):
+        return [by_op, by_kernel, by_single_kernel, by_class]
+    return [by_kernel, by_op, by_single_kernel, by_class]
 
 
 def _with_place(key: Int64s, place: Int64s) -> Int64s:
@@ -225,30 +238,42 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
     subsequence of the items that have a key."""
     if not gap.cells:
         return []
-    first_a, last_a, first_b, last_b = gap
-    gap_a, gap_b = key_a[first_a:last_a], key_b[first_b:last_b]
+    gap_a = key_a[gap.first_a : gap.last_a]
+    gap_b = key_b[gap.first_b : gap.last_b]
     if len(gap_a) * len(gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
-        places_a = np.flatnonzero(gap_a != NO_KEY).tolist()
-        places_b = np.flatnonzero(gap_b != NO_KEY).tolist()
-        matches = match(gap_a[places_a], gap_b[places_b])
+        pairs = _match_many(gap_a, gap_b)
     else:
-        keys_a, keys_b = gap_a.tolist(), gap_b.tolist()
-        common = set(keys_a).intersection(keys_b) - {NO_KEY}
-        if not common:
-            return []
-        places_a = [place for place, key in enumerate(keys_a) if key in common]
-        places_b = [place for place, key in enumerate(keys_b) if key in common]
-        common_a = [keys_a[place] for place in places_a]
-        common_b = [keys_b[place] for place in places_b]
-        matches = longest_common(common_a, common_b)
-    return [(places_a[i] + first_a, places_b[j] + first_b) for i, j in matches]
+        pairs = _match_few(gap_a.tolist(), gap_b.tolist())
+    return [(i + gap.first_a, j + gap.first_b) for i, j in pairs]
+
+
+def _match_many(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
+    """The pairs of equal keys of two sequences, as positions in them, with numpy."""
+    places_a = np.flatnonzero(keys_a != NO_KEY).tolist()
+    places_b = np.flatnonzero(keys_b != NO_KEY).tolist()
+    matches = match(keys_a[places_a], keys_b[places_b])
+    return [(places_a[i], places_b[j]) for i, j in matches]
+
+
+def _match_few(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
+    """As `_match_many`, without numpy."""
+    common = set(keys_a).intersection(keys_b) - {NO_KEY}
+    if not common:
+        return []
+    places_a = [place for place, key in enumerate(keys_a) if key in common]
+    places_b = [place for place, key in enumerate(keys_b) if key in common]
+    common_a = [keys_a[place] for place in places_a]
+    common_b = [keys_b[place] for place in places_b]
+    matches = longest_common(common_a, common_b)
+    return [(places_a[i], places_b[j]) for i, j in matches]
 
 
 def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
     """The items of each lane of A and those of its partner in B, in the order of A's
     lanes, then the lanes of B that have no partner. A lane without a partner is paired
     with an empty range."""
-    lanes_a, lanes_b = _lanes(a), _lanes(b)
+    lanes_a = _lanes(a)
+    lanes_b = _lanes(b)
     if len(lanes_a) == len(lanes_b) == 1:
         return [(lanes_a[0], lanes_b[0])]
     partner_of_a = _partner_numbers(a, b, lanes_a, lanes_b)
@@ -270,13 +295,12 @@ def _partner_numbers(
     """By the number of a lane of A, that of its partner in B. Of the largest lanes those
     with the most work in common are partners, then the larger ones, then those with the
     nearest numbers; what is beyond them is paired by size."""
-    largest_a, largest_b = _largest_first(lanes_a), _largest_first(lanes_b)
+    largest_a = _largest_first(lanes_a)
+    largest_b = _largest_first(lanes_b)
     common: dict[Pair, int] = {}
     for i in largest_a[:MAX_COMPARED_LANES]:
         for j in largest_b[:MAX_COMPARED_LANES]:
-            span_a, span_b = _slice(lanes_a[i]), _slice(lanes_b[j])
-            same_ops = _in_common(a.by_op[span_a], b.by_op[span_b])
-            common[i, j] = same_ops + _in_common(a.exact[span_a], b.exact[span_b])
+            common[i, j] = _common_work(a, b, lanes_a[i], lanes_b[j])
 
     def most_in_common_first(pair: Pair) -> tuple[int, int, int, Pair]:
         i, j = pair
@@ -293,6 +317,16 @@ def _partner_numbers(
     rest_of_b = [j for j in largest_b if j not in taken_of_b]
     partner_of_a |= zip(rest_of_a, rest_of_b, strict=False)
     return partner_of_a
+
+
+def _common_work(a: WorkItems, b: WorkItems, lane_a: range, lane_b: range) -> int:
+    """How much work two lanes have in common: the pieces that are the same by op, and
+    once more those that are the same kernel under the same op."""
+    span_a = slice(lane_a.start, lane_a.stop)
+    span_b = slice(lane_b.start, lane_b.stop)
+    same_ops = _in_common(a.by_op[span_a], b.by_op[span_b])
+    same_kernels = _in_common(a.exact[span_a], b.exact[span_b])
+    return same_ops + same_kernels
 
 
 def _largest_first(lanes: Sequence[range]) -> list[int]:
@@ -319,7 +353,3 @@ def _in_common(a: Int64s, b: Int64s) -> int:
         values_a, values_b, assume_unique=True, return_indices=True
     )
     return int(np.minimum(times_a[common_a], times_b[common_b]).sum())
-
-
-def _slice(items: range) -> slice:
-    return slice(items.start, items.stop)

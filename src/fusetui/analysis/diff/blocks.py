@@ -72,28 +72,26 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
         repeat_of_a = repeat(a.keys, b.keys)
         if repeat_of_a is not None:
             surplus = _surplus(a, b, repeat_of_a)
-            unequal.append(
-                Block(
-                    side=0,
-                    a=len(repeat_of_a.many),
-                    b=len(repeat_of_a.few),
-                    items=tuple(a.items[surplus].tolist()),
-                )
+            block_of_a = Block(
+                side=0,
+                a=len(repeat_of_a.many),
+                b=len(repeat_of_a.few),
+                items=tuple(a.items[surplus].tolist()),
             )
+            unequal.append(block_of_a)
             a = a.without(surplus)
             continue
         repeat_of_b = repeat(b.keys, a.keys)
         if repeat_of_b is None:
             break
         surplus = _surplus(b, a, repeat_of_b)
-        unequal.append(
-            Block(
-                side=1,
-                a=len(repeat_of_b.few),
-                b=len(repeat_of_b.many),
-                items=tuple(b.items[surplus].tolist()),
-            )
+        block_of_b = Block(
+            side=1,
+            a=len(repeat_of_b.few),
+            b=len(repeat_of_b.many),
+            items=tuple(b.items[surplus].tolist()),
         )
+        unequal.append(block_of_b)
         b = b.without(surplus)
     return unequal
 
@@ -116,18 +114,28 @@ def _costs(many: LaneWork, few: LaneWork, repeated: Repeat) -> Iterator[Int64s]:
     """For each block of the few, what each of the `more` + 1 blocks of the many that
     may be its counterpart costs, in order: the sum of the differences of their times
     (`features`). A piece of other work costs the times of both."""
-    size, more = repeated.size, repeated.more
-    cells = len(repeated.few) * (more + 1) * size * many.features.shape[1]
-    compared_pieces = np.arange(0, size, 1 + cells // MAX_COMPARED_CELLS)
+    compared_pieces = _compared_pieces(repeated, features=many.features.shape[1])
     of_many = _windows(many, repeated.many, compared_pieces)
     of_few = _windows(few, repeated.few, compared_pieces)
     for block in range(len(repeated.few)):
-        candidates = slice(block, block + more + 1)
+        candidates = slice(block, block + repeated.more + 1)
         is_same_work = of_many.keys[candidates] == of_few.keys[block]
-        of_candidates, own = of_many.features[candidates], of_few.features[block]
-        differences = np.abs(of_candidates - own).sum(axis=2)
-        sums = (of_candidates + own).sum(axis=2)
-        yield np.where(is_same_work, differences, sums).sum(axis=1)
+        of_candidates = of_many.features[candidates]
+        of_block = of_few.features[block]
+        differences = np.abs(of_candidates - of_block).sum(axis=2)
+        sums = (of_candidates + of_block).sum(axis=2)
+        costs_of_pieces = np.where(is_same_work, differences, sums)
+        yield costs_of_pieces.sum(axis=1)
+
+
+def _compared_pieces(repeated: Repeat, *, features: int) -> Rows:
+    """The places in a block of the pieces by which blocks are compared: all, or every
+    second and so on, so that it takes at most MAX_COMPARED_CELLS comparisons of
+    features."""
+    candidates = repeated.more + 1
+    cells = len(repeated.few) * candidates * repeated.size * features
+    every_nth = 1 + cells // MAX_COMPARED_CELLS
+    return np.arange(0, repeated.size, every_nth)
 
 
 class _Windows(msgspec.Struct, frozen=True, eq=False):
@@ -158,8 +166,8 @@ def runs(numbers: Rows) -> list[tuple[int, int]]:
     """
     if not len(numbers):
         return []
-    cuts = np.flatnonzero(np.diff(numbers) > 1) + 1
-    return [(int(run[0]), int(run[-1])) for run in np.split(numbers, cuts)]
+    begins = np.flatnonzero(np.diff(numbers) > 1) + 1
+    return [(int(run[0]), int(run[-1])) for run in np.split(numbers, begins)]
 
 
 def _best_fitting(
@@ -179,8 +187,10 @@ def _best_fitting(
     first, last = run
     # after the last block of all there is no mark: take the range one block earlier
     if last + 1 == len(repeated.many):
-        first, last = first - 1, last - 1
-    begin, end = int(repeated.many[first]), int(repeated.many[last + 1])
+        first -= 1
+        last -= 1
+    begin = int(repeated.many[first])
+    end = int(repeated.many[last + 1])
     # the place in the few of the block that follows the run
     if last + 1 in with_counterpart:
         counterpart = int(repeated.few[with_counterpart.index(last + 1)])
@@ -189,13 +199,19 @@ def _best_fitting(
     size = repeated.size
     backward = _gain_backward(many, few, begin, end, counterpart, size)
     forward = _gain_forward(many, few, begin, end, counterpart, size)
-    if forward.min() < backward.min():
-        shift = int(forward.argmin())
-    else:
-        # of shifts that fit alike the farthest back, so that the range begins early
-        best_shifts = np.flatnonzero(backward == backward.min())
-        shift = -int(best_shifts[-1])
+    shift = _best_shift(backward, forward)
     return begin + shift, end + shift
+
+
+def _best_shift(backward: Int64s, forward: Int64s) -> int:
+    """The shift with the least value, below 0 for a shift backward. `backward`,
+    `forward`: the values of shifts by 0, 1 and so on. Of equal ones, backward before
+    forward; backward the farthest, so that the range begins early, forward the
+    nearest."""
+    if forward.min() < backward.min():
+        return int(forward.argmin())
+    best_shifts = np.flatnonzero(backward == backward.min())
+    return -int(best_shifts[-1])
 
 
 def _gain_forward(
@@ -228,20 +244,25 @@ def _gain(
     was compared with the same partner before. `leaves` and `enters` are places of the
     many, `partner` of the few, all in the order in which they move.
     """
-    is_inside = (leaves >= 0) & (enters >= 0) & (partner >= 0)
-    is_inside &= (leaves < len(many.keys)) & (enters < len(many.keys))
-    is_inside &= partner < len(few.keys)
+    is_inside = _is_place_of(many, leaves) & _is_place_of(many, enters)
+    is_inside &= _is_place_of(few, partner)
+    # place 0 stands for those outside, which end the sequence anyway
     leaves = np.where(is_inside, leaves, 0)
     enters = np.where(is_inside, enters, 0)
     partner = np.where(is_inside, partner, 0)
-    is_same_work = is_inside & (many.keys[leaves] == many.keys[enters])
-    is_same_work &= many.keys[leaves] == few.keys[partner]
-    fits: Flags = np.logical_and.accumulate(is_same_work)
+    key = many.keys[leaves]
+    same_keys = (key == many.keys[enters]) & (key == few.keys[partner])
+    fits: Flags = np.logical_and.accumulate(is_inside & same_keys)
     of_partner = few.features[partner[fits]]
     apart_after = np.abs(many.features[leaves[fits]] - of_partner).sum(axis=1)
     apart_before = np.abs(many.features[enters[fits]] - of_partner).sum(axis=1)
     less_well = np.cumsum(apart_after - apart_before)
     return np.concatenate([[0], less_well])
+
+
+def _is_place_of(lane: LaneWork, places: Rows) -> Flags:
+    """Whether each of these is the place of a piece of the lane."""
+    return np.asarray((places >= 0) & (places < len(lane.keys)))
 
 
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
@@ -293,30 +314,49 @@ def _block_sizes(keys: Int64s) -> list[int]:
 
 
 def _more_often(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
-    """The block with the number of times that A has it more often than B, if at least
-    MIN_AGREEING_SHARE of its pieces agree on that number. None otherwise, or without a
-    mark: a key that occurs once in the block and also in B; of several, the one that A
-    has least often."""
+    """How many times A has a block more often than B, with the places of its mark in
+    both; None if the pieces of the block do not agree on a number (`_agreed_number`),
+    or if the block has no mark.
+
+    The mark is a key that occurs once in the block, agrees on the number, and also
+    occurs in B; of several, the one that A has least often. `block`, `a`, `b`: keys of
+    pieces.
+    """
     keys, times_in_block = np.unique(block, return_counts=True)
-    times_in_a, times_in_b = occurrences(keys, a), occurrences(keys, b)
-    more, remainder = np.divmod(times_in_a - times_in_b, times_in_block)
-    is_multiple = (remainder == 0) & (more > 0)
-    min_agreeing = MIN_AGREEING_SHARE * len(block)
-    if times_in_block[is_multiple].sum() < min_agreeing:
+    times_in_a = occurrences(keys, a)
+    times_in_b = occurrences(keys, b)
+    blocks_more, remainder = np.divmod(times_in_a - times_in_b, times_in_block)
+    is_multiple = (remainder == 0) & (blocks_more > 0)
+    agreed = _agreed_number(blocks_more, times_in_block, is_multiple)
+    if agreed is None:
         return None
-    more_of_pieces = np.repeat(more[is_multiple], times_in_block[is_multiple])
-    numbers, pieces_that_agree = np.unique(more_of_pieces, return_counts=True)
-    if pieces_that_agree.max() < min_agreeing:
-        return None
-    agreed = int(numbers[pieces_that_agree.argmax()])
-    is_unique = (times_in_block == 1) & (times_in_b > 0)
-    marks = np.flatnonzero(is_multiple & (more == agreed) & is_unique)
+    may_be_mark = is_multiple & (blocks_more == agreed)
+    may_be_mark &= (times_in_block == 1) & (times_in_b > 0)
+    marks = np.flatnonzero(may_be_mark)
     if not len(marks):
         return None
-    mark = keys[marks[times_in_a[marks].argmin()]]
+    rarest = marks[times_in_a[marks].argmin()]
     return Repeat(
         size=len(block),
         more=agreed,
-        many=np.flatnonzero(a == mark),
-        few=np.flatnonzero(b == mark),
+        many=np.flatnonzero(a == keys[rarest]),
+        few=np.flatnonzero(b == keys[rarest]),
     )
+
+
+def _agreed_number(
+    blocks_more: Int64s, times_in_block: Int64s, is_counted: Flags
+) -> int | None:
+    """The number of blocks on which most pieces of a block agree; None if these are
+    fewer than MIN_AGREEING_SHARE of it. Arrays of shape [keys]: the number that each
+    key says, how many pieces of the block have the key, and whether its number
+    counts."""
+    pieces_of_block = times_in_block.sum()
+    numbers, which = np.unique(blocks_more[is_counted], return_inverse=True)
+    if not len(numbers):
+        return None
+    pieces_that_agree = np.bincount(which, weights=times_in_block[is_counted])
+    most = pieces_that_agree.argmax()
+    if pieces_that_agree[most] < MIN_AGREEING_SHARE * pieces_of_block:
+        return None
+    return int(numbers[most])

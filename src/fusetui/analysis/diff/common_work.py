@@ -25,7 +25,8 @@ def common_work(
 ) -> CommonWork | None:
     """How much of the work of both sides is the same by its names; None where a side
     does no work that takes time."""
-    total_a_ns, total_b_ns = int(a.ns.sum()), int(b.ns.sum())
+    total_a_ns = int(a.ns.sum())
+    total_b_ns = int(b.ns.sum())
     if not total_a_ns or not total_b_ns:
         return None
     common_a_ns = common_b_ns = 0

@@ -5,7 +5,7 @@ time, and of what is left."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import Lanes, align
 from fusetui.analysis.diff.dispatch import dispatched
-from fusetui.analysis.diff.evidence import comparable
+from fusetui.analysis.diff.evidence import Evidence, comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems, with_usual_steps
 from fusetui.analysis.diff.model import (
@@ -118,45 +118,35 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     """
     common = with_common_steps(work_a, work_b)
     evidence = comparable(common.a, common.b)
-    a, b = with_usual_steps(evidence.a, evidence.b)
-    places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
-    aligned = align(a, b, places_a.starred, places_b.starred)
-    groups = _groups(places_a, places_b, aligned)
-
-    step = step_change(a, b, groups)
-    # a step in which something else happened is no usual one
-    outliers = outlier_steps.single_step_outliers(a, b, groups)
-    unusual_steps = [
-        outlier.unusual_step for outlier in outliers if outlier.unusual_step is not None
-    ]
-    a, b = with_usual_steps(a, b, unusual_steps)
+    matched = _matched(evidence)
+    a = matched.a
+    b = matched.b
+    groups = matched.groups
 
     renamed = renamed_at_places(a, b, groups, evidence.renamed, evidence.swapped)
     renamed_dispatch = renamed_labels(a, b, renamed)
-    outlier_rows = outlier_work.rows(a, b, groups)
-    outlier_rows += [outlier.row for outlier in outliers]
-    rows = (
-        *explain.rows(a, b, groups, (places_a, places_b)),
-        *outlier_steps.with_joined_parts(a, b, outlier_rows),
-        *dispatch.rows(a, b, rows_for_surplus(a, b, aligned), renamed_dispatch),
-    )
-
+    rows = _rows(matched, renamed_dispatch)
     on_cpu = not (work_a.gpu or work_b.gpu)
-    side_a, side_b = side_figures(a, on_cpu), side_figures(b, on_cpu)
-    sums = accounting(step, side_a, side_b, rows)
-    if lacking:
-        judged = Verdict(answer=Answer.CANNOT_TELL, reason=f"{lacking} {NO_GPU_EVENTS}")
-    else:
-        judged = verdict(step, side_a, side_b)
+    side_a = side_figures(a, on_cpu)
+    side_b = side_figures(b, on_cpu)
+    sums = accounting(matched.step, side_a, side_b, rows)
     devices = other_devices(side_a, side_b)
     every_note = notes(
-        a, b, groups, devices, step, sums, evidence, renamed, renamed_dispatch
+        a,
+        b,
+        groups,
+        devices,
+        matched.step,
+        sums,
+        evidence,
+        renamed,
+        renamed_dispatch,
     )
     result = Diff(
         a=work_a.label,
         b=work_b.label,
-        step=step,
-        verdict=judged,
+        step=matched.step,
+        verdict=_verdict_with_lacking(matched.step, side_a, side_b, lacking),
         rows=rows,
         notes=tuple(dict.fromkeys(every_note)),  # each once
         accounting=sums,
@@ -164,6 +154,72 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
         side_b=side_b,
     )
     return with_summary(result)
+
+
+class _Matched(msgspec.Struct, frozen=True, eq=False):
+    """The work of both sides, and what of it is the same."""
+
+    a: WorkItems
+    b: WorkItems
+    places_a: ProgramPlaces
+    places_b: ProgramPlaces
+    lanes: Sequence[Lanes]
+    groups: list[WorkGroup]
+    step: StepChange
+    outliers: list[outlier_steps.SingleStepOutlier]
+
+
+def _matched(evidence: Evidence) -> _Matched:
+    """Matches the work of both sides. Their usual steps are without those in which
+    something else happened (outliers), but the change of the step is that of all."""
+    a, b = with_usual_steps(evidence.a, evidence.b)
+    places_a = ProgramPlaces(a)
+    places_b = ProgramPlaces(b)
+    lanes = align(a, b, places_a.starred, places_b.starred)
+    groups = _groups(places_a, places_b, lanes)
+    step = step_change(a, b, groups)
+    outliers = outlier_steps.single_step_outliers(a, b, groups)
+    unusual_steps = []
+    for outlier in outliers:
+        if outlier.unusual_step is not None:
+            unusual_steps.append(outlier.unusual_step)
+    a, b = with_usual_steps(a, b, unusual_steps)
+    return _Matched(
+        a=a,
+        b=b,
+        places_a=places_a,
+        places_b=places_b,
+        lanes=lanes,
+        groups=groups,
+        step=step,
+        outliers=outliers,
+    )
+
+
+def _rows(matched: _Matched, renamed_dispatch: Mapping[str, str]) -> tuple[Row, ...]:
+    """All rows of a diff: those of work in usual steps, those of single steps, and
+    those of dispatch. `renamed_dispatch`: of `renamed_labels`."""
+    a = matched.a
+    b = matched.b
+    groups = matched.groups
+    of_single_steps = outlier_work.rows(a, b, groups)
+    of_single_steps += [outlier.row for outlier in matched.outliers]
+    for_surplus = rows_for_surplus(a, b, matched.lanes)
+    return (
+        *explain.rows(a, b, groups, (matched.places_a, matched.places_b)),
+        *outlier_steps.with_joined_parts(a, b, of_single_steps),
+        *dispatch.rows(a, b, for_surplus, renamed_dispatch),
+    )
+
+
+def _verdict_with_lacking(
+    step: StepChange, a: DiffSide, b: DiffSide, lacking: str
+) -> Verdict:
+    """The verdict; none where the GPU events of the side `lacking` are not there."""
+    if lacking:
+        reason = f"{lacking} {NO_GPU_EVENTS}"
+        return Verdict(answer=Answer.CANNOT_TELL, reason=reason)
+    return verdict(step, a, b)
 
 
 def _groups(
@@ -187,24 +243,12 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
 
     `on_cpu`: neither trace has GPU events, so dispatch on the CPU is part of the sum.
     """
-    work, trace, usual = items.work, items.trace, items.usual
-    begins, ends = work.windows.start[usual], work.windows.end[usual]
-    top_ops = _top_op_rows(trace)
-    if work.gpu:
-        busy_rows = trace.gpu_rows
-        devices = tuple(dict.fromkeys(device_names(trace)))
-    else:
-        busy_rows = top_ops if on_cpu else work.row
-        devices = ()
-    busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
-    step_ns = work.windows.dur
-    idle_ns = int(mean(step_ns[usual])) - busy_ns
+    work = items.work
+    times = _step_times(items, on_cpu)
+    devices = tuple(dict.fromkeys(device_names(items.trace))) if work.gpu else ()
     work_ns = int(items.ns.sum())
-    dispatch_ns = int(mean(dispatched(items)[usual])) if on_cpu else 0
-    crossing = _crossing_work(work, busy_rows, usual)
-    odd_ns = 0  # how much the steps that differ from the usual ones move the median
-    if len(step_ns):
-        odd_ns = int(np.median(step_ns) - middle(step_ns, items.plain))
+    dispatch_ns = int(mean(dispatched(items)[items.usual])) if on_cpu else 0
+    crossing = _crossing_work(work, _busy_rows(work, on_cpu), items.usual)
     spent_ns = work_ns + dispatch_ns + crossing.earlier_ns - crossing.later_ns
     return DiffSide(
         label=work.label,
@@ -213,17 +257,61 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
         steps=len(work.windows),
         items=len(items),
         work_ns=work_ns,
-        busy_ns=busy_ns,
-        idle_ns=idle_ns,
-        cpu_ns=int(mean(any_busy_ns(trace, top_ops, begins, ends))),
+        busy_ns=times.busy_ns,
+        idle_ns=times.idle_ns,
+        cpu_ns=times.cpu_ns,
         dispatch_ns=dispatch_ns,
-        overlap_ns=spent_ns - busy_ns,
+        overlap_ns=spent_ns - times.busy_ns,
         later_ns=crossing.later_ns,
         earlier_ns=crossing.earlier_ns,
-        odd_ns=odd_ns,
-        usual=tuple(usual.tolist()),
-        idle=idle_by_cause(trace, begins, ends, idle_ns) if work.gpu else {},
+        odd_ns=_odd_ns(items),
+        usual=tuple(items.usual.tolist()),
+        idle=times.idle_by_cause,
     )
+
+
+class _StepTimes(msgspec.Struct, frozen=True):
+    """What happens in the usual steps of a side: means, in ns."""
+
+    busy_ns: int  # while any work runs: of the GPU, if there is one
+    idle_ns: int  # the rest of the step
+    cpu_ns: int  # while any CPU op runs
+    idle_by_cause: dict[str, int]  # of a GPU
+
+
+def _step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
+    """The times of the usual steps of a side; see `side_figures`."""
+    work = items.work
+    trace = items.trace
+    begins = work.windows.start[items.usual]
+    ends = work.windows.end[items.usual]
+    busy_rows = _busy_rows(work, on_cpu)
+    busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
+    idle_ns = int(mean(work.windows.dur[items.usual])) - busy_ns
+    cpu_ns = int(mean(any_busy_ns(trace, _top_op_rows(trace), begins, ends)))
+    return _StepTimes(
+        busy_ns=busy_ns,
+        idle_ns=idle_ns,
+        cpu_ns=cpu_ns,
+        idle_by_cause=idle_by_cause(trace, begins, ends, idle_ns) if work.gpu else {},
+    )
+
+
+def _busy_rows(work: Work, on_cpu: bool) -> Rows:
+    """The rows of what keeps a side busy: GPU events; without a GPU on this side its
+    pieces of work, without one on both (`on_cpu`) the outermost CPU ops."""
+    if work.gpu:
+        return work.trace.gpu_rows
+    return _top_op_rows(work.trace) if on_cpu else work.row
+
+
+def _odd_ns(items: WorkItems) -> int:
+    """How much the steps that differ from the usual ones move the median step (ns); 0
+    without steps."""
+    step_ns = items.work.windows.dur
+    if not len(step_ns):
+        return 0
+    return int(np.median(step_ns) - middle(step_ns, items.plain))
 
 
 def accounting(
@@ -260,21 +348,17 @@ class _CrossingWork(msgspec.Struct, frozen=True):
 
 def _crossing_work(work: Work, rows: Rows, usual: Rows) -> _CrossingWork:
     """How much of the work in `rows` crosses the boundaries of the usual steps; none
-    where the whole trace is one step.
-
-    On a GPU, a step's own work is what its calls launched, unless steps are intervals
-    of the GPU's time; there and on a CPU, what began in it.
-    """
-    trace, windows = work.trace, work.windows
+    where the whole trace is one step."""
+    trace = work.trace
+    windows = work.windows
     if windows.whole or not len(usual):
         return _CrossingWork(later_ns=0, earlier_ns=0)
-    # the rows whose start says to which step each of `rows` belongs; -1 for none
-    placed_by = trace.launch[rows] if work.gpu and not windows.of_gpu else rows
-    step_at_start = windows.step_of_calls(trace.start[placed_by])
-    step_of_row = np.where(placed_by >= 0, step_at_start, -1)
-    later_ns, earlier_ns = [], []  # of each usual step
+    step_of_row = _steps_of_rows(work, rows)
+    later_ns = []  # of each usual step
+    earlier_ns = []
     for step in usual.tolist():
-        begin, end = windows.start[step], windows.end[step]
+        begin = windows.start[step]
+        end = windows.end[step]
         start_inside = np.clip(trace.start[rows], begin, end)
         end_inside = np.clip(trace.end[rows], begin, end)
         inside_ns = end_inside - start_inside
@@ -286,6 +370,17 @@ def _crossing_work(work: Work, rows: Rows, usual: Rows) -> _CrossingWork:
         later_ns=int(mean(np.array(later_ns))),
         earlier_ns=int(mean(np.array(earlier_ns))),
     )
+
+
+def _steps_of_rows(work: Work, rows: Rows) -> Rows:
+    """The step that each of these rows is the work of, -1 for none. On a GPU, that is
+    the step whose calls launched it, unless steps are intervals of the GPU's time;
+    there and on a CPU, the step in which it began."""
+    trace = work.trace
+    by_launch = work.gpu and not work.windows.of_gpu
+    placed_by = trace.launch[rows] if by_launch else rows
+    step_at_start = work.windows.step_of_calls(trace.start[placed_by])
+    return np.where(placed_by >= 0, step_at_start, -1)
 
 
 def _top_op_rows(trace: Trace) -> Rows:
@@ -307,10 +402,10 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
     became slower or faster over time counts for nothing; else the drift of each run
     widens the interval.
     """
-    windows_a, windows_b = a.work.windows, b.work.windows
-    durations_a, durations_b = windows_a.dur, windows_b.dur
-    a_ns = median(durations_a) if len(durations_a) else None
-    b_ns = median(durations_b) if len(durations_b) else None
+    windows_a = a.work.windows
+    windows_b = b.work.windows
+    a_ns = median(windows_a.dur) if len(windows_a) else None
+    b_ns = median(windows_b.dur) if len(windows_b) else None
     if not a_ns or b_ns is None:
         return StepChange(
             a_ns=a_ns,
@@ -379,8 +474,10 @@ def _undisturbed(
     off in all of its steps alike. A step whose work is not the usual one counts as it
     is.
     """
-    pieces_a, pieces_b = _pieces(a), _pieces(b)
-    limits_a, limits_b = limits_of(pieces_a.ns), limits_of(pieces_b.ns)
+    pieces_a = _pieces(a)
+    pieces_b = _pieces(b)
+    limits_a = limits_of(pieces_a.ns)
+    limits_b = limits_of(pieces_b.ns)
     if len(pieces_a.ns) and len(pieces_b.ns):
         items_a, items_b = pairs_of(groups)
         is_same_work = a.exact[items_a] == b.exact[items_b]
@@ -403,7 +500,7 @@ def _without_interruptions(
     limits (ns, of shape [pieces + 1])."""
     durations_ns = items.work.windows.dur
     total_ns = int(durations_ns.sum())
-    excess_ns = np.maximum(pieces.ns - limits, 0).sum(axis=1)
+    excess_ns = np.maximum(pieces.ns - limits, 0).sum(axis=1)  # of each step alike
     if len(pieces.ns):
         durations_ns[items.alike] -= excess_ns
     interrupted_share = int(excess_ns.sum()) / total_ns if total_ns else 0.0
@@ -423,7 +520,8 @@ class _Pieces(msgspec.Struct, frozen=True, eq=False):
 def _pieces(items: WorkItems) -> _Pieces:
     """The pieces of the steps alike of a side: no steps where the pieces begin in
     another order in one of them, or outside of their step."""
-    work, size = items.work, len(items)
+    work = items.work
+    size = len(items)
     no_steps = _Pieces(
         ns=np.zeros((0, size + 1), dtype=np.int64),
         column_of_item=np.arange(1, size + 1),
@@ -453,7 +551,8 @@ def _take_turns(a: Work, b: Work) -> bool:
     are of two processes, whose steps would overlap, or of two clocks, or where a side
     has fewer than two steps.
     """
-    steps_a, steps_b = a.windows, b.windows
+    steps_a = a.windows
+    steps_b = b.windows
     if steps_a.whole or steps_b.whole:
         return False
     if len(steps_a) != len(steps_b) or len(steps_a) < 2:
@@ -484,7 +583,8 @@ def other_devices(a: DiffSide, b: DiffSide) -> str:
         return ""
     if a.gpu == b.gpu and not (a.devices and b.devices):
         return ""
-    before, after = _device_text(a), _device_text(b)
+    before = _device_text(a)
+    after = _device_text(b)
     return f"{before} -> {after}" if before != after else ""
 
 

@@ -158,16 +158,17 @@ def _of_both_sides(
     if not is_in_sum:
         calls_a = _calls_of_ops(a, without.a)
         calls_b = _by_label_of_a(_calls_of_ops(b, without.b), renamed)
-    return [
-        _OfBothSides(
+    of_both_sides = []
+    for label in dict.fromkeys([*of_a, *of_b]):
+        of_label = _OfBothSides(
             label=label,
             a=of_a.get(label),
             b=of_b.get(label),
             calls_a=calls_a.get(label),
             calls_b=calls_b.get(label),
         )
-        for label in dict.fromkeys([*of_a, *of_b])
-    ]
+        of_both_sides.append(of_label)
+    return of_both_sides
 
 
 def _by_label_of_a(of_b: Mapping[str, T], renamed: Mapping[str, str]) -> dict[str, T]:
@@ -179,22 +180,36 @@ def _by_label_of_a(of_b: Mapping[str, T], renamed: Mapping[str, str]) -> dict[st
 def _calls_of_ops(items: WorkItems, without: Flags) -> Calls:
     """How often each step calls each op, whether the op launches work or not; `without`
     flags rows of the trace that do not count."""
-    trace, windows = items.trace, items.work.windows
-    if not len(windows):
+    trace = items.trace
+    steps = len(items.work.windows)
+    if not steps:
         return {}
-    rows = trace.rows_of(Role.OP)
-    rows = rows[~without[rows]]
-    step = windows.step_of_calls(trace.start[rows])
-    rows, step = rows[step >= 0], step[step >= 0]
+    ops = trace.rows_of(Role.OP)
+    ops = ops[~without[ops]]
+    in_steps = _in_steps(items, ops)
     labels = _Labels(trace, dispatch_name)
-    groups = grouped(labels.number_of_name[trace.name[rows]], rows)
+    groups = grouped(labels.number_of_name[trace.name[in_steps.rows]], in_steps.rows)
     calls: Calls = {}
     for group, label_number in enumerate(groups.keys.tolist()):
-        steps_of_calls = step[groups.places(group)]
-        calls[labels.texts[label_number]] = np.bincount(
-            steps_of_calls, minlength=len(windows)
-        )
+        step_of_call = in_steps.step[groups.places(group)]
+        label = labels.texts[label_number]
+        calls[label] = np.bincount(step_of_call, minlength=steps)
     return calls
+
+
+class _InSteps(msgspec.Struct, frozen=True, eq=False):
+    """Slices that begin in a step; arrays of shape [slices]."""
+
+    rows: Rows
+    step: Rows  # the number of the step
+    places: Rows  # which of the slices that were given they are
+
+
+def _in_steps(items: WorkItems, rows: Rows) -> _InSteps:
+    """Those of these slices that begin in a step of the side."""
+    step = items.work.windows.step_of_calls(items.trace.start[rows])
+    places = np.flatnonzero(step >= 0)
+    return _InSteps(rows=rows[places], step=step[places], places=places)
 
 
 class _Labels:
@@ -202,6 +217,7 @@ class _Labels:
     label of the name with the number `name` in the trace."""
 
     def __init__(self, trace: Trace, label_of: Callable[[str], str]) -> None:
+        """`label_of`: the label for a name."""
         numbers: dict[str, int] = {}
         number_of_name = []
         for name in trace.names:
@@ -215,8 +231,9 @@ def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
     the calls in each step; None, and so False, where it is no op of that side."""
     if calls_a is None or calls_b is None:
         return False
-    times_a, times_b = median(calls_a), median(calls_b)
-    return times_a == times_b > 0
+    times_a = median(calls_a)
+    times_b = median(calls_b)
+    return times_a > 0 and times_a == times_b
 
 
 def _more_or_less_often(both: _OfBothSides, is_in_sum: bool) -> Row:
@@ -238,26 +255,32 @@ def _in_one_step(a: WorkItems, b: WorkItems, both: _OfBothSides) -> list[Row]:
     steps = len(b.work.windows)
     if steps < MIN_STEPS or len(a.work.windows) != steps:
         return []
-    none = np.zeros(steps, dtype=np.int64)
-    times_a = both.a.count if both.a else none
-    times_b = both.b.count if both.b else none
-    other_steps = np.flatnonzero(times_a != times_b)
-    if len(other_steps) != 1:
+    step = _only_other_step(both, steps)
+    if step is None:
         return []
-    # in the other steps, each side has it always as often
-    if np.ptp(np.delete(times_a, other_steps)) > 0:
-        return []
-    if np.ptp(np.delete(times_b, other_steps)) > 0:
-        return []
-    calls_a = both.calls_a[other_steps] if both.calls_a is not None else None
-    calls_b = both.calls_b[other_steps] if both.calls_b is not None else None
+    calls_a = both.calls_a[[step]] if both.calls_a is not None else None
+    calls_b = both.calls_b[[step]] if both.calls_b is not None else None
     if _is_called_as_often(calls_a, calls_b):
         return []
-    step = int(other_steps[0])
     before = both.a.share_in(step) if both.a else RowShare()
     after = both.b.share_in(step) if both.b else RowShare()
     why = f"{ONLY} {b.work.windows.labels[step]}"
     return [_row(both.label, before, after, why, counts=False)]
+
+
+def _only_other_step(both: _OfBothSides, steps: int) -> int | None:
+    """The step in which the two sides do not have a label equally often, if it is only
+    one, and each side has it always as often in the others; else None. Both sides have
+    so many steps."""
+    never = np.zeros(steps, dtype=np.int64)
+    times_a = both.a.count if both.a else never
+    times_b = both.b.count if both.b else never
+    other_steps = np.flatnonzero(times_a != times_b)
+    if len(other_steps) != 1:
+        return None
+    varies_in_a = np.ptp(np.delete(times_a, other_steps)) > 0
+    varies_in_b = np.ptp(np.delete(times_b, other_steps)) > 0
+    return None if varies_in_a or varies_in_b else int(other_steps[0])
 
 
 def _row(
@@ -284,7 +307,8 @@ def _all_else(as_frequent: Sequence[_OfBothSides]) -> list[Row]:
     of_b = [both.b for both in as_frequent if both.b and both.b.adds_up]
     if not of_a or not of_b:
         return []
-    before, after = _total(of_a), _total(of_b)
+    before = _total(of_a)
+    after = _total(of_b)
     is_changed = beyond_noise(before.ns[:, None], after.ns[:, None], 0)[0]
     if not is_changed:
         kind = RowKind.SAME
@@ -326,27 +350,28 @@ def _by_label_of(
     slices: _Population, items: WorkItems, without: Flags | None
 ) -> dict[str, Dispatch]:
     """See `by_label`, of some slices of the side; there is at least one step."""
-    trace, windows = items.trace, items.work.windows
-    step_of_row = windows.step_of_calls(trace.start[slices.rows])
-    is_kept = step_of_row >= 0
+    trace = items.trace
+    counted = slices
     if without is not None:
-        is_kept &= ~without[slices.rows]
-    rows, step_of_row = slices.rows[is_kept], step_of_row[is_kept]
-    ns = slices.ns[is_kept]
+        counted = slices.take(np.flatnonzero(~without[slices.rows]))
+    in_steps = _in_steps(items, counted.rows)
+    ns = counted.ns[in_steps.places]
     labels = _Labels(trace, slices.label_of)
-    groups = grouped(labels.number_of_name[trace.name[rows]], rows)
+    groups = grouped(labels.number_of_name[trace.name[in_steps.rows]], in_steps.rows)
+    steps = len(items.work.windows)
     dispatches = {}
     for group, label_number in enumerate(groups.keys.tolist()):
         members = groups.places(group)
-        rows_of_label, step = rows[members], step_of_row[members]
-        names = [trace.names[name] for name in np.unique(trace.name[rows_of_label])]
+        rows = in_steps.rows[members]
+        step = in_steps.step[members]
+        names = [trace.names[name] for name in np.unique(trace.name[rows]).tolist()]
         dispatches[labels.texts[label_number]] = Dispatch(
             names=tuple(names),
-            count=np.bincount(step, minlength=len(windows)),
-            ns=summed(step, ns[members], len(windows)),
+            count=np.bincount(step, minlength=steps),
+            ns=summed(step, ns[members], steps),
             usual=items.usual,
-            rows=tuple(rows_of_label[step == items.window].tolist()),
-            rows_of_all_steps=rows_of_label,
+            rows=tuple(rows[step == items.window].tolist()),
+            rows_of_all_steps=rows,
             step=step,
             adds_up=slices.adds_up,
         )
@@ -361,6 +386,10 @@ class _Population(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s  # their self times
     adds_up: bool  # these times are not part of other dispatch or of work
 
+    def take(self, places: Rows) -> _Population:
+        """The slices at these places."""
+        return msgspec.structs.replace(self, rows=self.rows[places], ns=self.ns[places])
+
 
 def _populations(work: Work) -> Iterator[_Population]:
     """All slices that are dispatch, in the steps or not: ops without work, calls that
@@ -368,40 +397,38 @@ def _populations(work: Work) -> Iterator[_Population]:
     whose time does not add up."""
     trace = work.trace
     self_times = self_ns(trace)
-    ops = ops_without_work(work)
-    yield _Population(
-        rows=ops, label_of=dispatch_name, ns=self_times[ops], adds_up=True
-    )
+
+    def of_rows(rows: Rows, label_of: Callable[[str], str]) -> _Population:
+        return _Population(
+            rows=rows, label_of=label_of, ns=self_times[rows], adds_up=True
+        )
+
     calls = trace.rows_of(Role.CALL)
     if work.gpu:
         is_launch = np.isin(calls, trace.launch)
     else:
         is_launch = trace.named(_is_launch)[trace.name[calls]]
-    launches, other_calls = calls[is_launch], calls[~is_launch]
-    yield _Population(
-        rows=launches, label_of=_launch_calls, ns=self_times[launches], adds_up=True
-    )
-    yield _Population(
-        rows=other_calls,
-        label_of=_call_of_any_vendor,
-        ns=self_times[other_calls],
-        adds_up=True,
-    )
     annotations = trace.rows_of(Role.ANNOTATION)
-    annotations = annotations[trace.named(is_compiler)[trace.name[annotations]]]
+    is_of_compiler = trace.named(is_compiler)[trace.name[annotations]]
+    of_compiler = annotations[is_of_compiler]
+    yield of_rows(ops_without_work(work), dispatch_name)
+    yield of_rows(calls[is_launch], _launch_calls)
+    yield of_rows(calls[~is_launch], _call_of_any_vendor)
     yield _Population(
-        rows=annotations,
+        rows=of_compiler,
         label_of=dispatch_name,
-        ns=_ns_without_ops(trace, annotations),
+        ns=_ns_without_ops(trace, of_compiler),
         adds_up=False,
     )
 
 
 def _is_launch(name: str) -> bool:
+    """Whether calls of this name launch GPU work."""
     return LAUNCHES.search(name) is not None
 
 
-def _launch_calls(name: str) -> str:
+def _launch_calls(_: str) -> str:
+    """The one label of all calls that launch work."""
     return LAUNCH_CALLS
 
 
@@ -438,8 +465,10 @@ def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
         ops_track = tracks_of_ops.get((own_track.pid, own_track.tid))
         if ops_track is None:
             continue
-        first, last = rows_between(trace, ops_track, [trace.start[row], trace.end[row]])
+        start = trace.start[row]
+        end = trace.end[row]
+        first, last = rows_between(trace, ops_track, [start, end])
         inside = np.arange(first, last)
-        inside = inside[trace.end[inside] <= trace.end[row]]
+        inside = inside[trace.end[inside] <= end]
         ns[place] -= union_length(trace.start[inside], trace.end[inside])
     return ns

@@ -101,22 +101,30 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
         a = items(merged_a, words, known_a)
     if merged_b is not b.work:
         b = items(merged_b, words, known_b)
-    renamed_ops = tuple(
-        RenamedOp(
-            before=_full_name(a, words.text_of(op.before)),
-            after=_full_name(b, words.text_of(op.after)),
-            kernels=op.kernels,
-        )
-        for op in renamed
-    )
     return Evidence(
         a=a,
         b=b,
-        renamed=renamed_ops,
+        renamed=_with_full_names(a, b, words, renamed),
         swapped=frozenset(words.text_of(op) for op in swapped.ops),
         streams_a=as_one(work_a, a.work),
         streams_b=as_one(work_b, b.work),
     )
+
+
+def _with_full_names(
+    a: WorkItems, b: WorkItems, words: Vocabulary, renamed: list[_RenamedNumbers]
+) -> tuple[RenamedOp, ...]:
+    """These ops, given by the numbers of their words, with their full names."""
+    ops = []
+    for op in renamed:
+        ops.append(
+            RenamedOp(
+                before=_full_name(a, words.text_of(op.before)),
+                after=_full_name(b, words.text_of(op.after)),
+                kernels=op.kernels,
+            )
+        )
+    return tuple(ops)
 
 
 def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
@@ -167,23 +175,7 @@ def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedNumbers]:
     """Pairs of ops that only one side has and that launch the same kernels, at least
     MIN_SHARED_KERNELS of them. Each op is in one pair: the one with the largest share
     of kernels in common and, of equals, with the most similar place in the step."""
-    kernels_a, kernels_b = _kernels_by_op(a), _kernels_by_op(b)
-    only_a = [op for op in kernels_a if op and op not in kernels_b]
-    only_b = [op for op in kernels_b if op and op not in kernels_a]
-    candidates = []
-    for place_a, before in enumerate(only_a[:MAX_COMPARED_OPS]):
-        for place_b, after in enumerate(only_b[:MAX_COMPARED_OPS]):
-            common = (kernels_a[before] & kernels_b[after]).total()
-            either = (kernels_a[before] | kernels_b[after]).total()
-            if common >= MIN_SHARED_KERNELS * either:
-                candidate = _RenamedNumbers(
-                    before=before,
-                    after=after,
-                    kernels=common,
-                    shared=common / either,
-                    places_apart=abs(place_a - place_b),
-                )
-                candidates.append(candidate)
+    candidates = _may_be_renamed(_kernels_by_op(a), _kernels_by_op(b))
     candidates.sort(key=lambda op: (-op.shared, op.places_apart, op.before, op.after))
     renamed = []
     ops_in_pairs: set[int] = set()
@@ -193,6 +185,31 @@ def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedNumbers]:
             ops_in_pairs |= ops
             renamed.append(candidate)
     return renamed
+
+
+def _may_be_renamed(
+    kernels_a: dict[int, Counter[int]], kernels_b: dict[int, Counter[int]]
+) -> list[_RenamedNumbers]:
+    """All pairs of an op that only A has and one that only B has of which at least
+    MIN_SHARED_KERNELS of the kernels are the same. Arguments: {op: {kernel: times}}."""
+    only_a = [op for op in kernels_a if op and op not in kernels_b]
+    only_b = [op for op in kernels_b if op and op not in kernels_a]
+    candidates = []
+    for place_a, before in enumerate(only_a[:MAX_COMPARED_OPS]):
+        for place_b, after in enumerate(only_b[:MAX_COMPARED_OPS]):
+            common = (kernels_a[before] & kernels_b[after]).total()
+            either = (kernels_a[before] | kernels_b[after]).total()
+            if common < MIN_SHARED_KERNELS * either:
+                continue
+            candidate = _RenamedNumbers(
+                before=before,
+                after=after,
+                kernels=common,
+                shared=common / either,
+                places_apart=abs(place_a - place_b),
+            )
+            candidates.append(candidate)
+    return candidates
 
 
 class _Swapped(msgspec.Struct, frozen=True, eq=False):
@@ -213,15 +230,12 @@ def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
     telling_kernels = _kernels_that_tell_their_op(a) | _kernels_that_tell_their_op(b)
     launches_a = _launches_of(a, telling_kernels)
     launches_b = _launches_of(b, telling_kernels)
-    ops_a, ops_b = _ops_by_kernel(launches_a), _ops_by_kernel(launches_b)
+    ops_a = _ops_by_kernel(launches_a)
+    ops_b = _ops_by_kernel(launches_b)
     ops_of_both = (_ops_of(a) & _ops_of(b)) - {0}
     kernels: set[int] = set()
     for kernel in ops_a.keys() & ops_b.keys():
-        before, after = ops_a[kernel], ops_b[kernel]
-        has_common_op = bool(before.keys() & after.keys())
-        has_only_ops_of_both = before.keys() | after.keys() <= ops_of_both
-        is_as_frequent = before.total() == after.total()
-        if not has_common_op and has_only_ops_of_both and is_as_frequent:
+        if _are_swapped(ops_a[kernel], ops_b[kernel], ops_of_both):
             kernels.add(kernel)
     differing = (launches_a - launches_b) + (launches_b - launches_a)
     explained = _launches_of_kernels(differing, kernels)
@@ -233,6 +247,18 @@ def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
     return _Swapped(
         ops=frozenset(ops), kernels=np.array(sorted(kernels), dtype=np.int64)
     )
+
+
+def _are_swapped(
+    before: Counter[int], after: Counter[int], ops_of_both: set[int]
+) -> bool:
+    """Whether the ops that launch a kernel in A (`before`) and in B, {op: times}, do so
+    equally often in all, have none in common, and are all ops of both sides."""
+    if before.total() != after.total():
+        return False
+    has_common_op = bool(before.keys() & after.keys())
+    all_ops = before.keys() | after.keys()
+    return not has_common_op and all_ops <= ops_of_both
 
 
 def _launches_of_kernels(launches: Counter[int], kernels: set[int]) -> int:
@@ -325,7 +351,8 @@ def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     """The numbers of the kernels that are to be compared without regard to their op,
     ascending: by the usual steps of both sides, or by the usual step of a side and one
     of its unusual steps. See `_without_evidence`."""
-    usual_a, usual_b = _step_of(a, a.window), _step_of(b, b.window)
+    usual_a = _step_of(a, a.window)
+    usual_b = _step_of(b, b.window)
     kernels = [_without_evidence(usual_a, usual_b)]
     for side, usual in ((a, usual_a), (b, usual_b)):
         for step in _unusual_steps(side):
@@ -345,13 +372,14 @@ def _without_evidence(one: _Step, other: _Step) -> Int64s:
       none: then another program does the work, which runs some of the same small
       kernels.
     """
-    surplus_one, surplus_other = _surplus(one, other), _surplus(other, one)
-    in_both = np.intersect1d(
-        one.kernel[surplus_one.more], other.kernel[surplus_other.more]
-    )
-    doubtful_work = np.concatenate(
-        [one.kernel[surplus_one.doubtful], other.kernel[surplus_other.doubtful]]
-    )
+    surplus_one = _surplus(one, other)
+    surplus_other = _surplus(other, one)
+    kernels_one = one.kernel[surplus_one.more]
+    kernels_other = other.kernel[surplus_other.more]
+    in_both = np.intersect1d(kernels_one, kernels_other)
+    doubtful_one = one.kernel[surplus_one.doubtful]
+    doubtful_other = other.kernel[surplus_other.doubtful]
+    doubtful_work = np.concatenate([doubtful_one, doubtful_other])
     kernels = np.intersect1d(np.unique(doubtful_work), in_both)
     times_one = occurrences(kernels, one.kernel)
     times_other = occurrences(kernels, other.kernel)

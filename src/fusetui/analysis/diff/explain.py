@@ -161,6 +161,7 @@ def _row(
 
 
 def _is_pair(group: WorkGroup) -> bool:
+    """Whether the group is one item of A and one of B."""
     return len(group.a) == 1 and len(group.b) == 1
 
 
@@ -179,7 +180,8 @@ def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
 def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """What changed of a pair, in words, then the evidence for it: `aten::gelu -> gelu;
     the same kernel, +12 % time`, or how its kernels differ where they were replaced."""
-    kernel_a, kernel_b = a.names[group.a[0]], b.names[group.b[0]]
+    kernel_a = a.names[group.a[0]]
+    kernel_b = b.names[group.b[0]]
     texts = [_renamed_op(a, b, group)]
     if kind is RowKind.REPLACED:
         has_names = kernel_a or kernel_b
@@ -194,8 +196,10 @@ def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) ->
 def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     """`aten::gelu -> gelu`: both names of the op of a pair. "" where they are the same
     or unknown, or where each is also the name of the work, as it is without a GPU."""
-    item_a, item_b = group.a[0], group.b[0]
-    before, after = a.op_names[item_a], b.op_names[item_b]
+    item_a = group.a[0]
+    item_b = group.b[0]
+    before = a.op_names[item_a]
+    after = b.op_names[item_b]
     if not before or not after or identity(stem(before)) == identity(stem(after)):
         return ""
     if (before, after) == (a.names[item_a], b.names[item_b]):
@@ -207,13 +211,16 @@ def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
     """`, +12 % time` for a pair of one kernel that is faster or slower. For one whose
     change may be noise (`SAME`) the times between which it varies, if its time changed
     by MIN_SHOWN_NOISE, else ""."""
-    item_a, item_b = group.a[0], group.b[0]
-    a_ns, b_ns = a.times[item_a], b.times[item_b]
+    item_a = group.a[0]
+    item_b = group.b[0]
+    a_ns = a.times[item_a]
+    b_ns = b.times[item_b]
     if kind is not RowKind.SAME:
         return f", {change(a_ns, b_ns)} time"
     if a_ns <= 0 or abs(b_ns - a_ns) < MIN_SHOWN_NOISE * a_ns:
         return ""
-    before, after = _range(a.samples[:, item_a]), _range(b.samples[:, item_b])
+    before = _range(a.samples[:, item_a])
+    after = _range(b.samples[:, item_b])
     return f", may be noise: {before} -> {after}"
 
 
@@ -241,9 +248,9 @@ def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowK
     """What happened to the work of each group; shape [groups]. Pairs are of one kernel or
     replaced; times are judged by the noise of all pairs of one kernel."""
     items_a, items_b = pairs_of(groups)
-    is_same_kernel = (a.exact[items_a] & KERNEL_MASK) == (
-        b.exact[items_b] & KERNEL_MASK
-    )
+    kernel_a = a.exact[items_a] & KERNEL_MASK
+    kernel_b = b.exact[items_b] & KERNEL_MASK
+    is_same_kernel = kernel_a == kernel_b
     noise = noise_of(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
@@ -319,9 +326,11 @@ def _timed(
     SAME where the change is within noise, or where the means of the usual steps, which
     are the figures of a row, say the opposite of the medians.
     """
-    is_changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
+    tick_ns = resolution(a.samples, b.samples)
+    is_changed = beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
-    usual_a, usual_b = np.isin(a.alike, a.usual), np.isin(b.alike, b.usual)
+    usual_a = np.isin(a.alike, a.usual)
+    usual_b = np.isin(b.alike, b.usual)
     if usual_a.any() and usual_b.any():
         change_ns = mean(after[usual_b]) - mean(before[usual_a])
         is_changed &= np.where(is_faster, change_ns < 0, change_ns > 0)
@@ -360,26 +369,45 @@ def _program_order(
 ) -> list[int]:
     """The numbers of the groups in the order in which A launched the first item of each.
     A group that only B has comes after the matched group whose item comes before it on
-    its lane; at the very beginning if there is none."""
-    rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
-    first_rank_a = [
-        min((rank_a[item] for item in group.a), default=-1) for group in groups
-    ]
-    matched = [
-        _Matched(item_b=min(group.b), rank_a=first_rank_a[number])
-        for number, group in enumerate(groups)
-        if group.a and group.b
-    ]
-    matched.sort()
-    sort_keys = []
+    its lane; at the very beginning if there is none. Several such groups at one place
+    are in the order in which B launched them."""
+    rank_a = _launch_ranks(a)
+    rank_b = _launch_ranks(b)
+    matched = _matched_groups(rank_a, groups)
+    places = []
     for number, group in enumerate(groups):
         if group.a:
-            sort_keys.append((first_rank_a[number], -1, number))
+            first_rank = min(rank_a[item] for item in group.a)
+            place = _PlaceInProgram(rank_a=first_rank, rank_b=-1, number=number)
         else:
             item = group.b[0]
-            rank_before = _rank_before(b, item, matched)
-            sort_keys.append((rank_before, rank_b[item], number))
-    return [number for _, _, number in sorted(sort_keys)]
+            place = _PlaceInProgram(
+                rank_a=_rank_before(b, item, matched),
+                rank_b=rank_b[item],
+                number=number,
+            )
+        places.append(place)
+    return [place.number for place in sorted(places)]
+
+
+class _PlaceInProgram(NamedTuple):
+    """What groups are sorted by."""
+
+    rank_a: int  # of the launch in A, -1: before all
+    rank_b: int  # of the launch in B of what only B has, -1 for what A has
+    number: int  # of the group
+
+
+def _matched_groups(
+    rank_a: Sequence[int], groups: Sequence[WorkGroup]
+) -> list[_Matched]:
+    """The groups that both sides have, in the order of their first items of B."""
+    matched = []
+    for group in groups:
+        if group.a and group.b:
+            first_rank = min(rank_a[item] for item in group.a)
+            matched.append(_Matched(item_b=min(group.b), rank_a=first_rank))
+    return sorted(matched)
 
 
 class _Matched(NamedTuple):
@@ -402,7 +430,8 @@ def _rank_before(b: WorkItems, item: int, matched: Sequence[_Matched]) -> int:
 def _launch_ranks(items: WorkItems) -> list[int]:
     """The rank of each item in the order of the calls that launched them, from 0; by
     its own start where the call is not in the file."""
-    trace, rows = items.trace, items.row
+    trace = items.trace
+    rows = items.row
     called_ns = trace.start[rows]
     if items.work.gpu:
         launch = trace.launch[rows]

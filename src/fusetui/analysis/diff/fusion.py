@@ -58,15 +58,22 @@ def by_name(alignment: Alignment, side: int) -> None:
         claims[fused.item] += nearby
         taken.update(nearby)
     for fused in all_fused:
-        collector = fused.collector
-        claimed = claims[fused.item]
-        listed_ops = [
-            alignment.known_as(side, item) & collector.ops for item in claimed
-        ]
-        has_core = any(ops & collector.core for ops in listed_ops)
-        if len(claimed) >= collector.min_pieces and has_core:
-            why = collector.says({_most_readable(ops) for ops in listed_ops})
-            alignment.claim(side, claimed, fused.item, fused.gap, why)
+        _claim(alignment, side, fused, claims[fused.item])
+
+
+def _claim(
+    alignment: Alignment, side: int, fused: _FusedItem, claimed: list[int]
+) -> None:
+    """Groups a fused kernel with the items that it may do the work of, if these are as
+    many as its name asks for, and one of them is of its core."""
+    collector = fused.collector
+    listed_ops = []  # of each item, the names under which the kernel lists it
+    for item in claimed:
+        listed_ops.append(alignment.known_as(side, item) & collector.ops)
+    has_core = any(ops & collector.core for ops in listed_ops)
+    if len(claimed) >= collector.min_pieces and has_core:
+        why = collector.says({_most_readable(ops) for ops in listed_ops})
+        alignment.claim(side, claimed, fused.item, fused.gap, why)
 
 
 def _most_readable(names: Iterable[str]) -> str:
@@ -111,23 +118,31 @@ be (see `_covers`); both are counted within a gap."""
 def _divide(
     alignment: Alignment, side: int, many: list[int], fused_items: list[_FusedItem]
 ) -> Claims:
-    """The open items of a gap (`many`) that each of its fused kernels may do the work
-    of. The items are divided in order, so that each kernel has one range of them: the
-    division that explains the most (`_worth`), or a greedy one of many items."""
+    """The open items of a gap that each of its fused kernels may do the work of: {fused
+    item: these items}; {} without fused kernels.
+
+    The open items are divided in order, so that each kernel has one range of them, and
+    of that range the items on its list. Of all divisions the one that explains the most
+    (`_worth`), or a greedy one of more than MAX_DIVIDED_ITEMS. `many`: the open items
+    of `side` in the gap; `fused_items`: the fused kernels of the other side in it.
+    """
     if not fused_items:
         return {}
     covers: Covers = []
     for fused in fused_items:
-        collector = fused.collector
-        covers.append([_covers(alignment, side, item, collector) for item in many])
+        of_kernel = [_covers(alignment, side, item, fused.collector) for item in many]
+        covers.append(of_kernel)
     if len(many) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
         cuts = _best_cuts(covers)
     else:
         cuts = _greedy_cuts(covers)
     claims: Claims = {}
     for number, fused in enumerate(fused_items):
-        own_range = range(cuts[number], cuts[number + 1])
-        claims[fused.item] = [many[n] for n in own_range if covers[number][n]]
+        items = []
+        for place in range(cuts[number], cuts[number + 1]):
+            if covers[number][place]:
+                items.append(many[place])
+        claims[fused.item] = items
     return claims
 
 
@@ -143,10 +158,9 @@ def _best_cuts(covers: Covers) -> list[int]:
     programming over the last cut."""
     size = len(covers[0])
     # for each number of items, their best division among the kernels so far
-    best = [
-        _Division(worth=_worth(covers[0][:end]), cuts=[0, end])
-        for end in range(size + 1)
-    ]
+    best = []
+    for end in range(size + 1):
+        best.append(_Division(worth=_worth(covers[0][:end]), cuts=[0, end]))
     for names in covers[1:]:
         best = [_best_division(best, names, end) for end in range(size + 1)]
     return best[-1].cuts
@@ -215,19 +229,14 @@ def _missing_nearby(
     nearest open item that may, in the gaps before its own, then after it. Items that are
     `taken` are left out. Empty for a kernel of attention, whose name lists no ops: its
     core are alternatives."""
-    collector, gap = fused.collector, fused.gap
+    collector = fused.collector
     if collector.gemms and not collector.listed:
         return []
     missing = set(collector.core)
     for item in claimed:
         missing -= _covers(alignment, side, item, collector)
-    nearest_first: list[int] = []
-    for before in reversed(alignment.gaps[max(0, gap - MAX_GAPS_TO_FUSED_OP) : gap]):
-        nearest_first += reversed(before[side])
-    for after in alignment.gaps[gap + 1 : gap + MAX_GAPS_TO_FUSED_OP + 1]:
-        nearest_first += after[side]
     nearby = []
-    for item in nearest_first:
+    for item in _open_nearest_first(alignment, side, fused.gap):
         if item in taken:
             continue
         listed = _covers(alignment, side, item, collector) & missing
@@ -235,6 +244,19 @@ def _missing_nearby(
             nearby.append(item)
             missing -= listed
     return nearby
+
+
+def _open_nearest_first(alignment: Alignment, side: int, gap: int) -> list[int]:
+    """The open items of a side in the MAX_GAPS_TO_FUSED_OP gaps before a gap, from it
+    back, then those in as many gaps after it."""
+    first = max(0, gap - MAX_GAPS_TO_FUSED_OP)
+    stop = gap + MAX_GAPS_TO_FUSED_OP + 1
+    items: list[int] = []
+    for before in reversed(alignment.gaps[first:gap]):
+        items += reversed(before[side])
+    for after in alignment.gaps[gap + 1 : stop]:
+        items += after[side]
+    return items
 
 
 _ATTENTION: Final = "mm addmm bmm baddbmm matmul softmax _softmax _safe_softmax"
@@ -331,11 +353,12 @@ def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
     only change metadata do not count."""
     base_name = kernel.lower().partition("<")[0].partition("(")[0]
     text = f"_{'_'.join(_WORD.findall(base_name))}_"
-    named = frozenset(
-        op
-        for op in stems
-        if f"_{op.strip('_').lower()}_" in text and not is_metadata(op)
-    )
+    named = set()
+    for op in stems:
+        word = op.strip("_").lower()
+        if f"_{word}_" in text and not is_metadata(op):
+            named.add(op)
     if len(named) < 2:
         return None
-    return Collector(ops=named, core=named, min_pieces=2, gemms=False, listed=True)
+    ops = frozenset(named)
+    return Collector(ops=ops, core=ops, min_pieces=2, gemms=False, listed=True)

@@ -56,11 +56,12 @@ class Alignment:
     """
 
     def __init__(self, a: WorkItems, b: WorkItems, lanes: Lanes) -> None:
+        """`lanes`: a lane of A and its partner of B, aligned."""
         self.items = (a, b)
         self.lane_items = (lanes.a, lanes.b)
-        self.pairs: list[Pair | None] = [
-            (lanes.a[i], lanes.b[j]) for i, j in lanes.pairs
-        ]
+        self.pairs: list[Pair | None] = []
+        for i, j in lanes.pairs:
+            self.pairs.append((lanes.a[i], lanes.b[j]))
         self.gaps: list[Gap] = []
         whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
         for gap in gaps(lanes.pairs, whole):
@@ -97,22 +98,23 @@ class Alignment:
         apart. Where one side has main work and the other only what helps such work, the
         two are not grouped: the helpers of each side are one group, and each other item
         is one by itself."""
-        members_a, members_b = tuple(sorted(of_a)), tuple(sorted(of_b))
+        members_a = tuple(sorted(of_a))
+        members_b = tuple(sorted(of_b))
         self.close(0, set(members_a), self.gaps)
         self.close(1, set(members_b), self.gaps)
         if not self._may_correspond(members_a, members_b):
             members_a = self._only_helpers(0, members_a)
             members_b = self._only_helpers(1, members_b)
-        if members_a or members_b:
-            is_matched = bool(members_a and members_b)
-            self.groups.append(
-                WorkGroup(
-                    a=members_a,
-                    b=members_b,
-                    why=why if is_matched else "",
-                    together=together,
-                )
-            )
+        if not members_a and not members_b:
+            return
+        is_matched = bool(members_a and members_b)
+        group = WorkGroup(
+            a=members_a,
+            b=members_b,
+            why=why if is_matched else "",
+            together=together,
+        )
+        self.groups.append(group)
 
     def gaps_near(self, gap: int) -> list[Gap]:
         """The gap with this number and MAX_GAPS_TO_FUSED_OP on each side of it, whose
@@ -188,12 +190,14 @@ class Alignment:
     def _may_correspond(self, of_a: Iterable[int], of_b: Iterable[int]) -> bool:
         """Whether items of A and B may do the same work: not if one side has main work
         (a product, convolution or attention) and the other only what helps it."""
-        roles_a, roles_b = self._roles(0, of_a), self._roles(1, of_b)
+        roles_a = self._roles(0, of_a)
+        roles_b = self._roles(1, of_b)
         only_b_is_main = _has_main_work(roles_b) and _only_helps(roles_a)
         only_a_is_main = _has_main_work(roles_a) and _only_helps(roles_b)
         return not only_a_is_main and not only_b_is_main
 
     def _roles(self, side: int, members: Iterable[int]) -> list[KernelRole]:
+        """The roles of the kernels of these items of a side."""
         names = self.items[side].names
         return [role_of_kernel(names[item]) for item in members]
 
@@ -204,6 +208,7 @@ class Alignment:
 
 
 def _has_main_work(roles: Sequence[KernelRole]) -> bool:
+    """Whether any of the kernels is main work: a product, convolution or attention."""
     return any(role.part == "main" for role in roles)
 
 
@@ -226,11 +231,10 @@ def _unmatched(side: int, item: int) -> WorkGroup:
 
 def pairs_of(groups: Iterable[WorkGroup]) -> Rows:
     """The items of A and of B that are matched one to one; shape [2, pairs]."""
-    pairs = [
-        (group.a[0], group.b[0])
-        for group in groups
-        if len(group.a) == 1 and len(group.b) == 1
-    ]
+    pairs = []
+    for group in groups:
+        if len(group.a) == 1 and len(group.b) == 1:
+            pairs.append((group.a[0], group.b[0]))
     return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
 
@@ -314,6 +318,7 @@ class _Tensor(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
+        """How many bytes its elements take."""
         return math.prod(self.shape) * scalar_bytes(self.dtype)
 
 
@@ -333,14 +338,14 @@ def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
         passed_on.append(result)
     if not passed_on:
         return ""
-    passed_bytes = sum(tensor.bytes for tensor in passed_on)
+    total = size(sum(tensor.bytes for tensor in passed_on))
     if len(set(passed_on)) > 1:
-        return f"{size(passed_bytes)} between them may stay in registers"
+        return f"{total} between them may stay in registers"
     times = f"{len(passed_on)} x " if len(passed_on) > 1 else ""
     shape = [*passed_on[0].shape]
     dtype = passed_on[0].dtype.removeprefix("c10::")
-    tensors = f"{times}{shape} {dtype} between them ({size(passed_bytes)})"
-    return f"{tensors} may stay in registers"
+    tensors = f"{times}{shape} {dtype}"
+    return f"{tensors} between them ({total}) may stay in registers"
 
 
 def _result(items: WorkItems, member: int) -> _Tensor | None:
@@ -351,7 +356,8 @@ def _result(items: WorkItems, member: int) -> _Tensor | None:
     if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
         return None
     args = items.trace.args_of(op)
-    shapes, types = args.get("Input Dims"), args.get("Input type")
+    shapes = args.get("Input Dims")
+    types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
         return None
     if len(types) != len(shapes):
@@ -360,10 +366,16 @@ def _result(items: WorkItems, member: int) -> _Tensor | None:
     dtypes = {str(types[n]).lower() for n in tensors}
     if len(dtypes) != 1 or not dtypes <= _FLOAT_TYPES:
         return None
-    # broadcast: the larger size of each dimension, counted from the last
-    from_last = (reversed(shapes[n]) for n in tensors)
+    shape = _broadcast([shapes[n] for n in tensors])
+    return _Tensor(shape=shape, dtype=dtypes.pop())
+
+
+def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The shape to which these are broadcast: of each dimension, counted from the last,
+    the larger size."""
+    from_last = [reversed(shape) for shape in shapes]
     sizes = [max(dimension) for dimension in zip_longest(*from_last, fillvalue=1)]
-    return _Tensor(shape=tuple(reversed(sizes)), dtype=dtypes.pop())
+    return tuple(reversed(sizes))
 
 
 def _is_shape(value: object) -> bool:

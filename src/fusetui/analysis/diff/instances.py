@@ -55,32 +55,53 @@ def in_parts(alignment: Alignment, side: int) -> None:
     """Groups the launches of one kernel under one call of an op on this side with the
     single launch that one of them is paired with, if their times add up to that of the
     single one (`adds_up_to`)."""
-    mine, other = alignment.items[side], alignment.items[1 - side]
+    open_by_call = _open_by_call(alignment, side)
+    if not open_by_call:
+        return
+    pairs_by_call = _pairs_by_call(alignment, side)
+    for call, open_parts in open_by_call.items():
+        numbers = pairs_by_call.get(call, [])
+        if len(numbers) == 1 and len(open_parts) < MAX_PIECES_OF_OP:
+            _group_parts(alignment, side, open_parts, numbers[0])
+
+
+def _open_by_call(alignment: Alignment, side: int) -> dict[_Call, list[int]]:
+    """The open items of a side by the call that launched them."""
+    items = alignment.items[side]
     open_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
     for gap in alignment.gaps:
         for item in gap[side]:
-            open_by_call[_call_of(mine, item)].append(item)
-    if not open_by_call:
-        return
-    # the numbers of the pairs of one kernel under one op, by the call on this side
+            open_by_call[_call_of(items, item)].append(item)
+    return open_by_call
+
+
+def _pairs_by_call(alignment: Alignment, side: int) -> dict[_Call, list[int]]:
+    """The numbers of the pairs of one kernel under one op, by the call on this side."""
+    mine = alignment.items[side]
+    other = alignment.items[1 - side]
     pairs_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
     for number, pair in enumerate(alignment.pairs):
         if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
             pairs_by_call[_call_of(mine, pair[side])].append(number)
-    for call, open_parts in open_by_call.items():
-        numbers = pairs_by_call[call]
-        if len(numbers) != 1 or len(open_parts) >= MAX_PIECES_OF_OP:
-            continue
-        pair = alignment.pairs[numbers[0]]
-        if pair is None:
-            continue
-        paired_part, whole = pair[side], pair[1 - side]
-        parts = [paired_part, *open_parts]
-        parts_ns = [mine.compared_times[part] for part in parts]
-        if adds_up_to(parts_ns, other.compared_times[whole]):
-            alignment.pairs[numbers[0]] = None
-            alignment.close(side, set(open_parts), alignment.gaps)
-            alignment.add(side, tuple(sorted(parts)), whole, IN_PARTS)
+    return pairs_by_call
+
+
+def _group_parts(
+    alignment: Alignment, side: int, open_parts: list[int], number: int
+) -> None:
+    """Groups these open items of a side, together with the item of the pair of this
+    number, with the other item of the pair, if their times add up to its time."""
+    pair = alignment.pairs[number]
+    if pair is None:
+        return
+    whole = pair[1 - side]
+    parts = [pair[side], *open_parts]
+    parts_ns = [alignment.items[side].compared_times[part] for part in parts]
+    whole_ns = alignment.items[1 - side].compared_times[whole]
+    if adds_up_to(parts_ns, whole_ns):
+        alignment.pairs[number] = None
+        alignment.close(side, set(open_parts), alignment.gaps)
+        alignment.add(side, tuple(sorted(parts)), whole, IN_PARTS)
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
@@ -95,7 +116,8 @@ def adds_up_to(parts: list[int], whole: int) -> bool:
 
 def _call_of(items: WorkItems, item: int) -> _Call:
     """The kernel of an item under its call of an op; see `_Call`."""
-    kernel, op = items.kernel_number(item), int(items.op[item])
+    kernel = items.kernel_number(item)
+    op = int(items.op[item])
     if op >= 0:
         return _Call(op=op, kernel=kernel)
     first = item
@@ -116,34 +138,41 @@ def rest_of_ops(alignment: Alignment, side: int) -> None:
     """
     if side == 1:
         return  # both directions were covered with the first side
-    a, b = alignment.items
-    open_a, open_b = _open_by_op(alignment, 0), _open_by_op(alignment, 1)
+    open_a = _open_by_op(alignment, 0)
+    open_b = _open_by_op(alignment, 1)
     if not open_a and not open_b:
         return
     for link in _links(alignment):
         # each call once: with the first pair that links it
-        rest_a, rest_b = open_a.pop(link.op_a, []), open_b.pop(link.op_b, [])
+        rest_a = open_a.pop(link.op_a, [])
+        rest_b = open_b.pop(link.op_b, [])
         if not rest_a and not rest_b:
             continue
         if max(len(rest_a), len(rest_b)) > MAX_PIECES_OF_OP:
             continue
-        name = a.trace.name_of(link.op_a)
+        name = alignment.items[0].trace.name_of(link.op_a)
         if rest_a and rest_b:
             alignment.claim_both(rest_a, rest_b, f"the rest of {name}")
-            continue
-        if link.pair is None:
-            continue
-        pair = alignment.pairs[link.pair]
-        if pair is None:
-            continue
-        item_a, item_b = pair
-        is_other_kernel = a.kernel_number(item_a) != b.kernel_number(item_b)
-        rest_a_adds_up = _all_add_up(a, item_a, rest_a)
-        rest_b_adds_up = _all_add_up(b, item_b, rest_b)
-        if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
-            alignment.pairs[link.pair] = None
-            of_a, of_b = [item_a, *rest_a], [item_b, *rest_b]
-            alignment.claim_both(of_a, of_b, f"all of {name}")
+        elif link.pair is not None:
+            _join_pair(alignment, link.pair, rest_a, rest_b, f"all of {name}")
+
+
+def _join_pair(
+    alignment: Alignment, number: int, rest_a: list[int], rest_b: list[int], why: str
+) -> None:
+    """Groups the pair of this number with the rest of its ops, open items of one side,
+    if the pair is of two different kernels or the rest adds up its parts."""
+    pair = alignment.pairs[number]
+    if pair is None:
+        return
+    a, b = alignment.items
+    item_a, item_b = pair
+    is_other_kernel = a.kernel_number(item_a) != b.kernel_number(item_b)
+    rest_a_adds_up = _all_add_up(a, item_a, rest_a)
+    rest_b_adds_up = _all_add_up(b, item_b, rest_b)
+    if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
+        alignment.pairs[number] = None
+        alignment.claim_both([item_a, *rest_a], [item_b, *rest_b], why)
 
 
 def with_reduction(alignment: Alignment, side: int) -> None:
@@ -154,7 +183,8 @@ def with_reduction(alignment: Alignment, side: int) -> None:
         following = alignment.gaps[number + 1][side]
         if pair is None or not following:
             continue
-        main, after = pair[side], following[0]
+        main = pair[side]
+        after = following[0]
         if after != main + 1 or items.op_number(after):
             continue
         if _adds_up(items.names[main], items.names[after]):
@@ -192,6 +222,18 @@ class _Run(NamedTuple):
 
 def _runs(alignment: Alignment) -> Iterator[_Run]:
     """The runs of pairs with an open item in a gap beside or between them."""
+    first = 0
+    for key, run in groupby(_keys_of_pairs(alignment)):
+        last = first + len([*run])
+        gaps = alignment.gaps[first : last + 1]
+        if key is not None and any(gap[0] or gap[1] for gap in gaps):
+            yield _Run(key=key, first=first, last=last)
+        first = last
+
+
+def _keys_of_pairs(alignment: Alignment) -> list[int | None]:
+    """The exact key of each pair that is one kernel under one op on both sides, None
+    for others."""
     a, b = alignment.items
     keys: list[int | None] = []
     for pair in alignment.pairs:
@@ -199,13 +241,7 @@ def _runs(alignment: Alignment) -> Iterator[_Run]:
             keys.append(int(a.exact[pair[0]]))
         else:
             keys.append(None)
-    first = 0
-    for key, run in groupby(keys):
-        last = first + len([*run])
-        gaps = alignment.gaps[first : last + 1]
-        if key is not None and any(gap[0] or gap[1] for gap in gaps):
-            yield _Run(key=key, first=first, last=last)
-        first = last
+    return keys
 
 
 def _open_with_key(alignment: Alignment, side: int, run: _Run) -> list[int]:
@@ -225,9 +261,12 @@ def _pair_closest(
     too long, all of it becomes one group. `side` is the one that has more of the kernel:
     its items of the pairs and `open_items`. Of these, what has no partner then is open
     in the gap where it belongs."""
-    pairs = [pair for pair in alignment.pairs[run.first : run.last] if pair is not None]
-    few = [pair[1 - side] for pair in pairs]
-    partners_before = [pair[side] for pair in pairs]
+    few = []
+    partners_before = []
+    for pair in alignment.pairs[run.first : run.last]:
+        if pair is not None:
+            few.append(pair[1 - side])
+            partners_before.append(pair[side])
     many = sorted(partners_before + open_items)
     if not is_feasible(len(few), len(many)):
         alignment.pairs[run.first : run.last] = [None] * (run.last - run.first)
@@ -241,11 +280,20 @@ def _pair_closest(
         return
     for n, number in enumerate(range(run.first, run.last)):
         alignment.pairs[number] = oriented(side, partners[n], few[n])
+    alignment.close(side, set(open_items), alignment.gaps[run.first : run.last + 1])
+    without_partner = sorted(set(many) - set(partners))
+    _open_again(alignment, side, run, partners, without_partner)
+
+
+def _open_again(
+    alignment: Alignment, side: int, run: _Run, partners: list[int], items: list[int]
+) -> None:
+    """Adds items of a side to the open ones of the gaps of a run, each where it belongs
+    between the `partners`, the items of that side in the pairs of the run, ascending."""
     gaps = alignment.gaps[run.first : run.last + 1]
-    alignment.close(side, set(open_items), gaps)
-    for item in sorted(set(many) - set(partners)):
-        # gap n of the run is before its pair n
-        open_of_gap = gaps[bisect_left(partners, item)][side]
+    for item in items:
+        partners_before = bisect_left(partners, item)
+        open_of_gap = gaps[partners_before][side]  # gap n of the run: before its pair n
         open_of_gap.append(item)
         open_of_gap.sort()
 
@@ -279,16 +327,31 @@ def _links(alignment: Alignment) -> Iterator[_Link]:
     order. A call may be in several links."""
     a, b = alignment.items
     for number, pair in enumerate(alignment.pairs):
-        if pair is not None and a.op_number(pair[0]) and _is_of_one_op(alignment, pair):
-            op_a, op_b = int(a.op[pair[0]]), int(b.op[pair[1]])
+        if pair is None or not a.op_number(pair[0]):
+            continue
+        if _is_of_one_op(alignment, pair):
+            op_a = int(a.op[pair[0]])
+            op_b = int(b.op[pair[1]])
             yield _Link(op_a=op_a, op_b=op_b, pair=number)
     for gap in alignment.gaps:
         if gap[0] and gap[1]:
-            names_a, names_b = _numbers_by_op(a, gap[0]), _numbers_by_op(b, gap[1])
-            ops_a, ops_b = list(names_a), list(names_b)
-            same_ops = longest_common(list(names_a.values()), list(names_b.values()))
-            for i, j in same_ops:
-                yield _Link(op_a=ops_a[i], op_b=ops_b[j], pair=None)
+            yield from _links_in_gap(alignment, gap[0], gap[1])
+
+
+def _links_in_gap(
+    alignment: Alignment, open_a: list[int], open_b: list[int]
+) -> Iterator[_Link]:
+    """The calls of the open items of a gap that are of one op, in order: a longest
+    common subsequence of their names."""
+    a, b = alignment.items
+    number_of_op_a = _numbers_by_op(a, open_a)
+    number_of_op_b = _numbers_by_op(b, open_b)
+    ops_a = list(number_of_op_a)
+    ops_b = list(number_of_op_b)
+    names_a = list(number_of_op_a.values())
+    names_b = list(number_of_op_b.values())
+    for i, j in longest_common(names_a, names_b):
+        yield _Link(op_a=ops_a[i], op_b=ops_b[j], pair=None)
 
 
 def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:

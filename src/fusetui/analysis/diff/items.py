@@ -93,6 +93,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def trace(self) -> Trace:
+        """The trace of the side."""
         return self.work.trace
 
     @cached_property
@@ -231,23 +232,13 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
     `words`: the vocabulary of both sides, to which new words are added. All steps alike
     are usual ones until `with_usual_steps` chooses.
     """
-    known = known or KnownNames()
-
-    def word_of_op(name: str) -> str:
-        # what torch.compile puts around a program is no op of it
-        word = "" if is_compiler(name) else identity(stem(name))
-        return known.names_on_other_side.get(word, word)
-
-    trace = work.trace
-    op_name = np.where(work.op >= 0, trace.name[work.op], -1)
-    kernel = _numbers(trace, trace.name[work.row], words, identity)
-    op = _numbers(trace, op_name, words, word_of_op)
-    by_kernel = np.isin(kernel, known.kernels_without_op)
-    op[by_kernel] = 0
-    exact = kernel + (op << OP_SHIFT)
+    numbers = _numbers_of_pieces(work, words, known or KnownNames())
+    exact = numbers.kernel + (numbers.op << OP_SHIFT)
     alike = _steps_alike(work, exact)
     window = _median_window(work, alike)
     span = work.of_window(window)
+    kernel = numbers.kernel[span]
+    op = numbers.op[span]
     samples = np.array([work.ns[work.of_window(n)] for n in alike], dtype=np.int64)
     steps = np.array(alike, dtype=np.intp)
     return WorkItems(
@@ -262,13 +253,41 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         op=work.op[span],
         lane=work.lane[span],
         exact=exact[span],
-        by_op=_keys_by_op(work, span, kernel[span], op[span], words),
-        by_single_kernel=_keys_by_single_kernel(work, span, op[span]),
+        by_op=_keys_by_op(work, span, kernel, op, words),
+        by_single_kernel=_keys_by_single_kernel(work, span, op),
         by_class=_keys_by_class(work, span, words),
         samples=samples.reshape(max(1, len(alike)), span.stop - span.start),
         exact_of_all_steps=exact,
-        by_kernel=by_kernel[span],
+        by_kernel=numbers.is_without_op[span],
     )
+
+
+class _NumbersOfPieces(msgspec.Struct, frozen=True, eq=False):
+    """The numbers of the names of all pieces of work, equal on both sides for the same
+    name; arrays of shape [pieces of all steps]."""
+
+    kernel: Int64s
+    op: Int64s  # of the innermost one, 0 for none
+    is_without_op: Flags  # compared without regard to its op, whose number is 0
+
+
+def _numbers_of_pieces(
+    work: Work, words: Vocabulary, known: KnownNames
+) -> _NumbersOfPieces:
+    """The numbers of the names of all pieces; new words are added to `words`."""
+
+    def word_of_op(name: str) -> str:
+        # what torch.compile puts around a program is no op of it
+        word = "" if is_compiler(name) else identity(stem(name))
+        return known.names_on_other_side.get(word, word)
+
+    trace = work.trace
+    op_name = np.where(work.op >= 0, trace.name[work.op], -1)
+    kernel = _numbers(trace, trace.name[work.row], words, identity)
+    op = _numbers(trace, op_name, words, word_of_op)
+    is_without_op = np.isin(kernel, known.kernels_without_op)
+    op[is_without_op] = 0
+    return _NumbersOfPieces(kernel=kernel, op=op, is_without_op=is_without_op)
 
 
 def with_usual_steps(
@@ -280,37 +299,39 @@ def with_usual_steps(
     sides, if there are such; else of the steps alike of each side. The plain and the
     usual ones are without the steps in `without`, if others are left.
     """
-    durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
-    alike_a, alike_b = a.alike, b.alike
+    alike_a = a.alike
+    alike_b = b.alike
     has_same_steps = False
-    if len(durations_a) == len(durations_b):
-        alike_on_both = np.intersect1d(alike_a, alike_b)
+    if len(a.work.windows) == len(b.work.windows):
+        alike_on_both = np.intersect1d(a.alike, b.alike)
         if len(alike_on_both):
-            alike_a = alike_b = alike_on_both
+            alike_a = alike_on_both
+            alike_b = alike_on_both
             has_same_steps = True
-    plain_a = np.setdiff1d(alike_a, without)
-    if not len(plain_a):
-        plain_a = a.alike
-    plain_b = np.setdiff1d(alike_b, without)
-    if not len(plain_b):
-        plain_b = b.alike
-    usual = usual_steps(durations_a, durations_b, plain_a, plain_b)
-    return (
-        msgspec.structs.replace(
-            a,
-            usual=usual.a,
-            plain=plain_a,
-            compared=alike_a,
-            has_same_steps=has_same_steps,
-        ),
-        msgspec.structs.replace(
-            b,
-            usual=usual.b,
-            plain=plain_b,
-            compared=alike_b,
-            has_same_steps=has_same_steps,
-        ),
+    plain_a = _steps_without(alike_a, without, a.alike)
+    plain_b = _steps_without(alike_b, without, b.alike)
+    usual = usual_steps(a.work.windows.dur, b.work.windows.dur, plain_a, plain_b)
+    with_steps_a = msgspec.structs.replace(
+        a,
+        usual=usual.a,
+        plain=plain_a,
+        compared=alike_a,
+        has_same_steps=has_same_steps,
     )
+    with_steps_b = msgspec.structs.replace(
+        b,
+        usual=usual.b,
+        plain=plain_b,
+        compared=alike_b,
+        has_same_steps=has_same_steps,
+    )
+    return with_steps_a, with_steps_b
+
+
+def _steps_without(steps: Rows, without: Sequence[int], otherwise: Rows) -> Rows:
+    """These steps but for those in `without`; `otherwise` if none is left."""
+    steps_left = np.setdiff1d(steps, without)
+    return steps_left if len(steps_left) else otherwise
 
 
 def _numbers(
@@ -367,13 +388,21 @@ def _keys_by_op(
     _, group = distinct_rows((work.op[span], part))  # of one part under one call of op
     place = ordinals(group)
     pieces_of_group = np.bincount(group)
-    is_told_by_place = (op > 0) & (pieces_of_group[group] <= MAX_PIECES_BY_PLACE)
+    are_few = pieces_of_group[group] <= MAX_PIECES_BY_PLACE
+    by_place = _numbers_of_places(op, part, place, words)
+    return np.where((op > 0) & are_few, by_place, -kernel - 1)
+
+
+def _numbers_of_places(
+    op: Int64s, part: Int64s, place: Int64s, words: Vocabulary
+) -> Int64s:
+    """A number for each op, part of its work and place among equal parts, from the
+    vocabulary; all of shape [span]."""
     first, distinct = distinct_rows((op, part, place))
     numbers = []
     for n in first.tolist():
         numbers.append(words[f"place {op[n]} {part[n]} {place[n]}"])
-    by_place = np.array(numbers, dtype=np.int64)[distinct]
-    return np.where(is_told_by_place, by_place, -kernel - 1)
+    return np.array(numbers, dtype=np.int64)[distinct]
 
 
 def _word_of_part(kernel: str) -> str:
@@ -385,15 +414,15 @@ def _keys_by_single_kernel(work: Work, span: slice, op: Int64s) -> Int64s:
     """The keys `by_single_kernel` of the pieces in `span`: of the op, if its call
     launches nothing else of this role (kernel, copy, set), and the kernel is no helper
     of other work; else 0. `op`: the numbers of the ops, of shape [span]."""
-    trace, rows = work.trace, work.row[span]
+    trace = work.trace
+    rows = work.row[span]
     role = trace.role[rows].astype(np.int64)
     _, group = distinct_rows((work.op[span], role))
     is_single = np.bincount(group)[group] == 1
-    helper_names = [
-        name
-        for name in np.unique(trace.name[rows]).tolist()
-        if role_of_kernel(trace.names[name]).is_helper
-    ]
+    helper_names = []
+    for name in np.unique(trace.name[rows]).tolist():
+        if role_of_kernel(trace.names[name]).is_helper:
+            helper_names.append(name)
     is_helper = np.isin(trace.name[rows], helper_names)
     has_key = (op > 0) & is_single & ~is_helper
     return np.where(has_key, (op << OP_SHIFT) + role, 0)
@@ -423,11 +452,11 @@ def _keys_by_class(work: Work, span: slice, words: Vocabulary) -> Int64s:
     """The keys `by_class` of the pieces in `span`: of the kind of work, 0 for copies
     and sets and where the kind says too little (see `work_class`). Products and softmax
     inside attention are kinds of their own."""
-    trace, rows, ops = work.trace, work.row[span], work.op[span]
-    outer_ops = outermost(trace, ops)
+    trace = work.trace
+    rows = work.row[span]
     kernel_name = trace.name[rows]
-    op_name = np.where(ops >= 0, trace.name[ops], -1)
-    outer_name = np.where(outer_ops >= 0, trace.name[outer_ops], -1)
+    op_name = _names_or_none(trace, work.op[span])
+    outer_name = _names_or_none(trace, outermost(trace, work.op[span]))
     computes = np.isin(trace.role[rows], (Role.KERNEL, Role.OP)).astype(np.int64)
     # each distinct combination of names is looked at once
     first, distinct = distinct_rows((op_name, kernel_name, computes, outer_name))
@@ -435,11 +464,21 @@ def _keys_by_class(work: Work, span: slice, words: Vocabulary) -> Int64s:
     for n in first.tolist():
         word = ""
         if computes[n]:
-            op = trace.names[op_name[n]] if op_name[n] >= 0 else ""
-            outer = trace.names[outer_name[n]] if outer_name[n] >= 0 else ""
-            word = _word_of_class(op, trace.names[kernel_name[n]], outer)
+            op = _text_or_none(trace, int(op_name[n]))
+            outer_op = _text_or_none(trace, int(outer_name[n]))
+            word = _word_of_class(op, trace.names[kernel_name[n]], outer_op)
         numbers.append(words[word])
     return np.array(numbers, dtype=np.int64)[distinct]
+
+
+def _names_or_none(trace: Trace, rows: Rows) -> Int64s:
+    """The numbers of the names of the slices in these rows; -1 for row -1."""
+    return np.where(rows >= 0, trace.name[rows], -1)
+
+
+def _text_or_none(trace: Trace, name: int) -> str:
+    """The name with this number; "" for -1."""
+    return trace.names[name] if name >= 0 else ""
 
 
 def _word_of_class(op: str, kernel: str, outer_op: str) -> str:

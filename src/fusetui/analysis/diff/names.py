@@ -162,7 +162,8 @@ def differences(a: str, b: str) -> str:
     them apart; else `old -> new` with their short names or, where these agree, with the
     words of the full names that differ.
     """
-    decoded_a, decoded_b = role_of_kernel(a).decoded, role_of_kernel(b).decoded
+    decoded_a = role_of_kernel(a).decoded
+    decoded_b = role_of_kernel(b).decoded
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
     if decoded_a is None or decoded_b is None:
@@ -207,13 +208,16 @@ def _tile(name: KernelName) -> str | None:
 def _where_names_differ(a: str, b: str) -> str:
     """`in its name: 32 -> 64`: what is between the words with which both names begin
     and those with which both end; `nothing` where one name has no more."""
-    words_a, words_b = _WORD.findall(a), _WORD.findall(b)
+    words_a = _WORD.findall(a)
+    words_b = _WORD.findall(b)
     same_words_before = shared_start(words_a, words_b)
-    rest_a, rest_b = words_a[same_words_before:], words_b[same_words_before:]
+    rest_a = words_a[same_words_before:]
+    rest_b = words_b[same_words_before:]
     same_words_after = shared_start(rest_a[::-1], rest_b[::-1])
     before = "".join(rest_a[: len(rest_a) - same_words_after])
     after = "".join(rest_b[: len(rest_b) - same_words_after])
     if max(len(before), len(after)) > _MAX_NAME_CELLS:
         return "the decoded parts agree, the full names do not"
-    before, after = printable(before) or "nothing", printable(after) or "nothing"
+    before = printable(before) or "nothing"
+    after = printable(after) or "nothing"
     return f"in its name: {before} -> {after}"

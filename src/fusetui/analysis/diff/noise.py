@@ -95,7 +95,8 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     rows = a.shape[1]
     if not rows:
         return Noise(rows=1)
-    log_a, log_b = _logs(a), _logs(b)
+    log_a = _logs(a)
+    log_b = _logs(b)
     separate = _variation(log_a, log_b, paired=False)
     if not separate.freedom:  # one step on each side
         return Noise(rows=rows, min_change=_min_change_of_one_step(log_a, log_b))
@@ -165,7 +166,8 @@ def beyond_noise(
 def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     """Whether the interval of B / A of each column excludes 1; shape [columns]. See the
     specification above."""
-    log_a, log_b = _logs(a), _logs(b)
+    log_a = _logs(a)
+    log_b = _logs(b)
     if noise.paired:
         samples = [log_b - log_a]
         change = np.median(samples[0], axis=0)
@@ -231,7 +233,8 @@ def _logs(samples: Int64s) -> Floats:
 def student_point(freedom: int, level: float) -> float:
     """The point that Student's distribution, with so many whole degrees of freedom,
     exceeds in either direction with the probability `level`; by bisection."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while _probability_outside(high, freedom) > level:
         high *= 2
     for _ in range(_BISECTIONS):

@@ -4,8 +4,7 @@ is."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS, MIN_USUAL_STEPS
 from fusetui.analysis.diff.work import by_graph
 from fusetui.analysis.questions.note import note_of
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.columns import Trace
@@ -113,7 +112,8 @@ def _changed(what: str, before: str, after: str) -> str:
 def _origins(a: WorkItems, b: WorkItems) -> list[str]:
     """Where traces that are no recordings come from (`note_of`): once if both sides say
     the same."""
-    origin_a, origin_b = note_of(a.trace), note_of(b.trace)
+    origin_a = note_of(a.trace)
+    origin_b = note_of(b.trace)
     if origin_a == origin_b:
         return [origin_a]
     return [_of_side(a, origin_a), _of_side(b, origin_b)]
@@ -122,23 +122,34 @@ def _origins(a: WorkItems, b: WorkItems) -> list[str]:
 def _ranks(a: Trace, b: Trace) -> str:
     """That the traces are two ranks of one job, which wait for each other; "" unless
     both files say their rank, and the same world size."""
-    job_a, job_b = (
-        _value_at(a.keys, "distributedInfo"),
-        _value_at(b.keys, "distributedInfo"),
-    )
-    if not isinstance(job_a, dict) or not isinstance(job_b, dict):
+    rank_a = _rank_in_job(a)
+    rank_b = _rank_in_job(b)
+    if rank_a is None or rank_b is None:
         return ""
-    rank_a, rank_b = job_a.get("rank"), job_b.get("rank")
-    if rank_a is None or rank_b is None or rank_a == rank_b:
+    if rank_a.number == rank_b.number or rank_a.world_size != rank_b.world_size:
         return ""
-    ranks_of_job = job_a.get("world_size")
-    if not ranks_of_job or ranks_of_job != job_b.get("world_size"):
-        return ""
-    ranks = f"{printable(str(rank_a))} and {printable(str(rank_b))}"
+    ranks = f"{printable(str(rank_a.number))} and {printable(str(rank_b.number))}"
     return (
         f"these look like ranks {ranks} of one job: the time of a collective includes"
         " waiting for the other ranks, and fusetui ranks tells who waits for whom"
     )
+
+
+class _RankInJob(msgspec.Struct, frozen=True):
+    """What a file says about the rank that it is of; numbers, in files that are in
+    order."""
+
+    number: Any
+    world_size: Any
+
+
+def _rank_in_job(trace: Trace) -> _RankInJob | None:
+    """The rank of a trace; None where the file does not say it, or the world size."""
+    number = _value_at(trace.keys, "distributedInfo", "rank")
+    world_size = _value_at(trace.keys, "distributedInfo", "world_size")
+    if number is None or not world_size:
+        return None
+    return _RankInJob(number=number, world_size=world_size)
 
 
 def _value_at(value: Any, *path: str) -> Any:
@@ -172,7 +183,9 @@ def _runtime_version(trace: Trace) -> str:
         return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
     hip = _whole_number(trace.keys.get("hip_runtime_version"))
     if hip:
-        major, minor, patch = hip // 10_000_000, hip // 100_000 % 100, hip % 100_000
+        major = hip // 10_000_000
+        minor = hip // 100_000 % 100
+        patch = hip % 100_000
         return f"HIP {major}.{minor}.{patch}"
     return ""
 
@@ -190,10 +203,12 @@ def _little_in_common(common: CommonWork | None) -> str:
         return ""
     if min(common.share_of_a, common.share_of_b) >= MIN_COMMON_SHARE:
         return ""
-    of_a, of_b = percent(common.share_of_a, 1), percent(common.share_of_b, 1)
-    shares = f"{of_a} of the time of A's work and {of_b} of B's"
-    named = f"only {shares} have a kernel or an op in common"
-    return f"{named}: the rest is paired by its sort or its place, or not at all"
+    of_a = percent(common.share_of_a, 1)
+    of_b = percent(common.share_of_b, 1)
+    return (
+        f"only {of_a} of the time of A's work and {of_b} of B's have a kernel or an op"
+        " in common: the rest is paired by its sort or its place, or not at all"
+    )
 
 
 class _Renaming(msgspec.Struct, frozen=True):
@@ -202,59 +217,63 @@ class _Renaming(msgspec.Struct, frozen=True):
     before: str
     after: str
 
+    @property
+    def text(self) -> str:
+        """`old -> new`."""
+        return f"{printable(self.before)} -> {printable(self.after)}"
+
 
 def _renamed(renamed: Sequence[RenamedOp]) -> str:
-    """How many ops that launch work were renamed, and the first of them."""
+    """How many ops that launch work were renamed, and the first of them; "" for
+    none."""
     if not renamed:
         return ""
     kernels = plural(sum(op.kernels for op in renamed), "kernel")
-    ops = f"{count(len(renamed))} ops were renamed, which launch"
     if len(renamed) == 1:
         ops = "an op was renamed, which launches"
-    renamings = [_Renaming(before=op.before, after=op.after) for op in renamed]
-    named = _first_of(renamings)
-    return f"{ops} the same {kernels}: {named}"
+    else:
+        ops = f"{count(len(renamed))} ops were renamed, which launch"
+    texts = [_Renaming(before=op.before, after=op.after).text for op in renamed]
+    return f"{ops} the same {kernels}: {several(texts, MAX_NAMED_OPS)}"
 
 
 def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -> str:
-    """How many ops that compute nothing were renamed, and the first of them. `labels`:
-    {name in B: name in A}; those of `of_work` are in another note."""
+    """How many ops that compute nothing were renamed, and the first of them; "" for
+    none. `labels`: {name in B: name in A}; those of `of_work` are in another note."""
     of_other_note = {_Renaming(before=op.before, after=op.after) for op in of_work}
-    renamed = []
+    texts = []
     for after, before in labels.items():
         renaming = _Renaming(before=before, after=after)
         if renaming not in of_other_note:
-            renamed.append(renaming)
-    if not renamed:
+            texts.append(renaming.text)
+    if not texts:
         return ""
-    ops = "an op that computes nothing was renamed, which runs at the same places"
-    if len(renamed) > 1:
-        number = count(len(renamed))
-        ops = f"{number} ops that compute nothing were renamed, which run at the same places"
-    return f"{ops}: {_first_of(renamed)}"
+    if len(texts) == 1:
+        ops = "an op that computes nothing was renamed, which runs at the same places"
+    else:
+        ops = (
+            f"{count(len(texts))} ops that compute nothing were renamed, which run at"
+            " the same places"
+        )
+    return f"{ops}: {several(texts, MAX_NAMED_OPS)}"
 
 
-def _first_of(renamed: Sequence[_Renaming]) -> str:
-    """`old -> new, old -> new and 7 more`."""
-    texts = [
-        f"{printable(renaming.before)} -> {printable(renaming.after)}"
-        for renaming in renamed[:MAX_NAMED_OPS]
-    ]
-    named = ", ".join(texts)
-    more = len(renamed) - len(texts)
-    return f"{named} and {count(more)} more" if more else named
-
-
-def _streams(items: WorkItems, groups: Sequence[Sequence[int]]) -> list[str]:
-    """A note for each group of lanes that are compared as one."""
+def _streams(items: WorkItems, lane_groups: Sequence[Sequence[int]]) -> list[str]:
+    """For each group of lanes of a side that are compared as one, a note that names its
+    streams, or its threads if the side has no GPU. Each group has at least two
+    lanes."""
     what = "streams" if items.work.gpu else "threads"
     stream_notes = []
-    for lanes in groups:
-        tracks = [items.trace.first_track(lane) for lane in lanes]
-        names = [printable(str(track.tid)) for track in tracks]
-        listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        meaning = "which of them runs a piece of work is no change"
-        note = f"{what} {listed} are compared as one: {meaning}"
+    for lanes in lane_groups:
+        names = []
+        for lane in lanes:
+            track = items.trace.first_track(lane)
+            names.append(printable(str(track.tid)))
+        all_but_last = ", ".join(names[:-1])
+        note = (
+            f"{what} {all_but_last} and {names[-1]} are compared as one: which of them"
+            " runs a piece of work is no change"
+        )
         stream_notes.append(_of_side(items, note))
     return stream_notes
 
@@ -277,20 +296,29 @@ def _launches(side: str, items: WorkItems, members: Rows) -> _Launches:
     )
 
 
-def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Iterator[str]:
+def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
     """How many kernels one side launches by calls of their own and the other one by
     graphs: a note for each direction in which there are any."""
     items_a, items_b = pairs_of(groups)
-    of_a, of_b = _launches("A", a, items_a), _launches("B", b, items_b)
-    for by_calls, by_graphs in ((of_a, of_b), (of_b, of_a)):
-        is_moved = ~by_calls.is_by_graph & by_graphs.is_by_graph & (by_calls.call >= 0)
-        if not is_moved.any():
-            continue
-        kernels = plural(int(is_moved.sum()), "kernel")
-        calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
-        graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
-        launched = f"{kernels} that {by_calls.side} launches by {calls} a step"
-        yield f"{launched}, {by_graphs.side} launches by {graphs}"
+    of_a = _launches("A", a, items_a)
+    of_b = _launches("B", b, items_b)
+    return [_moved_to_graphs(of_a, of_b), _moved_to_graphs(of_b, of_a)]
+
+
+def _moved_to_graphs(by_calls: _Launches, by_graphs: _Launches) -> str:
+    """How many kernels the one side launches by calls and the other by graphs; "" if
+    there are none. The n-th item of both is a pair."""
+    has_call = by_calls.call >= 0
+    is_moved = has_call & ~by_calls.is_by_graph & by_graphs.is_by_graph
+    if not is_moved.any():
+        return ""
+    kernels = plural(int(is_moved.sum()), "kernel")
+    calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
+    graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
+    return (
+        f"{kernels} that {by_calls.side} launches by {calls} a step,"
+        f" {by_graphs.side} launches by {graphs}"
+    )
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -305,18 +333,8 @@ def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str
     """In which op the shapes of inputs differ, and in which one their dtypes: a note
     each, about the longest pair of one op in which they do, of the MAX_COMPARED_PAIRS
     longest ones. Pairs whose inputs only occur in another order do not count."""
-    items_a, items_b = pairs_of(groups)
-    longest_first = np.argsort(-(a.ns[items_a] + b.ns[items_b]), kind="stable")
-    pairs = zip(
-        items_a[longest_first].tolist(), items_b[longest_first].tolist(), strict=True
-    )
-    of_one_op = (
-        (item_a, item_b)
-        for item_a, item_b in pairs
-        if a.op_names[item_a] and a.stems[item_a] == b.stems[item_b]
-    )
-    differences: dict[str, str] = {}
-    for item_a, item_b in islice(of_one_op, MAX_COMPARED_PAIRS):
+    first_notes: dict[str, str] = {}  # of shapes, and of dtypes
+    for item_a, item_b in _longest_of_one_op(a, b, groups):
         before = _inputs_of_call(a, int(a.op[item_a]))
         after = _inputs_of_call(b, int(b.op[item_b]))
         if _are_only_reordered(a, b, item_a, before, after):
@@ -325,10 +343,29 @@ def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str
         shapes = _changed(f"shapes differ in {op}", before.shapes, after.shapes)
         dtypes = _changed(f"dtypes differ in {op}", before.dtypes, after.dtypes)
         if shapes:
-            differences.setdefault("shapes", shapes)
+            first_notes.setdefault("shapes", shapes)
         if dtypes:
-            differences.setdefault("dtypes", dtypes)
-    return list(differences.values())
+            first_notes.setdefault("dtypes", dtypes)
+    return list(first_notes.values())
+
+
+def _longest_of_one_op(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> list[tuple[int, int]]:
+    """An item of A and one of B for each of the MAX_COMPARED_PAIRS pairs that take the
+    longest on both sides together, of those whose items are of one op."""
+    items_a, items_b = pairs_of(groups)
+    both_ns = a.ns[items_a] + b.ns[items_b]
+    longest_first = np.argsort(-both_ns, kind="stable")
+    of_one_op: list[tuple[int, int]] = []
+    for pair in longest_first.tolist():
+        if len(of_one_op) == MAX_COMPARED_PAIRS:
+            break
+        item_a = int(items_a[pair])
+        item_b = int(items_b[pair])
+        if a.op_names[item_a] and a.stems[item_a] == b.stems[item_b]:
+            of_one_op.append((item_a, item_b))
+    return of_one_op
 
 
 def _are_only_reordered(
@@ -338,13 +375,15 @@ def _are_only_reordered(
     and as often with the inputs `after`: then two different calls were compared. False
     where it is called too often to look at each call."""
     op = a.stems[item_of_a]
-    calls_a, calls_b = _calls_of_op(a, op), _calls_of_op(b, op)
+    calls_a = _calls_of_op(a, op)
+    calls_b = _calls_of_op(b, op)
     if max(len(calls_a), len(calls_b)) > MAX_COMPARED_CALLS:
         return False
     inputs_a = Counter(_inputs_of_call(a, call) for call in calls_a if call >= 0)
     inputs_b = Counter(_inputs_of_call(b, call) for call in calls_b if call >= 0)
     is_as_often_before = inputs_a[before] == inputs_b[before]
-    return is_as_often_before and inputs_a[after] == inputs_b[after]
+    is_as_often_after = inputs_a[after] == inputs_b[after]
+    return is_as_often_before and is_as_often_after
 
 
 def _calls_of_op(items: WorkItems, op: str) -> list[int]:
@@ -361,19 +400,20 @@ def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
     types = args.get("Input type")
     if not isinstance(dims, list):
         return _Inputs(shapes="", dtypes="")
-    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape]
-    tensors = tensors[:MAX_COMPARED_TENSORS]
-    shapes = " x ".join(str(dims[n]) for n in tensors)
+    places = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape]
+    compared = places[:MAX_COMPARED_TENSORS]
+    shapes = " x ".join(str(dims[n]) for n in compared)
     dtypes = ""
     if isinstance(types, list) and len(types) == len(dims):
-        names = [str(types[n]).removeprefix("c10::").lower() for n in tensors]
+        names = [str(types[n]).removeprefix("c10::").lower() for n in compared]
         dtypes = " x ".join(names)
     return _Inputs(shapes=shapes, dtypes=dtypes)
 
 
 def _few_steps(a: WorkItems, b: WorkItems) -> str:
     """That a side has fewer than FEW_STEPS steps."""
-    steps_a, steps_b = len(a.work.windows), len(b.work.windows)
+    steps_a = len(a.work.windows)
+    steps_b = len(b.work.windows)
     if min(steps_a, steps_b) >= FEW_STEPS:
         return ""
     steps = f"few steps ({plural(steps_a, 'step')} of A, {steps_b} of B)"
@@ -383,7 +423,8 @@ def _few_steps(a: WorkItems, b: WorkItems) -> str:
 def _few_usual_steps(items: WorkItems) -> str:
     """That the figures of a side with FEW_STEPS or more steps are of fewer than
     MIN_USUAL_STEPS of them, because the others do other work."""
-    steps, usual = len(items.work.windows), len(items.usual)
+    steps = len(items.work.windows)
+    usual = len(items.usual)
     if steps < FEW_STEPS or not 0 < usual < MIN_USUAL_STEPS:
         return ""
     note = f"its figures are of {usual} of {steps} steps: few do the usual work"
@@ -392,7 +433,8 @@ def _few_usual_steps(items: WorkItems) -> str:
 
 def _steps_alike(items: WorkItems) -> str:
     """That not all steps of a side do the same work."""
-    alike, steps = len(items.alike), len(items.work.windows)
+    alike = len(items.alike)
+    steps = len(items.work.windows)
     if alike == steps:
         return ""
     rows = f"times of rows are from the {alike} of {steps} steps that are alike"
@@ -413,17 +455,27 @@ def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     differ; one note for both where their steps took turns, which says so even without
     such a drift."""
     if step.turns:
-        note = "the steps took turns, so each is compared with the one next to it"
-        if step.drift_a and step.drift_b:
-            larger = max(step.drift_a, step.drift_b, key=abs)
-            note += f"; both became {_became(larger)} meanwhile"
-        return [note]
-    widened = "from its first step to its last: the interval is widened by as much"
-    return [
-        f"{items.work.label} became {_became(drift)} {widened}"
-        for items, drift in ((a, step.drift_a), (b, step.drift_b))
-        if drift
-    ]
+        return [_turns(step)]
+    return [_drift(a, step.drift_a), _drift(b, step.drift_b)]
+
+
+def _turns(step: StepChange) -> str:
+    """That the steps took turns, and how both sides drifted meanwhile, if they did."""
+    note = "the steps took turns, so each is compared with the one next to it"
+    if not step.drift_a or not step.drift_b:
+        return note
+    larger = max(step.drift_a, step.drift_b, key=abs)
+    return f"{note}; both became {_became(larger)} meanwhile"
+
+
+def _drift(items: WorkItems, drift: float) -> str:
+    """How much slower or faster the run of a side became; "" for no drift."""
+    if not drift:
+        return ""
+    became = f"{items.work.label} became {_became(drift)}"
+    return (
+        f"{became} from its first step to its last: the interval is widened by as much"
+    )
 
 
 def _became(drift: float) -> str:

@@ -81,14 +81,20 @@ def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[R
         parts = next((row for row in joined if _are_parts(a, b, kernel, row)), None)
         if parts is None:
             joined.append(kernel)
-            continue
-        before = _sum_of(_share_of(kernel, "a"), _share_of(parts, "a"))
-        after = _sum_of(_share_of(kernel, "b"), _share_of(parts, "b"))
-        kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
-        joined.remove(parts)
-        why = f"{parts.why}: {IN_PARTS}"
-        joined.append(row_of(kind, kernel.op, before, after, why, counts=False))
+        else:
+            joined.remove(parts)
+            joined.append(_divided_kernel(kernel, parts))
     return joined
+
+
+def _divided_kernel(kernel: Row, parts: Row) -> Row:
+    """The row of a kernel that is divided on one side, from the rows of its first part
+    and of its other parts."""
+    before = _sum_of(_share_of(kernel, "a"), _share_of(parts, "a"))
+    after = _sum_of(_share_of(kernel, "b"), _share_of(parts, "b"))
+    kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
+    why = f"{parts.why}: {IN_PARTS}"
+    return row_of(kind, kernel.op, before, after, why, counts=False)
 
 
 def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
@@ -139,38 +145,76 @@ def _sum_of(one: RowShare, other: RowShare) -> RowShare:
     )
 
 
+class _PairedTimes(msgspec.Struct, frozen=True, eq=False):
+    """What each kernel that has a counterpart takes in each step of A and of B. Arrays
+    of shape [pairs] or [steps, pairs], times in ns."""
+
+    items_a: Rows
+    items_b: Rows
+    rows_a: Rows  # [steps, pairs]; -1 where the step lacks the kernel
+    rows_b: Rows
+    before: Int64s  # [steps, pairs]; the median time where a side lacks the kernel
+    after: Int64s
+    is_missing: Flags  # [steps, pairs]: a side lacks it
+
+
+def _paired_times(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> _PairedTimes:
+    """The times of the kernels that are pairs in these groups."""
+    items_a, items_b = pairs_of(groups)
+    rows_a = rows_of(a, b)[:, items_a]
+    rows_b = rows_of(b, a)[:, items_b]
+    is_missing = (rows_a < 0) | (rows_b < 0)
+    medians_a = np.array(a.medians)[items_a]
+    medians_b = np.array(b.medians)[items_b]
+    return _PairedTimes(
+        items_a=items_a,
+        items_b=items_b,
+        rows_a=rows_a,
+        rows_b=rows_b,
+        before=np.where(is_missing, medians_a, a.trace.dur[rows_a]),
+        after=np.where(is_missing, medians_b, b.trace.dur[rows_b]),
+        is_missing=is_missing,
+    )
+
+
 def _outlying_kernels(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[SingleStepOutlier]:
     """The kernels, farthest apart first and at most MAX_KERNELS, whose times in A and B
     are farther apart in one step than in all others. Where a step lacks a kernel, its
     median time stands for it."""
-    items_a, items_b = pairs_of(groups)
-    if not len(items_a):
+    if not len(pairs_of(groups)[0]):
         return []
-    rows_a = rows_of(a, b)[:, items_a]
-    rows_b = rows_of(b, a)[:, items_b]
-    is_missing = (rows_a < 0) | (rows_b < 0)
-    before = np.where(is_missing, np.array(a.medians)[items_a], a.trace.dur[rows_a])
-    after = np.where(is_missing, np.array(b.medians)[items_b], b.trace.dur[rows_b])
-    outliers = _outliers(before, after, is_missing)
+    times = _paired_times(a, b, groups)
+    outliers = _outliers(times.before, times.after, times.is_missing)
     tick_ns = resolution(a.samples, b.samples)
-    is_far = outliers.apart_ns > _least_distance(before, after, tick_ns)
+    least_ns = _least_distance(times.before, times.after, tick_ns)
     farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
+    is_far = outliers.apart_ns > least_ns
     reported = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
     kernels = []
     for pair in reported.tolist():
         step = int(outliers.step[pair])
-        item_a, item_b = int(items_a[pair]), int(items_b[pair])
-        in_a = _run_of(a, item_a, int(rows_a[step, pair]))
-        in_b = _run_of(b, item_b, int(rows_b[step, pair]))
-        kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
-        where = f"{ONLY} {b.work.windows.labels[step]}"
-        why = f"{where}: {change(in_a.ns, in_b.ns)} time"
-        row = row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
+        row = _row_of_kernel(a, b, times, pair, step)
         unusual_step = step if outliers.vary_alike[pair] else None
         kernels.append(SingleStepOutlier(row=row, unusual_step=unusual_step))
     return kernels
+
+
+def _row_of_kernel(
+    a: WorkItems, b: WorkItems, times: _PairedTimes, pair: int, step: int
+) -> Row:
+    """The row of a kernel, a column of `times`, that is faster or slower in one step."""
+    item_a = int(times.items_a[pair])
+    item_b = int(times.items_b[pair])
+    in_a = _run_of(a, item_a, int(times.rows_a[step, pair]))
+    in_b = _run_of(b, item_b, int(times.rows_b[step, pair]))
+    kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
+    where = f"{ONLY} {b.work.windows.labels[step]}"
+    why = f"{where}: {change(in_a.ns, in_b.ns)} time"
+    return row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
 
 
 def _least_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
@@ -237,27 +281,33 @@ class _Outliers(msgspec.Struct, frozen=True, eq=False):
 
 
 def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
-    """The step of each column that stands out; arguments of shape [steps, columns], in
-    ns. No step stands out by a sample that is unknown, in whose place the usual time
-    is.
+    """The step of each column in which the two sides are farthest apart, and whether it
+    stands out.
 
-    A step stands out if the two sides are MIN_DISTANCE_RATIO times as far apart as in
-    any other step and, unless they vary alike there, farther than either side varies.
+    It does if they are MIN_DISTANCE_RATIO times as far apart as in any other step and,
+    unless they vary alike there, farther than either side varies. `before`, `after`:
+    times of A and B, [steps, columns] in ns; where `is_unknown`, [steps, columns], the
+    usual time is in place of an unknown one: no step stands out by that.
     """
     apart_ns = np.where(is_unknown, 0, _from_usual_change(before, after))
     step = apart_ns.argmax(axis=0)
-    ordered = np.sort(apart_ns, axis=0)
-    farthest, second = ordered[-1], ordered[-2]
-    is_other_step = np.arange(len(apart_ns))[:, None] != step
-    others_vary = np.maximum(
-        _range_in(before, is_other_step), _range_in(after, is_other_step)
-    )
-    # one side varies with the other: what is left is below 1 % of that
-    vary_alike = 100 * second <= others_vary
-    stands_out = farthest > MIN_DISTANCE_RATIO * second
-    stands_out &= vary_alike | (farthest > others_vary)
+    sorted_apart_ns = np.sort(apart_ns, axis=0)
+    farthest_ns = sorted_apart_ns[-1]
+    second_ns = sorted_apart_ns[-2]
+
+    steps = np.arange(len(apart_ns))[:, None]
+    is_other_step = steps != step
+    range_before_ns = _range_in(before, is_other_step)
+    range_after_ns = _range_in(after, is_other_step)
+    range_ns = np.maximum(range_before_ns, range_after_ns)
+    # one side varies with the other: what is left is at most 1 % of that
+    vary_alike = 100 * second_ns <= range_ns
+    is_far = farthest_ns > MIN_DISTANCE_RATIO * second_ns
+    is_beyond_range = vary_alike | (farthest_ns > range_ns)
     return _Outliers(
-        apart_ns=np.where(stands_out, farthest, 0), step=step, vary_alike=vary_alike
+        apart_ns=np.where(is_far & is_beyond_range, farthest_ns, 0),
+        step=step,
+        vary_alike=vary_alike,
     )
 
 
@@ -289,27 +339,55 @@ def _from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     return np.asarray(np.where(has_ratio, nearest, by_difference))
 
 
+class _IdleTimes(msgspec.Struct, frozen=True, eq=False):
+    """The idle time of the steps that do the usual work on one side at least; arrays of
+    shape [these steps], in ns."""
+
+    step: Rows
+    before: Int64s
+    after: Int64s
+    # that of B without what is due to the difference of its work
+    after_without_work: Int64s
+    is_usual: Flags  # the step does the usual work on both sides
+
+
+def _idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
+    """The idle times of both sides in the steps that at least one of them does as
+    usual."""
+    every_step = np.arange(len(a.work.windows))
+    is_usual_a = np.isin(every_step, a.alike)
+    is_usual_b = np.isin(every_step, b.alike)
+    idle_a = _idle(a)
+    idle_b = _idle(b)
+    by_work = _idle_change_by_work(a, b, idle_b - idle_a)
+    without_work = idle_b - by_work
+    steps = np.flatnonzero(is_usual_a | is_usual_b)
+    return _IdleTimes(
+        step=steps,
+        before=idle_a[steps],
+        after=idle_b[steps],
+        after_without_work=without_work[steps],
+        is_usual=(is_usual_a & is_usual_b)[steps],
+    )
+
+
 def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
     """The one step, if any, whose idle time stands out, of the steps that do the usual
     work on one side at least; an empty list if there is none."""
-    all_steps = np.arange(len(a.work.windows))
-    is_usual_a, is_usual_b = np.isin(all_steps, a.alike), np.isin(all_steps, b.alike)
-    steps = np.flatnonzero(is_usual_a | is_usual_b)
-    idle_a, idle_b = _idle(a), _idle(b)
-    by_work = _idle_change_by_work(a, b, idle_b - idle_a)
-    before, after = idle_a[steps], idle_b[steps]
-    without_work = after - by_work[steps]
-    is_unknown = np.zeros((len(steps), 1), dtype=np.bool_)
-    outliers = _outliers(before[:, None], without_work[:, None], is_unknown)
+    idle = _idle_times(a, b)
+    before_column = idle.before[:, None]
+    after_column = idle.after_without_work[:, None]
+    is_unknown = np.zeros(before_column.shape, dtype=np.bool_)
+    outliers = _outliers(before_column, after_column, is_unknown)
     place = int(outliers.step[0])
-    step = int(steps[place])
-    does_usual_work = is_usual_a[step] and is_usual_b[step]
-    share = MIN_IDLE_SHARE if does_usual_work else MIN_IDLE_SHARE_BESIDE_WORK
+    step = int(idle.step[place])
+    share = MIN_IDLE_SHARE if idle.is_usual[place] else MIN_IDLE_SHARE_BESIDE_WORK
     min_ns = int(share * np.median(a.work.windows.dur))
-    a_ns, b_ns = int(before[place]), int(after[place])
-    change_ns = int(without_work[place]) - a_ns
+    change_ns = int(idle.after_without_work[place] - idle.before[place])
     if outliers.apart_ns[0] <= min_ns or abs(change_ns) <= min_ns:
         return []
+    a_ns = int(idle.before[place])
+    b_ns = int(idle.after[place])
     row = row_of(
         RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
         "idle",
@@ -326,10 +404,11 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     """How much of the change of the idle time of each step (`change_ns`, B less A) is
     because its work differs, in ns; shape [steps]. Work that is gone or faster leaves a
     gap of at most its time, and more work fills one: that is no change of its own."""
-    keys = np.unique(np.concatenate([a.exact_of_all_steps, b.exact_of_all_steps]))
+    exact_keys = np.concatenate([a.exact_of_all_steps, b.exact_of_all_steps])
+    keys = np.unique(exact_keys)
     less_ns = _work_by_key(a, keys) - _work_by_key(b, keys)
-    gone_ns = np.clip(less_ns, 0, None).sum(axis=1)
-    added_ns = np.clip(-less_ns, 0, None).sum(axis=1)
+    gone_ns = np.maximum(less_ns, 0).sum(axis=1)
+    added_ns = np.maximum(-less_ns, 0).sum(axis=1)
     return np.asarray(np.clip(change_ns, -added_ns, gone_ns))
 
 
@@ -337,7 +416,8 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     """How long the work of each exact key runs within each step (ns); shape [steps,
     keys]. As with idle time, it does not matter which step launched it. `keys`: all
     exact keys of the side at least, ascending."""
-    work, trace = items.work, items.work.trace
+    work = items.work
+    trace = items.work.trace
     windows = work.windows
     runs = Cover(trace.start[work.row], trace.end[work.row])
     # each run is cut where a step begins or ends
@@ -351,6 +431,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
 def _idle(items: WorkItems) -> Int64s:
     """The time of each step during which no GPU event runs (ns); without a GPU, no piece
     of its work. Shape [steps]."""
-    work, windows = items.work, items.work.windows
+    work = items.work
+    windows = items.work.windows
     rows = work.trace.gpu_rows if work.gpu else work.row
     return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector_of
-from fusetui.analysis.diff.groups import WorkGroup, known_names, oriented, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, known_names, pairs_of
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
@@ -42,25 +42,30 @@ class OddStep(msgspec.Struct, frozen=True, eq=False):
 def odd_steps(items: WorkItems, twin: WorkItems) -> Iterator[OddStep]:
     """The steps of a side that do other work than the representative one; `twin` is the
     other side."""
-    work = items.work
-    usual_keys = items.keys_of(work.of_window(items.window))
-    all_steps = np.arange(len(work.windows))
+    all_steps = np.arange(len(items.work.windows))
     for step in np.setdiff1d(all_steps, items.alike).tolist():
-        span = work.of_window(step)
-        keys = items.keys_of(span)
-        expected_ns = _expected_times(items, twin, step)
-        usual_step = _TimedKeys(keys=usual_keys, ns=expected_ns)
-        odd_step = _TimedKeys(keys=keys, ns=work.ns[span].tolist())
-        pairs = match(usual_keys, keys)
-        lacking = _unpaired(usual_step, odd_step, paired={item for item, _ in pairs})
-        more = _unpaired(odd_step, usual_step, paired={piece for _, piece in pairs})
-        yield OddStep(
-            number=step,
-            lacking=lacking,
-            more=more,
-            piece_of_item=_pieces_of(usual_keys, keys, lacking, more),
-            expected_ns=expected_ns,
-        )
+        yield _odd_step(items, step, _expected_times(items, twin, step))
+
+
+def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
+    """What a step of a side has more than the representative one, and what it lacks.
+    `expected_ns`: the time that each item would take in it."""
+    work = items.work
+    span = work.of_window(step)
+    usual_keys = items.keys_of(work.of_window(items.window))
+    keys = items.keys_of(span)
+    usual = _TimedKeys(keys=usual_keys, ns=expected_ns)
+    odd = _TimedKeys(keys=keys, ns=work.ns[span].tolist())
+    pairs = match(usual_keys, keys)
+    lacking = _unpaired(usual, odd, paired={item for item, _ in pairs})
+    more = _unpaired(odd, usual, paired={piece for _, piece in pairs})
+    return OddStep(
+        number=step,
+        lacking=lacking,
+        more=more,
+        piece_of_item=_pieces_of(usual_keys, keys, lacking, more),
+        expected_ns=expected_ns,
+    )
 
 
 def _expected_times(items: WorkItems, twin: WorkItems, step: int) -> list[int]:
@@ -87,9 +92,9 @@ def rows_of(items: WorkItems, twin: WorkItems) -> Rows:
         rows_of_steps[step] = work.row[work.of_window(step)]
     for odd in odd_steps(items, twin):
         rows_of_step = work.row[work.of_window(odd.number)]
-        rows_of_steps[odd.number] = np.where(
-            odd.piece_of_item >= 0, rows_of_step[odd.piece_of_item], -1
-        )
+        has_item = odd.piece_of_item >= 0
+        rows_of_items = rows_of_step[odd.piece_of_item]
+        rows_of_steps[odd.number] = np.where(has_item, rows_of_items, -1)
     return rows_of_steps
 
 
@@ -121,8 +126,7 @@ def _unpaired(own: _TimedKeys, other: _TimedKeys, *, paired: set[int]) -> list[i
     are those with one, by an alignment of the keys.
 
     Which of several pieces of one key have none may be arbitrary (`_ambiguous`). Then
-    it is decided by their times: those that remain when each piece of the other step is
-    paired with the one whose time is the closest, in order.
+    their times decide (`_without_closest`), if the other step has fewer of that key.
     """
     unpaired = [piece for piece in range(len(own.keys)) if piece not in paired]
     ambiguous = _ambiguous(own.keys, unpaired)
@@ -131,16 +135,24 @@ def _unpaired(own: _TimedKeys, other: _TimedKeys, *, paired: set[int]) -> list[i
         of_key = np.flatnonzero(own.keys == key).tolist()
         candidates = [piece for piece in of_key if piece not in certain]
         partners = np.flatnonzero(other.keys == key).tolist()
-        if len(partners) >= len(candidates):
-            continue
-        if not is_feasible(len(partners), len(candidates)):
-            continue
-        few_ns = [other.ns[piece] for piece in partners]
-        many_ns = [own.ns[piece] for piece in candidates]
-        with_partner = {candidates[place] for place in closest(few_ns, many_ns)}
-        unpaired = [piece for piece in unpaired if piece not in candidates]
-        unpaired += [piece for piece in candidates if piece not in with_partner]
+        is_decided = len(partners) < len(candidates)
+        if is_decided and is_feasible(len(partners), len(candidates)):
+            unpaired = [piece for piece in unpaired if piece not in candidates]
+            unpaired += _without_closest(own, candidates, other, partners)
     return sorted(unpaired)
+
+
+def _without_closest(
+    own: _TimedKeys, candidates: list[int], other: _TimedKeys, partners: list[int]
+) -> list[int]:
+    """The candidates, pieces of one step, that remain when each of `partners`, fewer
+    pieces of the other step, is paired with the one whose time is the closest, in
+    order."""
+    partners_ns = [other.ns[piece] for piece in partners]
+    candidates_ns = [own.ns[piece] for piece in candidates]
+    places = closest(partners_ns, candidates_ns)
+    with_partner = {candidates[place] for place in places}
+    return [piece for piece in candidates if piece not in with_partner]
 
 
 def _ambiguous(keys: Int64s, unpaired: list[int]) -> list[int]:
@@ -200,11 +212,11 @@ def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
 
     pieces_a = [piece for piece in _pieces(a, b) if piece.key not in with_own_row]
     pieces_b = [piece for piece in _pieces(b, a) if piece.key not in with_own_row]
-    by_kind_a, by_kind_b = by_key(pieces_a, kind_of), by_key(pieces_b, kind_of)
-    return [
-        *_rows(a, _surplus(by_kind_a, by_kind_b), "A"),
-        *_rows(b, _surplus(by_kind_b, by_kind_a), "B"),
-    ]
+    by_kind_a = by_key(pieces_a, kind_of)
+    by_kind_b = by_key(pieces_b, kind_of)
+    surplus_of_a = _surplus(by_kind_a, by_kind_b)
+    surplus_of_b = _surplus(by_kind_b, by_kind_a)
+    return [*_rows(a, surplus_of_a, "A"), *_rows(b, surplus_of_b, "B")]
 
 
 def _surplus(
@@ -260,45 +272,61 @@ def _pieces(items: WorkItems, twin: WorkItems) -> Iterator[OutlierPiece]:
     place: a piece that the step lacks and one that it has more, of the same kernel
     under the same op, that take about as long. Missing work is assumed to take the
     expected time (`OddStep`). `twin` is the other side."""
-    work = items.work
     for odd in odd_steps(items, twin):
-        span = work.of_window(odd.number)
-        keys, rows_of_step, ns = (
-            items.exact_of_all_steps[span],
-            work.row[span],
-            work.ns[span],
-        )
         more = list(odd.more)
-        is_there = odd.piece_of_item >= 0
         for item in odd.lacking:
-            key, expected_ns = int(items.exact[item]), odd.expected_ns[item]
-            distance_ns = {
-                piece: abs(int(ns[piece]) - expected_ns)
-                for piece in more
-                if keys[piece] == key and is_like(ns[piece], expected_ns)
-            }
-            if distance_ns:
-                at_another_place = min(distance_ns, key=distance_ns.__getitem__)
-                more.remove(at_another_place)
-                continue
-            yield OutlierPiece(
-                step=odd.number,
-                missing=True,
-                row=int(items.row[item]),
-                ns=expected_ns,
-                key=key,
-                gap=int(is_there[:item].sum()),
-            )
+            piece = _at_another_place(items, odd, item, more)
+            if piece is None:
+                yield _missing_piece(items, odd, item)
+            else:
+                more.remove(piece)
         for piece in more:
-            is_before = is_there & (odd.piece_of_item < piece)
-            yield OutlierPiece(
-                step=odd.number,
-                missing=False,
-                row=int(rows_of_step[piece]),
-                ns=int(ns[piece]),
-                key=int(keys[piece]),
-                gap=int(is_before.sum()),
-            )
+            yield _added_piece(items, odd, piece)
+
+
+def _at_another_place(
+    items: WorkItems, odd: OddStep, item: int, pieces: list[int]
+) -> int | None:
+    """Which of these pieces of an odd step, if any, is an item that the step lacks: of
+    those of the same kernel under the same op that take about as long, the one whose
+    time is the closest."""
+    span = items.work.of_window(odd.number)
+    keys = items.exact_of_all_steps[span]
+    ns = items.work.ns[span]
+    expected_ns = odd.expected_ns[item]
+    distance_ns = {}
+    for piece in pieces:
+        if keys[piece] == items.exact[item] and is_like(ns[piece], expected_ns):
+            distance_ns[piece] = abs(int(ns[piece]) - expected_ns)
+    return min(distance_ns, key=distance_ns.__getitem__, default=None)
+
+
+def _missing_piece(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
+    """An item that an odd step lacks."""
+    has_item = odd.piece_of_item >= 0
+    return OutlierPiece(
+        step=odd.number,
+        missing=True,
+        row=int(items.row[item]),
+        ns=odd.expected_ns[item],
+        key=int(items.exact[item]),
+        gap=int(has_item[:item].sum()),
+    )
+
+
+def _added_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
+    """A piece that an odd step has more than the representative one."""
+    work = items.work
+    span = work.of_window(odd.number)
+    is_before = (odd.piece_of_item >= 0) & (odd.piece_of_item < piece)
+    return OutlierPiece(
+        step=odd.number,
+        missing=False,
+        row=int(work.row[span][piece]),
+        ns=int(work.ns[span][piece]),
+        key=int(items.exact_of_all_steps[span][piece]),
+        gap=int(is_before.sum()),
+    )
 
 
 def _rows(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
@@ -378,32 +406,46 @@ def _fused(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
     kernel lists ops; the several are the pieces of these ops, in a row, that the step
     lacks (or has more, if it lacks the kernel)."""
     rows: list[Row] = []
-    collectors: set[OutlierPiece] = set()
-    collected: set[OutlierPiece] = set()
+    in_rows: set[OutlierPiece] = set()
     for members in by_key(pieces, lambda piece: piece.step).values():
         members.sort(key=lambda piece: piece.row)
         if len(members) > MAX_PIECES_FOR_FUSION:
             continue
-        for fused in members:
-            collector = collector_of(items.trace.name_of(fused.row))
-            if collector is None:
-                continue
-            others = [
-                piece
-                for piece in members
-                if piece.missing != fused.missing and piece not in collected
-            ]
-            parts = _collected(items.trace, others, collector)
-            if not parts:
-                continue
-            more, lacking = (parts, [fused]) if fused.missing else ([fused], parts)
-            rows.append(_other_kernels(items, more, lacking, side))
-            collectors.add(fused)
-            collected.update(parts)
-    in_rows = collectors | collected
-    return _RowsAndRest(
-        rows=rows, rest=[piece for piece in pieces if piece not in in_rows]
-    )
+        for fusion in _fusions_of_step(items.trace, members):
+            rows.append(_other_kernels(items, fusion.more, fusion.lacking, side))
+            in_rows.update(fusion.more, fusion.lacking)
+    rest = [piece for piece in pieces if piece not in in_rows]
+    return _RowsAndRest(rows=rows, rest=rest)
+
+
+class _Fusion(msgspec.Struct, frozen=True):
+    """Pieces of work of a step that do the work of others that the step lacks."""
+
+    more: Pieces
+    lacking: Pieces
+
+
+def _fusions_of_step(trace: Trace, members: Pieces) -> Iterator[_Fusion]:
+    """The kernels among the pieces of a step that do the work of several others, which
+    are the reverse of it: missing if the kernel is not. No piece is part of two
+    kernels."""
+    collected: set[OutlierPiece] = set()
+    for kernel in members:
+        collector = collector_of(trace.name_of(kernel.row))
+        if collector is None:
+            continue
+        others = []
+        for piece in members:
+            if piece.missing != kernel.missing and piece not in collected:
+                others.append(piece)
+        parts = _collected(trace, others, collector)
+        if not parts:
+            continue
+        collected.update(parts)
+        if kernel.missing:
+            yield _Fusion(more=parts, lacking=[kernel])
+        else:
+            yield _Fusion(more=[kernel], lacking=parts)
 
 
 def _collected(trace: Trace, others: Pieces, collector: Collector) -> Pieces:
@@ -412,7 +454,8 @@ def _collected(trace: Trace, others: Pieces, collector: Collector) -> Pieces:
     collected: list[OutlierPiece] = []
     has_core = False
     for piece in others:
-        names = known_names(trace, int(trace.op[piece.row])) & collector.ops
+        op = int(trace.op[piece.row])
+        names = known_names(trace, op) & collector.ops
         if names:
             collected.append(piece)
             has_core |= bool(names & collector.core)
@@ -423,17 +466,30 @@ def _collected(trace: Trace, others: Pieces, collector: Collector) -> Pieces:
 
 
 def _other_kernels(items: WorkItems, more: Pieces, lacking: Pieces, side: str) -> Row:
-    """The row of a step of `side` that does the work of the `lacking` pieces in `more`
-    pieces. The usual work stands on the other side of the row, without rows of the
-    trace."""
-    of_step, usual = _share(items, more, more), _share(items, lacking)
-    a, b = oriented(0 if side == "A" else 1, of_step, usual)
+    """The row of a step of `side`, `A` or `B`, that does its work with other kernels
+    than usual: with the pieces in `more` instead of those in `lacking`.
+
+    The row has the step's own kernels on that side, with their rows of the trace, and
+    the usual kernels on the other side, without rows. Its kind says how A and B differ
+    then: REPLACED if they are equally many, FUSED if A has more of them, else SPLIT.
+    """
+    of_step = _share(items, more, shown=more)
+    usual = _share(items, lacking)
+    if side == "A":
+        a = of_step
+        b = usual
+    else:
+        a = usual
+        b = of_step
     if a.count == b.count:
         kind = RowKind.REPLACED
+    elif a.count > b.count:
+        kind = RowKind.FUSED
     else:
-        kind = RowKind.FUSED if a.count > b.count else RowKind.SPLIT
+        kind = RowKind.SPLIT
     op = _op_name(items.trace, more[0])
-    return row_of(kind, op, a, b, _only(items, more[0], side), counts=False)
+    why = _only(items, more[0], side)
+    return row_of(kind, op, a, b, why, counts=False)
 
 
 def _row(items: WorkItems, pieces: Pieces, side: str, *, are_many: bool) -> Row:
@@ -445,22 +501,26 @@ def _row(items: WorkItems, pieces: Pieces, side: str, *, are_many: bool) -> Row:
     """
     missing = pieces[0].missing
     is_of_a = side == "A"
-    is_more_in_b = missing if is_of_a else not missing
-    counted_a = () if is_more_in_b else pieces
-    counted_b = pieces if is_more_in_b else ()
-    shown_a = pieces if is_of_a else ()
-    shown_b = () if is_of_a else pieces
+    is_more_in_b = missing == is_of_a
     if are_many:
         what = f"{plural(len(pieces), 'piece')} of work"
     else:
         what = _op_name(items.trace, pieces[0])
-    why = f"{'missing ' if missing else ''}{_only(items, pieces[0], side)}"
+    where = _only(items, pieces[0], side)
     return row_of(
         RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
         what,
-        _share(items, counted_a, shown_a),
-        _share(items, counted_b, shown_b),
-        why,
+        _share(
+            items,
+            () if is_more_in_b else pieces,
+            shown=pieces if is_of_a else (),
+        ),
+        _share(
+            items,
+            pieces if is_more_in_b else (),
+            shown=() if is_of_a else pieces,
+        ),
+        f"missing {where}" if missing else where,
         counts=False,
     )
 

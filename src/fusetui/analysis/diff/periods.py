@@ -40,14 +40,16 @@ def launch_periods(
     alike. `members`: the items of the blocks, ascending, of one lane. There is no period
     for a run that one call launches (a graph), or whose launches are not in the
     file."""
-    trace, work = items.trace, items.work
+    trace = items.trace
+    work = items.work
     launch = trace.launch[work.row[work.of_window(step)]]
     periods = []
     for first, last in runs(np.array(members, dtype=np.intp)):
         bounds = _bounds(items, first, last)
         if bounds is None or bounds.last >= len(launch):
             continue
-        call, last_call = int(launch[bounds.first]), int(launch[bounds.last])
+        call = int(launch[bounds.first])
+        last_call = int(launch[bounds.last])
         if call < 0 or last_call < 0:
             continue
         # 1 ns leaves out the launch of the first item, and includes that of the last

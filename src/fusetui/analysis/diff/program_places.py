@@ -67,9 +67,11 @@ def sort_of_all(sorts: Iterable[str]) -> str:
     SORT_OF_KIND, so that attention is attention even if products are in it; OTHER of
     none."""
     after_all = len(_RANK_OF_SORT)
-    return min(
-        sorts, key=lambda sort: _RANK_OF_SORT.get(sort, after_all), default=OTHER
-    )
+
+    def rank(sort: str) -> int:
+        return _RANK_OF_SORT.get(sort, after_all)
+
+    return min(sorts, key=rank, default=OTHER)
 
 
 @cache
@@ -105,20 +107,16 @@ class ProgramPlaces:
     """
 
     def __init__(self, items: WorkItems) -> None:
+        """`items`: those of one side."""
         self.items = items
-        trace = items.trace
-        roles = trace.role[items.row].tolist()
-        self.sorts = [
-            sort_of_work(role, kernel, op)
-            for role, kernel, op in zip(roles, items.names, items.op_names, strict=True)
-        ]
-        calls = launching_calls(trace, items.row)
-        self.places = _places(trace, calls)
+        calls = launching_calls(items.trace, items.row)
+        self.sorts = _sorts(items)
+        self.places = _places(items.trace, calls)
         self.phases = _phases(items, calls)
-        self.starred = [
-            StarredPlace(phase=phase, place=_NUMBER.sub("*", place))
-            for phase, place in zip(self.phases, self.places, strict=True)
-        ]
+        self.starred = []
+        for phase, place in zip(self.phases, self.places, strict=True):
+            starred = _NUMBER.sub("*", place)
+            self.starred.append(StarredPlace(phase=phase, place=starred))
         is_inside = _is_below(items, items.op, is_compiler)
         self._is_inside_region: list[bool] = is_inside.tolist()
 
@@ -134,6 +132,15 @@ class ProgramPlaces:
         if decoded is None:
             return None
         return decoded.layout or None
+
+
+def _sorts(items: WorkItems) -> list[str]:
+    """The sort of work of each item."""
+    roles = items.trace.role[items.row].tolist()
+    sorts = []
+    for role, kernel, op in zip(roles, items.names, items.op_names, strict=True):
+        sorts.append(sort_of_work(role, kernel, op))
+    return sorts
 
 
 def _places(trace: Trace, calls: Int32s) -> list[str]:
@@ -161,10 +168,12 @@ def _phases(items: WorkItems, calls: Int32s) -> list[str]:
 
 
 def _is_backward_node(name: str) -> bool:
+    """Whether a frame of this name is of the backward pass."""
     return _BACKWARD_NODE.match(name) is not None
 
 
 def _is_optimizer(name: str) -> bool:
+    """Whether an annotation of this name is around a step of an optimizer."""
     return name.startswith("Optimizer.")
 
 
@@ -194,9 +203,9 @@ def _innermost(
     """The row of the innermost slice around each call, on a layer of its thread, whose
     name passes a test; -1 for none. Slices that were captured with a graph count as
     those that they are copies of."""
-    is_track_of_layer = [
-        track.layer is layer and track.subrow == 0 for track in trace.tracks
-    ]
+    is_track_of_layer = []
+    for track in trace.tracks:
+        is_track_of_layer.append(track.layer is layer and track.subrow == 0)
     is_on_layer = np.array(is_track_of_layer or [False])[trace.track]
     is_role_of_layer = np.array([LAYERS[role] is layer for role in Role])
     is_captured = trace.role == Role.CAPTURED

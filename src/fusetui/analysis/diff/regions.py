@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -40,10 +40,12 @@ class OpenItems(msgspec.Struct, frozen=True):
 
     @property
     def are_on_both_sides(self) -> bool:
+        """Whether each side has some."""
         return bool(self.a) and bool(self.b)
 
     @property
     def are_nearly_as_many(self) -> bool:
+        """Whether the side with fewer has MIN_LIKE_SHARE of the other's number."""
         fewer, more = sorted((len(self.a), len(self.b)))
         return fewer > 0 and fewer >= MIN_LIKE_SHARE * more
 
@@ -118,6 +120,7 @@ def _of_step(program: ProgramPlaces, item: int) -> _Region | None:
 
 
 def _all_ops_are_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
+    """Whether it is known of each item which op it comes from."""
     is_known_a = all(a.items.op_number(item) for item in items.a)
     is_known_b = all(b.items.op_number(item) for item in items.b)
     return is_known_a and is_known_b
@@ -149,7 +152,8 @@ def _of_one_sort(
     """Groups of open items of one sort in a region: main work in order, then one group
     for each kernel that both sides have, then one for all that is left, except copies
     and fills."""
-    sort, left = region.sort, region.left
+    sort = region.sort
+    left = region.left
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
         groups = _main_work(a, b, items, sort, left)
@@ -165,6 +169,7 @@ def _of_one_sort(
 
 
 def _kernel(program: ProgramPlaces, item: int) -> int:
+    """The number of the kernel of an item."""
     return program.items.kernel_number(item)
 
 
@@ -209,16 +214,11 @@ def _in_order(
     fewer, more = sorted((len(items.a), len(items.b)))
     if not items.are_nearly_as_many or not is_feasible(fewer, more):
         return []
-    times_a, times_b = _times(a, items.a), _times(b, items.b)
+    times_a = _times(a, items.a)
+    times_b = _times(b, items.b)
     # the times of A if it were as fast as B
     scaled_a = times_a * (np.median(times_b) / np.median(times_a))
-    whole_ns_a: list[int] = scaled_a.astype(np.int64).tolist()
-    whole_ns_b: list[int] = times_b.astype(np.int64).tolist()
-    places_a = places_b = list(range(fewer))
-    if len(items.a) > len(items.b):
-        places_a = closest(whole_ns_b, whole_ns_a)
-    elif len(items.b) > len(items.a):
-        places_b = closest(whole_ns_a, whole_ns_b)
+    places_a, places_b = _places_in_order(scaled_a, times_b)
     log_ratios = np.abs(np.log(scaled_a[places_a] / times_b[places_b]))
     is_within_ratio = log_ratios <= math.log(MAX_RATIO_OF_TIMES)
     if np.mean(is_within_ratio) < MIN_SHARE_WITHIN_RATIO:
@@ -233,6 +233,26 @@ def _in_order(
         )
         pairs.append(pair)
     return pairs
+
+
+class _PlacesInOrder(NamedTuple):
+    """Places of items of both sides that are paired: the n-th of A with the n-th of B."""
+
+    a: list[int]
+    b: list[int]
+
+
+def _places_in_order(times_a: Floats, times_b: Floats) -> _PlacesInOrder:
+    """The places of the items that are paired in order, all of the side with fewer, and
+    of the other side those whose times (ns) fit best."""
+    ns_a: list[int] = times_a.astype(np.int64).tolist()
+    ns_b: list[int] = times_b.astype(np.int64).tolist()
+    every_place = list(range(min(len(ns_a), len(ns_b))))
+    if len(ns_a) > len(ns_b):
+        return _PlacesInOrder(a=closest(ns_b, ns_a), b=every_place)
+    if len(ns_b) > len(ns_a):
+        return _PlacesInOrder(a=every_place, b=closest(ns_a, ns_b))
+    return _PlacesInOrder(a=every_place, b=every_place)
 
 
 def _times(program: ProgramPlaces, members: Sequence[int]) -> Floats:

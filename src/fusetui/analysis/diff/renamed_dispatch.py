@@ -13,7 +13,7 @@ from fusetui.analysis.diff.dispatch import ops_without_work
 from fusetui.analysis.diff.evidence import RenamedOp
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -56,7 +56,8 @@ def renamed_labels(
     only_b = labels_b - labels_a
     by_kernels: dict[str, str] = {}
     for op in renamed_work:
-        before, after = dispatch_name(op.before), dispatch_name(op.after)
+        before = dispatch_name(op.before)
+        after = dispatch_name(op.after)
         if before in only_a and after in only_b:
             by_kernels[after] = before
     places_a = _places_by_label(a, only_a.difference(by_kernels.values()))
@@ -125,36 +126,55 @@ def _add_places(
     """Adds the places of ops with these labels to `places`, but no more labels than
     MAX_COMPARED_LABELS. `ops` are all ops that one thread began in the step."""
     trace = side.trace
-    launched = _work_launched_by(side, thread)
-    kernels = launched.kernels
-    begins = trace.start[ops]
-    # how many pieces of work the thread had launched when each op began
-    pieces_before_op = np.searchsorted(launched.times_ns, begins)
+    places_of_ops = _places_of_ops(side, ops, thread)
     computes_nothing = np.isin(ops, ops_without_work(side.work))
-    ops_inside = _ops_inside(trace, ops)
-    pieces_at_last_op = -1
-    ops_since_work = 0
-    by_time = np.lexsort((ops, begins))  # an op before those inside it
+    by_time = np.lexsort((ops, trace.start[ops]))  # an op before those inside it
     for n in by_time.tolist():
-        pieces_before = int(pieces_before_op[n])
-        ops_since_work += 1
-        if pieces_before != pieces_at_last_op:
-            pieces_at_last_op = pieces_before
-            ops_since_work = 0
         name = trace.name_of(int(ops[n]))
         label = dispatch_name(name)
         if not computes_nothing[n] or label not in labels or is_compiler(name):
             continue
         if label not in places and len(places) == MAX_COMPARED_LABELS:
             continue
-        has_work_after = pieces_before < len(kernels)
-        place = Place(
-            work_before=int(kernels[pieces_before - 1]) if pieces_before else 0,
-            work_after=int(kernels[pieces_before]) if has_work_after else 0,
-            ops_since_work=ops_since_work,
-            ops_inside=int(ops_inside[n]),
+        places.setdefault(label, Counter())[places_of_ops.at(n)] += 1
+
+
+class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
+    """Where the ops of one thread run; arrays of shape [ops]."""
+
+    kernels: Int64s  # of the work that the thread launched; shape [pieces]
+    pieces_before: Rows  # how many of these it had launched when each op began
+    ops_since_work: Rows
+    ops_inside: Int64s
+
+    def at(self, n: int) -> Place:
+        """Where op number n runs."""
+        before = int(self.pieces_before[n])
+        has_work_after = before < len(self.kernels)
+        return Place(
+            work_before=int(self.kernels[before - 1]) if before else 0,
+            work_after=int(self.kernels[before]) if has_work_after else 0,
+            ops_since_work=int(self.ops_since_work[n]),
+            ops_inside=int(self.ops_inside[n]),
         )
-        places.setdefault(label, Counter())[place] += 1
+
+
+def _places_of_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
+    """Where `ops` run, which are all ops that a thread began in the step."""
+    trace = side.trace
+    launched = _work_launched_by(side, thread)
+    begins = trace.start[ops]
+    pieces_before = np.searchsorted(launched.times_ns, begins)
+    by_time = np.lexsort((ops, begins))
+    ops_since_work = np.empty(len(ops), dtype=np.intp)
+    # the pieces before ascend in this order, so that equal ones are neighbors
+    ops_since_work[by_time] = ordinals(pieces_before[by_time])
+    return _PlacesOfOps(
+        kernels=launched.kernels,
+        pieces_before=pieces_before,
+        ops_since_work=ops_since_work,
+        ops_inside=_ops_inside(trace, ops),
+    )
 
 
 def _ops_inside(trace: Trace, ops: Rows) -> Int64s:

@@ -26,6 +26,7 @@ class _OpPair(msgspec.Struct, frozen=True):
 
     @property
     def without_namespaces(self) -> _OpPair:
+        """The pair of the names without their namespaces."""
         return _OpPair(
             before=_without_namespace(self.before),
             after=_without_namespace(self.after),
@@ -41,12 +42,10 @@ def renamed_at_places(
 ) -> tuple[RenamedOp, ...]:
     """All ops that were renamed: those of `by_kernels` first, without one that launches
     its kernels only at other places; then those that launch the same kernels at the
-    same places under another name, or under a name with another namespace.
+    same places under another name, or under a name with another namespace (see
+    `_SidesOfPairs`). No name is in two pairs.
 
-    Of the latter, at least one of the two names occurs in its own trace only, or both
-    names are `swapped`: words of ops that swapped their names. A name that is in its
-    own trace only launches at least half of its kernels in the place of the other name.
-    No name is in two pairs.
+    `swapped`: words of ops that swapped their names.
     """
     in_place = _op_pairs(a, b, groups, moved=False)
     elsewhere = _op_pairs(a, b, groups, moved=True)
@@ -57,37 +56,59 @@ def renamed_at_places(
         known_pairs.add(pair.without_namespaces)
         if in_place[pair] or not elsewhere[pair]:
             renamed.append(op)
-    names_in_a, names_in_b = _names_in_trace(a), _names_in_trace(b)
-    candidates: list[_OpPair] = []
-    for pair in in_place:
-        stems = pair.without_namespaces
-        is_one_sided = pair.before not in names_in_b or pair.after not in names_in_a
-        are_swapped = stems.before in swapped and stems.after in swapped
-        if pair.before != pair.after and (is_one_sided or are_swapped):
-            candidates.append(pair)
+    sides = _SidesOfPairs(a, b)
+    candidates = [pair for pair in in_place if sides.may_be_renamed(pair, swapped)]
     pairs_of_before = Counter(pair.before for pair in candidates)
     pairs_of_after = Counter(pair.after for pair in candidates)
-    kernels_of_a = Counter(map(_stable_name, a.op_names))
-    kernels_of_b = Counter(map(_stable_name, b.op_names))
     for pair in candidates:
         if pair.without_namespaces in known_pairs:
             continue
         if pairs_of_before[pair.before] > 1 or pairs_of_after[pair.after] > 1:
             continue
-        kernels = in_place[pair]
-        min_kernels_a = MIN_SHARED_KERNELS * kernels_of_a[pair.before]
-        if pair.before not in names_in_b and kernels < min_kernels_a:
-            continue
-        min_kernels_b = MIN_SHARED_KERNELS * kernels_of_b[pair.after]
-        if pair.after not in names_in_a and kernels < min_kernels_b:
-            continue
-        op = RenamedOp(
-            before=_name_in_trace(a, pair.before),
-            after=_name_in_trace(b, pair.after),
+        if sides.launch_enough(pair, in_place[pair]):
+            renamed.append(sides.renamed(pair, in_place[pair]))
+    return tuple(renamed)
+
+
+class _SidesOfPairs:
+    """Both sides, as far as pairs of ops are judged by them."""
+
+    def __init__(self, a: WorkItems, b: WorkItems) -> None:
+        """The pairs are of ops of these two sides."""
+        self._a = a
+        self._b = b
+        self._names_in_a = _names_in_trace(a)
+        self._names_in_b = _names_in_trace(b)
+        self._kernels_of_a = Counter(map(_stable_name, a.op_names))
+        self._kernels_of_b = Counter(map(_stable_name, b.op_names))
+
+    def may_be_renamed(self, pair: _OpPair, swapped: frozenset[str]) -> bool:
+        """Whether the two names differ, and at least one of them occurs in its own
+        trace only, or both are `swapped`."""
+        if pair.before == pair.after:
+            return False
+        if pair.before not in self._names_in_b or pair.after not in self._names_in_a:
+            return True
+        stems = pair.without_namespaces
+        return stems.before in swapped and stems.after in swapped
+
+    def launch_enough(self, pair: _OpPair, kernels: int) -> bool:
+        """Whether each name that is in its own trace only launches at least
+        MIN_SHARED_KERNELS of its kernels in the place of the other name: `kernels`."""
+        min_of_a = MIN_SHARED_KERNELS * self._kernels_of_a[pair.before]
+        min_of_b = MIN_SHARED_KERNELS * self._kernels_of_b[pair.after]
+        is_enough_of_a = pair.before in self._names_in_b or kernels >= min_of_a
+        is_enough_of_b = pair.after in self._names_in_a or kernels >= min_of_b
+        return is_enough_of_a and is_enough_of_b
+
+    def renamed(self, pair: _OpPair, kernels: int) -> RenamedOp:
+        """The pair with the full names of the ops, which both launch so many
+        kernels."""
+        return RenamedOp(
+            before=_name_in_trace(self._a, pair.before),
+            after=_name_in_trace(self._b, pair.after),
             kernels=kernels,
         )
-        renamed.append(op)
-    return tuple(renamed)
 
 
 def _op_pairs(
@@ -102,16 +123,23 @@ def _op_pairs(
             continue
         if (group.why == ELSEWHERE) != moved:
             continue
-        item_a, item_b = group.a[0], group.b[0]
+        item_a = group.a[0]
+        item_b = group.b[0]
         if not a.computes[item_a]:
             continue
         if a.kernel_number(item_a) != b.kernel_number(item_b):
             continue
-        before, after = a.op_names[item_a], b.op_names[item_b]
-        if not before or not after or is_compiler(before) or is_compiler(after):
-            continue
-        pairs[_OpPair(before=_stable_name(before), after=_stable_name(after))] += 1
+        before = a.op_names[item_a]
+        after = b.op_names[item_b]
+        if _is_op_of_program(before) and _is_op_of_program(after):
+            pair = _OpPair(before=_stable_name(before), after=_stable_name(after))
+            pairs[pair] += 1
     return pairs
+
+
+def _is_op_of_program(name: str) -> bool:
+    """Whether this is the name of an op, and none that torch.compile inserts."""
+    return name != "" and not is_compiler(name)
 
 
 def _stable_name(name: str) -> str:
@@ -126,6 +154,7 @@ def _stable_name(name: str) -> str:
 
 
 def _without_namespace(name: str) -> str:
+    """`mm` for `aten::mm`."""
     return name.rpartition("::")[2]
 
 

@@ -69,7 +69,8 @@ def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
 def by_epilogue(alignment: Alignment, side: int) -> None:
     """Groups a GEMM of `side` and the open item right after it with the GEMM of the
     other side, if the name of the latter says that its epilogue does that item's op."""
-    mine, other = alignment.items[side], alignment.items[1 - side]
+    mine = alignment.items[side]
+    other = alignment.items[1 - side]
     for number, pair in enumerate(alignment.pairs):
         following = alignment.gaps[number + 1][side]
         if pair is None or not following:
@@ -78,7 +79,8 @@ def by_epilogue(alignment: Alignment, side: int) -> None:
         next_op = stem(mine.op_names[next_item])
         if not next_op or not mine.computes[next_item]:
             continue
-        own_gemm, other_gemm = pair[side], pair[1 - side]
+        own_gemm = pair[side]
+        other_gemm = pair[1 - side]
         own_words = _words_of_epilogue(mine.names[own_gemm])
         other_words = _words_of_epilogue(other.names[other_gemm])
         if next_op in other_words - own_words:
@@ -103,7 +105,8 @@ def by_count(alignment: Alignment, side: int) -> None:
     least MIN_SHARE_OF_REGION of this side's items in the region. Kernels without an op
     count by their own name.
     """
-    mine, other = alignment.items[side], alignment.items[1 - side]
+    mine = alignment.items[side]
+    other = alignment.items[1 - side]
     for region in _regions(alignment):
         if not any(gap[side] for gap in alignment.gaps[region.start : region.stop]):
             continue
@@ -160,7 +163,8 @@ def _claim_several(
     they are more than MAX_PIECES_OF_OP on a side."""
     if max(len(of_a), len(of_b)) > MAX_PIECES_OF_OP:
         return
-    names_a, names_b = alignment.items[0].names, alignment.items[1].names
+    names_a = alignment.items[0].names
+    names_b = alignment.items[1].names
     parts_a = [role_of_kernel(names_a[item]).part for item in of_a]
     parts_b = [role_of_kernel(names_b[item]).part for item in of_b]
     if parts_a != parts_b:
@@ -173,7 +177,8 @@ def _claim_several(
 def by_position(alignment: Alignment, side: int) -> None:
     """Groups all open items of a gap that compute with the only such item of the other
     side, unless their names contradict that (`_may_correspond_by_position`)."""
-    mine, other = alignment.items[side], alignment.items[1 - side]
+    mine = alignment.items[side]
+    other = alignment.items[1 - side]
     for number, gap in enumerate(alignment.gaps):
         many = [item for item in gap[side] if mine.computes[item]]
         others = [item for item in gap[1 - side] if other.computes[item]]
@@ -238,14 +243,16 @@ def _regions(alignment: Alignment) -> Iterator[range]:
     """Ranges of numbers of gaps that hold each gap once, divided at pairs whose ops
     occur equally often on both sides: one op that is several on a side is not looked
     for beyond these."""
-    ops_a, ops_b = alignment.items[0].op_or_kernel, alignment.items[1].op_or_kernel
+    ops_a = alignment.items[0].op_or_kernel
+    ops_b = alignment.items[1].op_or_kernel
     times_a = Counter(ops_a[item] for item in alignment.lane_items[0])
     times_b = Counter(ops_b[item] for item in alignment.lane_items[1])
     first = 0
     for number, pair in enumerate(alignment.pairs):
         if pair is None:
             continue
-        op_a, op_b = ops_a[pair[0]], ops_b[pair[1]]
+        op_a = ops_a[pair[0]]
+        op_b = ops_b[pair[1]]
         if times_a[op_a] == times_b[op_a] and times_a[op_b] == times_b[op_b]:
             yield range(first, number + 1)
             first = number + 1
@@ -260,7 +267,8 @@ def _may_be_all_of(alignment: Alignment, side: int, many: list[int], one: int) -
     of their sum. Where a shape is not known: if there are MIN_PIECES_WITHOUT_SHAPES,
     and it takes much longer than the longest of them.
     """
-    mine, other = alignment.items[side], alignment.items[1 - side]
+    mine = alignment.items[side]
+    other = alignment.items[1 - side]
     elements = numel(other, one)
     elements_of_many = []
     for item in many[:MAX_LOOKED_UP_SHAPES]:
@@ -331,7 +339,8 @@ def _may_correspond_by_position(
     are of the same kind of work or, where neither has a kind, if their ops have the
     same name or an op is unknown.
     """
-    mine, other = alignment.items[side], alignment.items[1 - side]
+    mine = alignment.items[side]
+    other = alignment.items[1 - side]
     other_op = other.op_names[one]
     if len(many) > 1:
         return other_op == "" and all(mine.op_names[item] for item in many)

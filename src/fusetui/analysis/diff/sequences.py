@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -73,26 +72,36 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
     whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     tasks = [_Task(stretch=whole, cuts=0)]
     while tasks:
-        stretch, cuts = tasks.pop()
+        task = tasks.pop()
+        stretch = task.stretch
         if stretch.cells > MAX_CELLS_UNTRIMMED:
             trimmed = _trim(a, b, stretch)
             stretch = trimmed.stretch
             pairs += trimmed.pairs
         if not stretch.cells:
             continue
-        own = a[stretch.first_a : stretch.last_a]
-        other = b[stretch.first_b : stretch.last_b]
+        of_a = a[stretch.first_a : stretch.last_a]
+        of_b = b[stretch.first_b : stretch.last_b]
         if stretch.cells <= MAX_CELLS:
-            of_stretch = longest_common(own.tolist(), other.tolist())
-            pairs += _shifted(of_stretch, stretch)
-        elif cuts < MAX_CUTS:
-            anchors = _shifted(_anchors(own, other), stretch)
+            common = longest_common(of_a.tolist(), of_b.tolist())
+            pairs += _shifted(common, stretch)
+        elif task.cuts < MAX_CUTS:
+            anchors = _shifted(_anchors(of_a, of_b), stretch)
             pairs += anchors
-            if anchors:
-                for gap in gaps(anchors, stretch):
-                    if gap.cells:
-                        tasks.append(_Task(stretch=gap, cuts=cuts + 1))
+            tasks += _tasks_between(anchors, stretch, task.cuts + 1)
     return sorted(pairs)
+
+
+def _tasks_between(anchors: list[Pair], stretch: Stretch, cuts: int) -> list[_Task]:
+    """What is to be paired between these anchors of a stretch, after so many cuts;
+    nothing without anchors."""
+    if not anchors:
+        return []
+    tasks = []
+    for gap in gaps(anchors, stretch):
+        if gap.cells:
+            tasks.append(_Task(stretch=gap, cuts=cuts))
+    return tasks
 
 
 def _shifted(pairs: Iterable[Pair], stretch: Stretch) -> list[Pair]:
@@ -122,10 +131,12 @@ def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
 def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     """The stretches before, between and after ascending pairs within a stretch: one
     more than there are pairs, some of them empty."""
-    first_a, first_b = stretch.first_a, stretch.first_b
+    first_a = stretch.first_a
+    first_b = stretch.first_b
     for i, j in pairs:
         yield Stretch(first_a=first_a, last_a=i, first_b=first_b, last_b=j)
-        first_a, first_b = i + 1, j + 1
+        first_a = i + 1
+        first_b = j + 1
     yield Stretch(
         first_a=first_a,
         last_a=stretch.last_a,
@@ -148,7 +159,8 @@ def _traced(rows: list[int], size_a: int, size_b: int) -> list[Pair]:
     """The pairs of one longest common subsequence of a[:size_a] and b[:size_b], traced
     back from its end through the rows of `_table(a, b)`."""
     pairs: list[Pair] = []
-    i, j = size_a, size_b
+    i = size_a
+    j = size_b
     while i and j:
         if rows[i - 1] >> (j - 1) & 1:
             j -= 1
@@ -187,13 +199,16 @@ class _Trimmed(NamedTuple):
 def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
     """Pairs the equal numbers with which both sides of a stretch begin, then those with
     which they end."""
+    of_a = a[stretch.first_a : stretch.last_a]
+    of_b = b[stretch.first_b : stretch.last_b]
+    size = min(len(of_a), len(of_b))
+    head = _length_of_run(of_a[:size] == of_b[:size])
+    size_left = size - head
+    # backward from the end
+    tail = _length_of_run(
+        of_a[::-1][:size_left] == of_b[::-1][:size_left],
+    )
     first_a, last_a, first_b, last_b = stretch
-    size = min(last_a - first_a, last_b - first_b)
-    is_equal = a[first_a : first_a + size] == b[first_b : first_b + size]
-    head = _length_of_run(is_equal)
-    size -= head
-    is_equal = a[last_a - size : last_a] == b[last_b - size : last_b]
-    tail = _length_of_run(is_equal[::-1])
     pairs = [(first_a + n, first_b + n) for n in range(head)]
     pairs += [(last_a - n, last_b - n) for n in range(tail, 0, -1)]
     rest = Stretch(
@@ -219,27 +234,30 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
     """
     places_a = np.flatnonzero(np.isin(a, b)).tolist()
     places_b = np.flatnonzero(np.isin(b, a)).tolist()
-    shared_a, shared_b = a[places_a].tolist(), b[places_b].tolist()
+    shared_a = a[places_a].tolist()
+    shared_b = b[places_b].tolist()
     pairs: list[Pair] = []
-    i = j = 0
-    while i < len(places_a) and j < len(places_b):
+    i = 0
+    j = 0
+    while i < len(shared_a) and j < len(shared_b):
         window_a = shared_a[i : i + WINDOW]
         window_b = shared_b[j : j + WINDOW]
-        is_last = i + WINDOW >= len(places_a) and j + WINDOW >= len(places_b)
-        if is_last:
-            of_window = longest_common(window_a, window_b)
-        else:
-            of_window = [
-                pair
-                for pair in _open_ended(window_a, window_b)
-                if max(pair) < WINDOW // 2
-            ]
+        is_last = i + WINDOW >= len(shared_a) and j + WINDOW >= len(shared_b)
+        of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
         pairs += [(places_a[i + x], places_b[j + y]) for x, y in of_window]
         last_x, last_y = of_window[-1] if of_window else (0, 0)
         skipped = max(1, WINDOW // 4 - max(last_x, last_y))
         i += last_x + skipped
         j += last_y + skipped
     return pairs
+
+
+def _pairs_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]:
+    """The pairs of equal numbers of two windows that are kept, as places in them: of
+    the last windows all, of others those in the first halves."""
+    if is_last:
+        return longest_common(a, b)
+    return [pair for pair in _open_ended(a, b) if max(pair) < WINDOW // 2]
 
 
 class _End(NamedTuple):
@@ -261,21 +279,30 @@ def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
     have so little in common that the other alignment pairs at most half of `a`.
     """
     rows = _table(a, b)
-    ends = []
-    # bit j of the last row is 0 where the pairs with a become one more at b[j]
-    is_one_more = (1 - (rows[-1] >> j & 1) for j in range(len(b)))
-    for size_b, pairs_so_far in enumerate(accumulate(is_one_more), 1):
-        skipped = len(a) + size_b - 2 * pairs_so_far
-        ends.append(_End(skipped, reach=size_b, size_a=len(a), size_b=size_b))
-    for size_a, row in enumerate(rows, 1):
-        pairs_so_far = len(b) - row.bit_count()
-        skipped = size_a + len(b) - 2 * pairs_so_far
-        ends.append(_End(skipped, reach=size_a, size_a=size_a, size_b=len(b)))
-    best = min(ends, key=lambda end: (end.skipped, -end.reach, end.size_a, end.size_b))
+    best = min(
+        _ends(rows, len(a), len(b)),
+        key=lambda end: (end.skipped, -end.reach, end.size_a, end.size_b),
+    )
     pairs = _traced(rows, best.size_a, best.size_b)
     if 2 * len(pairs) > len(a):
         return pairs
     return _traced(rows, len(a), len(b))
+
+
+def _ends(rows: list[int], len_a: int, len_b: int) -> Iterator[_End]:
+    """Where an alignment of two windows may end: first at the end of `a`, then at the
+    end of `b`. `rows`: of `_table`; `len_a`, `len_b`: how long the windows are."""
+    pairs_so_far = 0
+    for j in range(len_b):
+        # bit j of the last row is 0 where the pairs with a become one more at b[j]
+        pairs_so_far += 1 - (rows[-1] >> j & 1)
+        size_b = j + 1
+        skipped = len_a + size_b - 2 * pairs_so_far
+        yield _End(skipped, reach=size_b, size_a=len_a, size_b=size_b)
+    for size_a, row in enumerate(rows, 1):
+        pairs_of_row = len_b - row.bit_count()
+        skipped = size_a + len_b - 2 * pairs_of_row
+        yield _End(skipped, reach=size_a, size_a=size_a, size_b=len_b)
 
 
 def _unique(numbers: Int64s) -> dict[Hashable, int]:
@@ -298,9 +325,11 @@ def _longest_ascending(
     """The places in A and in B of the keys that both have: the most of them that ascend
     on both sides, in time n log n (a longest increasing subsequence, by patience
     sorting)."""
-    pairs = sorted(
-        (place, places_b[key]) for key, place in places_a.items() if key in places_b
-    )
+    pairs = []
+    for key, place in places_a.items():
+        if key in places_b:
+            pairs.append((place, places_b[key]))
+    pairs.sort()
     # of the chains of each length, the one that ends first in B
     ends_in_b: list[int] = []
     last_of_chain: list[int] = []
@@ -342,13 +371,17 @@ def closest(few: Sequence[int] | Int64s, many: Sequence[int] | Int64s) -> list[i
     >>> closest([10, 20], [9, 15, 21])
     [0, 2]
     """
-    of_few, of_many = _features(few), _features(many)
     spare = len(many) - len(few)
-    costs = (
-        np.abs(of_many[n : n + spare + 1] - values).sum(axis=1)
-        for n, values in enumerate(of_few)
-    )
+    costs = _differences(_features(few), _features(many), spare)
     return in_order(costs, spare)
+
+
+def _differences(of_few: Int64s, of_many: Int64s, spare: int) -> Iterator[Int64s]:
+    """For each of the few how far the `spare` + 1 of the many are from it that may be
+    its partner. Arguments: features, of shape [things, features]."""
+    for n, features in enumerate(of_few):
+        candidates = of_many[n : n + spare + 1]
+        yield np.abs(candidates - features).sum(axis=1)
 
 
 def _features(things: Sequence[int] | Int64s) -> Int64s:

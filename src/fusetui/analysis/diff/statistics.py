@@ -4,6 +4,7 @@ alone."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import msgspec
@@ -99,15 +100,18 @@ def far_apart(
     step of B takes longer than that of A, or every one less long, by as much at the
     median: a step that is slow on both sides makes the times of all steps overlap.
     """
-    median_a, median_b = medians(a), medians(b)
-    floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
-    floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
+    median_a = medians(a)
+    median_b = medians(b)
+    share_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
+    floor_ns = np.maximum(share_ns, max(FLOOR_NS, resolution_ns))
     is_far = np.abs(median_b - median_a) > floor_ns
     is_far &= ~middle_half(a).overlaps(middle_half(b))
     if paired:
         changes_ns = b - a
-        is_in_every_step = (changes_ns > 0).all(axis=0) | (changes_ns < 0).all(axis=0)
-        is_far |= is_in_every_step & (np.abs(medians(changes_ns)) > floor_ns)
+        always_longer = (changes_ns > 0).all(axis=0)
+        always_shorter = (changes_ns < 0).all(axis=0)
+        is_large = np.abs(medians(changes_ns)) > floor_ns
+        is_far |= (always_longer | always_shorter) & is_large
     return np.asarray(is_far)
 
 
@@ -141,7 +145,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     how much a run at another time may differ, whatever is compared.
     """
     ratio = median(b) / max(1, median(a))
-    before, after = a[a > 0], b[b > 0]
+    before = a[a > 0]
+    after = b[b > 0]
     if not len(before) or not len(after):
         return Interval(ratio=ratio)
     rejected = _rejected_ratios(len(before), len(after))
@@ -149,10 +154,13 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
         return Interval(ratio=ratio)
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
     center = float(np.median(ratios))
+    lowest = float(ratios[rejected - 1])
+    highest = float(ratios[len(ratios) - rejected])
     widening = max(widening_of(before), widening_of(after))
-    low = center * (float(ratios[rejected - 1]) / center) ** widening
-    high = center * (float(ratios[len(ratios) - rejected]) / center) ** widening
-    drift_a, drift_b = drift(before), drift(after)
+    low = center * (lowest / center) ** widening
+    high = center * (highest / center) ** widening
+    drift_a = drift(before)
+    drift_b = drift(after)
     largest_drift = max(abs(drift_a), abs(drift_b))
     low *= max(0.0, 1 - largest_drift)
     high *= 1 + largest_drift
@@ -175,7 +183,8 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
     estimate of Hodges and Lehmann, the median of the means of any two. (E. L. Lehmann,
     Nonparametrics, 1975: chapter 4)
     """
-    drift_a, drift_b = drift(a), drift(b)
+    drift_a = drift(a)
+    drift_b = drift(b)
     takes_time = (a > 0) & (b > 0)
     logs = np.log(b[takes_time] / a[takes_time])
     rejected = rejected_rounds(len(logs))
@@ -185,9 +194,11 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
     first, second = np.triu_indices(len(logs))
     means = np.sort((logs[first] + logs[second]) / 2)
     center = float(np.median(means))
+    lowest = float(means[rejected - 1])
+    highest = float(means[-rejected])
     widening = widening_of(logs)
-    low = center + (float(means[rejected - 1]) - center) * widening
-    high = center + (float(means[-rejected]) - center) * widening
+    low = center + (lowest - center) * widening
+    high = center + (highest - center) * widening
     return Interval(
         ratio=math.exp(center),
         low=math.exp(low),
@@ -212,7 +223,8 @@ def drift(durations: Int64s) -> float:
     if more_rises_than_falls <= 1 or not has_trend:
         return 0.0
     slope = float(np.median(rises_ns / (later - earlier)))
-    return slope * (steps - 1) / float(np.median(durations))
+    rise_ns = slope * (steps - 1)
+    return rise_ns / float(np.median(durations))
 
 
 def widening_of(samples: Int64s | Floats) -> float:
@@ -223,8 +235,10 @@ def widening_of(samples: Int64s | Floats) -> float:
     steps = len(samples)
     if steps < STEPS_FOR_CORRELATION:
         return 1.0
-    ranks = np.argsort(np.argsort(samples, kind="stable")) - (steps - 1) / 2
-    correlation = float((ranks[1:] * ranks[:-1]).sum() / (ranks * ranks).sum())
+    mean_rank = (steps - 1) / 2
+    ranks = np.argsort(np.argsort(samples, kind="stable")) - mean_rank
+    covariance = (ranks[1:] * ranks[:-1]).sum()
+    correlation = float(covariance / (ranks * ranks).sum())
     if correlation * math.sqrt(steps) < NORMAL_POINT:
         return 1.0
     return math.sqrt((1 + correlation) / (1 - correlation))
@@ -298,28 +312,36 @@ def usual_steps(
     to the median. The same steps on both sides, where the two have equally many and the
     same ones will do.
     """
-    median_a = middle(durations_a, alike_a)
-    median_b = middle(durations_b, alike_b)
-    distance_a = np.abs(durations_a - median_a) / max(median_a, 1.0)
-    distance_b = np.abs(durations_b - median_b) / max(median_b, 1.0)
-    of_a = _around_median(durations_a[None], np.array([median_a]), alike_a, distance_a)
-    of_b = _around_median(durations_b[None], np.array([median_b]), alike_b, distance_b)
+    a = _alike_steps(durations_a, alike_a)
+    b = _alike_steps(durations_b, alike_b)
+    around_a = _around_median([a], alike_a)
+    around_b = _around_median([b], alike_b)
     if len(durations_a) == len(durations_b):
         common = np.intersect1d(alike_a, alike_b)
-        of_both = _around_median(
-            np.stack([durations_a, durations_b]),
-            np.array([median_a, median_b]),
-            common,
-            distance_a + distance_b,
-        )
-        is_enough = len(of_both) >= _min_usual_steps(common)
-        if is_enough and 2 * len(of_both) > min(len(of_a), len(of_b)):
-            return UsualSteps(a=of_both, b=of_both)
-    if len(of_a) < _min_usual_steps(alike_a):
-        of_a = _nearest_to_median(durations_a, median_a, alike_a, distance_a)
-    if len(of_b) < _min_usual_steps(alike_b):
-        of_b = _nearest_to_median(durations_b, median_b, alike_b, distance_b)
-    return UsualSteps(a=of_a, b=of_b)
+        around_both = _around_median([a, b], common)
+        is_enough = len(around_both) >= _min_usual_steps(common)
+        if is_enough and 2 * len(around_both) > min(len(around_a), len(around_b)):
+            return UsualSteps(a=around_both, b=around_both)
+    if len(around_a) < _min_usual_steps(alike_a):
+        around_a = _nearest_to_median(a, alike_a)
+    if len(around_b) < _min_usual_steps(alike_b):
+        around_b = _nearest_to_median(b, alike_b)
+    return UsualSteps(a=around_a, b=around_b)
+
+
+class _AlikeSteps(msgspec.Struct, frozen=True, eq=False):
+    """The steps of a side, with the median of those that do the usual work."""
+
+    durations: Int64s  # of all steps, ns; shape [steps]
+    median_ns: float
+    distance: Floats  # from the median, as a share of it; shape [steps]
+
+
+def _alike_steps(durations: Int64s, alike: Rows) -> _AlikeSteps:
+    """The steps of a side. `alike`: those that do the usual work."""
+    median_ns = middle(durations, alike)
+    distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
+    return _AlikeSteps(durations=durations, median_ns=median_ns, distance=distance)
 
 
 def middle(durations: Int64s, alike: Rows) -> float:
@@ -336,37 +358,34 @@ def _min_usual_steps(alike: Rows) -> int:
     return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
 
 
-def _around_median(
-    durations: Int64s, medians: Floats, alike: Rows, distance: Floats
-) -> Rows:
+def _around_median(sides: Sequence[_AlikeSteps], alike: Rows) -> Rows:
     """As many of the alike steps as possible, nearest to the median first, whose mean is
-    the median on each side, up to MAX_SHARE_OFF; ascending, empty if there are none
-    such. `durations`: shape [sides, steps]; `medians`: shape [sides]; `distance` from
-    the median: shape [steps]."""
+    the median on each of these sides, up to MAX_SHARE_OFF; ascending, empty if there
+    are none such."""
     if not len(alike):
         return alike
+    distance = np.sum([side.distance for side in sides], axis=0)
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
     counts = np.arange(1, len(nearest_first) + 1)
-    means = np.cumsum(durations[:, nearest_first], axis=1) / counts
-    wanted = medians[:, None]
-    off = np.abs(means - wanted)
-    is_median = (off <= MAX_SHARE_OFF * np.maximum(wanted, 1)).all(axis=0)
+    is_median = np.ones(len(nearest_first), dtype=np.bool_)
+    for side in sides:
+        means = np.cumsum(side.durations[nearest_first]) / counts
+        off_ns = np.abs(means - side.median_ns)
+        is_median &= off_ns <= MAX_SHARE_OFF * max(side.median_ns, 1)
     if not is_median.any():
         return nearest_first[:0]
     most = int(np.flatnonzero(is_median)[-1]) + 1
     return np.sort(nearest_first[:most])
 
 
-def _nearest_to_median(
-    durations: Int64s, median_ns: float, alike: Rows, distance: Floats
-) -> Rows:
+def _nearest_to_median(side: _AlikeSteps, alike: Rows) -> Rows:
     """Those first of the alike steps, nearest to the median first, whose mean is the
-    nearest to the median; at least `_min_usual_steps` of them, ascending. `durations`
-    and `distance` from the median: shape [steps]. There is at least one alike
-    step."""
-    nearest_first = alike[np.argsort(distance[alike], kind="stable")]
+    nearest to the median; at least `_min_usual_steps` of them, ascending. There is at
+    least one alike step."""
+    nearest_first = alike[np.argsort(side.distance[alike], kind="stable")]
     counts = np.arange(1, len(nearest_first) + 1)
-    means = np.cumsum(durations[nearest_first]) / counts
+    means = np.cumsum(side.durations[nearest_first]) / counts
     fewest = _min_usual_steps(alike)
-    off = np.abs(means - median_ns)[fewest - 1 :]
-    return np.sort(nearest_first[: fewest + int(np.argmin(off))])
+    off_ns = np.abs(means - side.median_ns)[fewest - 1 :]
+    most = fewest + int(np.argmin(off_ns))
+    return np.sort(nearest_first[:most])

@@ -207,11 +207,13 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     for of_op in by_key(rows, _op_of_row).values():
         direction = shorter if _change_ns(of_op) < 0 else longer
         direction += of_op
-    longer_ns, shorter_ns = abs(_change_ns(longer)), abs(_change_ns(shorter))
+    longer_ns = abs(_change_ns(longer))
+    shorter_ns = abs(_change_ns(shorter))
     smaller_ns, larger_ns = sorted((longer_ns, shorter_ns))
     if smaller_ns <= MIN_SHARE_OF_OPPOSITE * larger_ns:
         return [rows]
-    detail_of_longer, detail_of_shorter = _detail(work, longer), _detail(work, shorter)
+    detail_of_longer = _detail(work, longer)
+    detail_of_shorter = _detail(work, shorter)
     if not detail_of_longer or not detail_of_shorter:
         return [rows]
     if detail_of_longer == detail_of_shorter:
@@ -228,7 +230,9 @@ def _op_of_row(row: Row) -> object:
 def _idle_terms(diff: Diff) -> list[_Term]:
     """The change of idle time: by its causes where both sides have a GPU, else as one
     term."""
-    a, b, idle_ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
+    a = diff.side_a
+    b = diff.side_b
+    idle_ns = diff.accounting.idle_ns
     if not a.gpu:
         return [_Term(ns=idle_ns, what="outside all ops")]
     if not b.gpu:
@@ -321,10 +325,12 @@ def _change_of_math(row: Row) -> str:
     kernels of both sides; "" where these are the same, or do not tell."""
     if not row.a or not row.b:
         return ""
-    before, after = _most_frequent(row.a), _most_frequent(row.b)
+    before = _most_frequent(row.a)
+    after = _most_frequent(row.b)
     if before is None or after is None or before.name == after.name:
         return ""
-    is_tf32_before, is_tf32_after = "tf32" in before.short, "tf32" in after.short
+    is_tf32_before = "tf32" in before.short
+    is_tf32_after = "tf32" in after.short
     if is_tf32_before != is_tf32_after:
         return "without TF32" if is_tf32_before else "in TF32"
     type_before = before.dtype_a or before.dtype

@@ -54,34 +54,65 @@ def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     MIN_COMMON_PIECES or, where one of them has a partner already, also
     MIN_SHARE_OF_PARTNERS_WORK of the smaller lane.
     """
-    unmatched = _kernels_by_lane(0, a) | _kernels_by_lane(1, b)
-    sizes = {lane: kernels.total() for lane, kernels in unmatched.items()}
-    lanes_a = [lane for lane in unmatched if lane.side == 0]
-    lanes_b = [lane for lane in unmatched if lane.side == 1]
-    partners = {lane: {lane} for lane in unmatched}  # one set for all that are partners
-    pairs = [(lane_a, lane_b) for lane_a in lanes_a for lane_b in lanes_b]
-    pairs.sort()
+    partners = _Partners(_kernels_by_lane(0, a) | _kernels_by_lane(1, b))
+    pairs = partners.lanes_of_both_sides()
     while pairs:
-        common_pieces = [
-            (unmatched[lane_a] & unmatched[lane_b]).total() for lane_a, lane_b in pairs
-        ]
-        best = max(range(len(pairs)), key=common_pieces.__getitem__)
-        lane_a, lane_b = pairs.pop(best)
-        min_pieces: float = MIN_COMMON_PIECES
-        if len(partners[lane_a]) > 1 or len(partners[lane_b]) > 1:
-            smaller = min(sizes[lane_a], sizes[lane_b])
-            min_pieces = max(min_pieces, MIN_SHARE_OF_PARTNERS_WORK * smaller)
-        if common_pieces[best] < min_pieces:
-            continue
-        common = unmatched[lane_a] & unmatched[lane_b]
-        unmatched[lane_a] -= common
-        unmatched[lane_b] -= common
-        merged = partners[lane_a] | partners[lane_b]
-        for lane in merged:
-            partners[lane] = merged
-    merged_a = [_lanes_of(0, group) for group in partners.values()]
-    merged_b = [_lanes_of(1, group) for group in partners.values()]
+        closest = max(pairs, key=partners.common_pieces)  # the first of equals
+        pairs.remove(closest)
+        if partners.common_pieces(closest) >= partners.min_pieces(closest):
+            partners.join(closest)
+    merged_a = [_lanes_of(0, lanes) for lanes in partners.of_lane.values()]
+    merged_b = [_lanes_of(1, lanes) for lanes in partners.of_lane.values()]
     return _with_merged_lanes(a.work, merged_a), _with_merged_lanes(b.work, merged_b)
+
+
+class _LanePair(msgspec.Struct, frozen=True, order=True):
+    """A lane of A and a lane of B."""
+
+    a: _Lane
+    b: _Lane
+
+
+class _Partners:
+    """Which lanes of both sides do the same work; see `shared`."""
+
+    def __init__(self, kernels: dict[_Lane, Counter[int]]) -> None:
+        """`kernels`: how often each lane runs each kernel; it is changed."""
+        self.of_lane = {lane: {lane} for lane in kernels}
+        """The lanes that are partners of each lane, itself among them; those that are
+        partners have the same set."""
+        self._unmatched = kernels
+        self._sizes = {lane: counts.total() for lane, counts in kernels.items()}
+
+    def lanes_of_both_sides(self) -> list[_LanePair]:
+        """All pairs of a lane of A and one of B, in their order."""
+        pairs = []
+        for lane_a in self.of_lane:
+            for lane_b in self.of_lane:
+                if lane_a.side == 0 and lane_b.side == 1:
+                    pairs.append(_LanePair(a=lane_a, b=lane_b))
+        return sorted(pairs)
+
+    def common_pieces(self, pair: _LanePair) -> int:
+        """How many pieces that are unmatched both lanes have."""
+        return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
+
+    def min_pieces(self, pair: _LanePair) -> float:
+        """How many pieces two lanes must have in common to become partners."""
+        if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
+            return MIN_COMMON_PIECES
+        smaller = min(self._sizes[pair.a], self._sizes[pair.b])
+        return max(MIN_COMMON_PIECES, MIN_SHARE_OF_PARTNERS_WORK * smaller)
+
+    def join(self, pair: _LanePair) -> None:
+        """Makes two lanes, and all their partners, partners; what they have in common
+        is matched."""
+        common = self._unmatched[pair.a] & self._unmatched[pair.b]
+        self._unmatched[pair.a] -= common
+        self._unmatched[pair.b] -= common
+        partners = self.of_lane[pair.a] | self.of_lane[pair.b]
+        for lane in partners:
+            self.of_lane[lane] = partners
 
 
 def as_one(before: Work, after: Work) -> list[list[int]]:
@@ -91,18 +122,24 @@ def as_one(before: Work, after: Work) -> list[list[int]]:
     lanes_of_merged: defaultdict[int, set[int]] = defaultdict(set)
     for row, lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):
         lanes_of_merged[lane].add(lane_before[row])
-    return [sorted(lanes) for lanes in lanes_of_merged.values() if len(lanes) > 1]
+    merged = []
+    for lanes in lanes_of_merged.values():
+        if len(lanes) > 1:
+            merged.append(sorted(lanes))
+    return merged
 
 
 def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
     """How often each of the MAX_COMPARED_LANES largest lanes of a side runs each kernel
     under one op in the representative step: {lane: {exact key: times}}."""
-    items_of_lane = by_key(range(len(items)), items.lane.tolist().__getitem__)
-    largest_first = sorted(
-        items_of_lane, key=lambda lane: (-len(items_of_lane[lane]), lane)
-    )
+    lane_of_item = items.lane.tolist()
+    items_of_lane = by_key(range(len(items)), lane_of_item.__getitem__)
+
+    def largest_first(lane: int) -> tuple[int, int]:
+        return -len(items_of_lane[lane]), lane
+
     kernels = {}
-    for number in largest_first[:MAX_COMPARED_LANES]:
+    for number in sorted(items_of_lane, key=largest_first)[:MAX_COMPARED_LANES]:
         keys = items.exact[items_of_lane[number]].tolist()
         kernels[_Lane(side=side, number=number)] = Counter(keys)
     return kernels

@@ -113,18 +113,21 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     notes: tuple[str, ...] = ()
     if not named:
         what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
-        notes = (f"{label}: no ProfilerStep; {what} is taken as a step",)
-    labels = tuple(
-        f"{number}" if steps.printed else f"#{number}" for number in steps.numbers
-    )
+        notes = (_note_of_steps(label, what),)
+    prefix = "" if steps.printed else "#"
     return Windows(
         start=steps.start,
         end=steps.end,
         length=StepLength.WALL,
         named=named,
         notes=notes,
-        labels=labels,
+        labels=tuple(f"{prefix}{number}" for number in steps.numbers),
     )
+
+
+def _note_of_steps(label: str, what: str) -> str:
+    """What the steps of a trace are, which the file does not name."""
+    return f"{label}: no ProfilerStep; {what} is taken as a step"
 
 
 def _passes_of_server(trace: Trace, label: str) -> Windows | None:
@@ -138,23 +141,27 @@ def _passes_of_server(trace: Trace, label: str) -> Windows | None:
     if not server_steps(trace).asked:
         return None
     with_model = [each for each in passes(trace) if len(each.model)]
-    if not with_model:
+    if not with_model or _do_overlap(trace, with_model):
         return None
     if len(with_model) == 1:
         of_server = _single_pass(trace, label, with_model[0])
         counts_from_ns = 0
     else:
-        model_passes = [model_pass(trace, each.model) for each in with_model]
-        if any(
-            later.begin_ns < earlier.end_ns for earlier, later in pairwise(model_passes)
-        ):
-            return None
         of_server = _several_passes(trace, label, with_model)
         counts_from_ns = int(of_server.start[0])
     return of_server if _hold_most(trace, of_server, counts_from_ns) else None
 
 
+def _do_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
+    """Whether the pass of the model of a step begins before that of the one before has
+    ended."""
+    model_passes = [model_pass(trace, step.model) for step in steps]
+    pairs = pairwise(model_passes)
+    return any(later.begin_ns < earlier.end_ns for earlier, later in pairs)
+
+
 def _single_pass(trace: Trace, label: str, step: Pass) -> Windows:
+    """The only step of a server as a window, from the begin of its pass of the model."""
     begin_ns = model_pass(trace, step.model).begin_ns
     end_ns = interval_of(trace, step.rows).end_ns
     what = "the pass of the model, with all that follows in its step,"
@@ -163,19 +170,21 @@ def _single_pass(trace: Trace, label: str, step: Pass) -> Windows:
         end=np.array([end_ns], dtype=np.int64),
         length=StepLength.SPAN,
         of_gpu=True,
-        notes=(f"{label}: no ProfilerStep; {what} is taken as a step",),
+        notes=(_note_of_steps(label, what),),
         labels=("#1",),
     )
 
 
 def _several_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
-    """`steps`: those that run a model."""
+    """The steps of a server but for the first one, as windows. `steps`: those that run
+    a model."""
     launched = [step.rows for step in steps]
     wall_ends = [step.start_ns + step.dur_ns for step in steps]
+    launched_by_step = [len(rows) for rows in launched]
     bounds = launched_bounds(
         wall_bounds=np.array([steps[0].start_ns, *wall_ends], dtype=np.int64),
         work_end=trace.end[np.concatenate(launched)],
-        step_of_work=np.repeat(np.arange(len(steps)), [len(rows) for rows in launched]),
+        step_of_work=np.repeat(np.arange(len(steps)), launched_by_step),
     )
     what = "each step with a pass of the model, from the end of the one before,"
     return Windows(
@@ -183,7 +192,7 @@ def _several_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
         end=bounds[2:],
         length=StepLength.LAUNCHED,
         of_gpu=True,
-        notes=(f"{label}: no ProfilerStep; {what} is taken as a step",),
+        notes=(_note_of_steps(label, what),),
         labels=tuple(f"#{number}" for number in range(2, len(steps) + 1)),
     )
 
@@ -199,19 +208,20 @@ def _hold_most(trace: Trace, windows: Windows, counts_from_ns: int) -> bool:
 
 
 def whole_trace(trace: Trace, label: str) -> Windows:
-    """From the first to the last op, runtime call or GPU event."""
+    """The whole trace as one step, from the first to the last op, runtime call or GPU
+    event; no window without any. `label`: the name of the trace in notes."""
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
-        note = f"{label}: holds neither GPU events nor CPU ops"
-        nothing = np.zeros(0, dtype=np.int64)
+        no_times = np.zeros(0, dtype=np.int64)
         return Windows(
-            start=nothing,
-            end=nothing,
+            start=no_times,
+            end=no_times,
             length=StepLength.SPAN,
             whole=True,
-            notes=(note,),
+            notes=(f"{label}: holds neither GPU events nor CPU ops",),
         )
-    start, end = trace.start[rows].min(), trace.end[rows].max()
+    start = trace.start[rows].min()
+    end = trace.end[rows].max()
     remedy = "--step-by PATTERN takes annotations as steps"
     note = f"{label}: no steps found; the whole trace is taken as one step ({remedy})"
     return Windows(
@@ -235,8 +245,8 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
         return steps
     rows, called_ns = by_launch_time(trace)
     step_of_row = steps.index_of(called_ns)
-    is_in_step = step_of_row >= 0
-    rows, step_of_row = rows[is_in_step], step_of_row[is_in_step]
+    rows = rows[step_of_row >= 0]
+    step_of_row = step_of_row[step_of_row >= 0]
     launching, launching_of_row = np.unique(step_of_row, return_inverse=True)
     if not len(launching) or not _only_enqueue(trace, steps, rows, step_of_row):
         return steps
@@ -247,16 +257,15 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
         work_end=trace.end[rows],
         step_of_work=launching_of_row,
     )
-    begin, end = bounds[:-1], bounds[1:]
-    if len(launching) > 1:
-        launching, begin, end = launching[1:], begin[1:], end[1:]
+    first = 1 if len(launching) > 1 else 0
     what = "the GPU runs what its steps launch after they have ended"
     until = "from the end of the work of the one before to that of its own"
-    kept = steps.only(launching, f"{label}: {what}; a step (launched) is {until}")
+    note = f"{label}: {what}; a step (launched) is {until}"
+    kept = steps.only(launching[first:], note)
     return msgspec.structs.replace(
         kept,
-        start=begin,
-        end=end,
+        start=bounds[:-1][first:],
+        end=bounds[1:][first:],
         length=StepLength.LAUNCHED,
         launching=Cover(start=kept.start, end=kept.end),
     )
@@ -276,7 +285,8 @@ def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -
     yet."""
     is_later = step_of_row > step_of_row.min()
     if is_later.any():
-        rows, step_of_row = rows[is_later], step_of_row[is_later]
+        rows = rows[is_later]
+        step_of_row = step_of_row[is_later]
     last_inside_ns = np.minimum(trace.end[rows], steps.end[step_of_row])
     inside_ns = np.maximum(last_inside_ns - trace.start[rows], 0).sum()
     share = inside_ns / max(1, int(trace.dur[rows].sum()))

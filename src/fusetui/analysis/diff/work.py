@@ -63,7 +63,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     def with_lanes(self, lane: Rows) -> Work:
         """The same pieces on other lanes, sorted anew; `lane` has the shape
         [pieces]."""
-        place_in_file, start = self.trace.order[self.row], self.trace.start[self.row]
+        place_in_file = self.trace.order[self.row]
+        start = self.trace.start[self.row]
         order = np.lexsort((place_in_file, start, lane, self.window))
         return msgspec.structs.replace(
             self,
@@ -102,9 +103,15 @@ def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     common = {*a.places} & {*b.places}
     if a.windows_of_trace != b.windows_of_trace or not common:
         return WorkOfBothSides(a=a, b=b)
-    common_a = [number for number, place in enumerate(a.places) if place in common]
-    common_b = [number for number, place in enumerate(b.places) if place in common]
-    return WorkOfBothSides(a=a.only(common_a), b=b.only(common_b))
+    only_a = a.only(_numbers_of_places(a, common))
+    only_b = b.only(_numbers_of_places(b, common))
+    return WorkOfBothSides(a=only_a, b=only_b)
+
+
+def _numbers_of_places(work: Work, places: set[int]) -> list[int]:
+    """The numbers of the windows of a side that are at these places among all steps of
+    its trace."""
+    return [number for number, place in enumerate(work.places) if place in places]
 
 
 def work_of(
@@ -137,28 +144,20 @@ def lacks_gpu_events(trace: Trace) -> bool:
 
 def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
     """The work of these steps, without steps that were cut off or are cold
-    (`without_odd`).
-
-    A GPU event belongs to the step in which it was launched, or, in steps of the GPU's
-    time, to that in which it begins; a CPU op to that in which it begins.
-    """
-    rows = trace.gpu_rows if gpu else computing_ops(trace)
-    placed_by = rows  # the rows whose start says to which step each of `rows` belongs
-    if gpu and not steps.whole and not steps.of_gpu:
-        rows = rows[trace.launch[rows] >= 0]
-        placed_by = trace.launch[rows].astype(np.intp)
-    step_of_row = np.zeros(len(rows), dtype=np.intp)
-    if not steps.whole:
-        step_of_row = steps.step_of_calls(trace.start[placed_by])
-        note = _left_out(trace, step_of_row, steps.of_gpu) if gpu else ""
-        if note:
-            notes = (*steps.notes, f"{label}: {note}")
-            steps = msgspec.structs.replace(steps, notes=notes)
-    pieces = np.bincount(step_of_row[step_of_row >= 0], minlength=len(steps))
+    (`without_odd`)."""
+    placed = _placed(trace, steps, gpu)
+    note = ""
+    if gpu and not steps.whole:
+        note = _left_out(trace, placed.step, steps.of_gpu)
+    if note:
+        notes = (*steps.notes, f"{label}: {note}")
+        steps = msgspec.structs.replace(steps, notes=notes)
+    pieces = np.bincount(placed.step[placed.step >= 0], minlength=len(steps))
     used = without_odd(steps, pieces, label)
     kept = np.searchsorted(steps.start, used.start)
-    window = _renumbered(step_of_row, kept, len(steps))
-    rows, window = rows[window >= 0], window[window >= 0]
+    window_of_row = _renumbered(placed.step, kept, len(steps))
+    rows = placed.rows[window_of_row >= 0]
+    window = window_of_row[window_of_row >= 0]
     lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
     order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
     rows = rows[order]
@@ -175,6 +174,27 @@ def _in_windows(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
         places=tuple(kept.tolist()),
         windows_of_trace=len(steps),
     )
+
+
+class _Placed(msgspec.Struct, frozen=True, eq=False):
+    """Pieces of work; arrays of shape [pieces]."""
+
+    rows: Rows
+    step: Rows  # the number of the step that each belongs to, -1 for none
+
+
+def _placed(trace: Trace, steps: Windows, gpu: bool) -> _Placed:
+    """All work of a trace with its steps. A GPU event belongs to the step in which it
+    was launched, or, in steps of the GPU's time, to that in which it begins; a CPU op
+    to that in which it begins."""
+    rows = trace.gpu_rows if gpu else computing_ops(trace)
+    if steps.whole:
+        return _Placed(rows=rows, step=np.zeros(len(rows), dtype=np.intp))
+    placed_by = rows  # the rows whose start says to which step each of `rows` belongs
+    if gpu and not steps.of_gpu:
+        rows = rows[trace.launch[rows] >= 0]
+        placed_by = trace.launch[rows].astype(np.intp)
+    return _Placed(rows=rows, step=steps.step_of_calls(trace.start[placed_by]))
 
 
 def _left_out(trace: Trace, step_of_row: Rows, of_gpu: bool) -> str:

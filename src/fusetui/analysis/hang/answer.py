@@ -63,6 +63,7 @@ class _Search:
     """The parts of the answer, each worked out once."""
 
     def __init__(self, recorded: Recorded) -> None:
+        """`recorded`: the dumps of a job."""
         self.recorded = recorded
 
     @cached_property
@@ -75,36 +76,42 @@ class _Search:
         rank."""
         entries = self.recorded.entries
         rows = np.flatnonzero(~self.recorded.is_over & ~entries.is_p2p)
-        row_of: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        row_of_dump: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for row in rows.tolist():
-            key = int(entries.group[row]), int(entries.sequence[row])
-            row_of[key].setdefault(int(entries.dump[row]), row)
-        return {key: list(row_of[key].values()) for key in sorted(row_of)}
+            group = int(entries.group[row])
+            sequence = int(entries.sequence[row])
+            dump = int(entries.dump[row])
+            row_of_dump[group, sequence].setdefault(dump, row)
+        by_number = {}
+        for group_and_sequence in sorted(row_of_dump):
+            by_number[group_and_sequence] = [*row_of_dump[group_and_sequence].values()]
+        return by_number
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
-        """Open collectives that some member did not issue, or may not have."""
-        waits = [
-            self._wait(group, sequence, rows)
-            for (group, sequence), rows in self.open_collectives.items()
-        ]
-        collectives = [
-            wait for wait in waits if wait.lacking or wait.without_dump or wait.unknown
-        ]
-        messages = map(self._message_wait, self._messages.unmatched)
-        undecided = map(self._undecided_wait, self._messages.undecided)
-        return (*collectives, *messages, *undecided)
+        """Open collectives that some member did not issue, or may not have; then
+        messages without a counterpart, then those of which that is not known."""
+        waits = []
+        for (group, sequence), rows in self.open_collectives.items():
+            wait = self._wait(group, sequence, rows)
+            if wait.lacking or wait.without_dump or wait.unknown:
+                waits.append(wait)
+        waits += map(self._message_wait, self._messages.unmatched)
+        waits += map(self._undecided_wait, self._messages.undecided)
+        return tuple(waits)
 
     @cached_property
     def unmatched(self) -> tuple[UnmatchedMessage, ...]:
-        return tuple(
-            UnmatchedMessage(
+        """The sends and receives whose counterpart was not issued."""
+        messages = []
+        for message in self._messages.unmatched:
+            unmatched = UnmatchedMessage(
                 issued=self.recorded.issued(message.row),
                 peer=message.peer,
                 peer_last=self.recorded.last_of(message.peer),
             )
-            for message in self._messages.unmatched
-        )
+            messages.append(unmatched)
+        return tuple(messages)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -128,8 +135,9 @@ class _Search:
             for rank in (*wait.without_dump, *wait.lacking):
                 if rank not in self._held_up:
                     first_wait.setdefault(rank, wait)
-        culprits = [
-            Culprit(
+        culprits = []
+        for rank, wait in first_wait.items():
+            culprit = Culprit(
                 rank=rank,
                 has_dump=rank in self.recorded.dump_of_rank,
                 last=self.recorded.last_of(rank),
@@ -138,22 +146,22 @@ class _Search:
                 waiting=len(self._behind({rank})) - 1,
                 now=self.recorded.place_now(rank),
             )
-            for rank, wait in first_wait.items()
-        ]
+            culprits.append(culprit)
         culprits.sort(key=_by_importance)
         return tuple(culprits)
 
     @cached_property
     def cycle(self) -> tuple[int, ...]:
-        """Ranks that wait for each other, if a rank waits for no culprit."""
+        """Ranks that wait for each other, if a rank waits for no culprit; () for
+        none."""
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
         explained = self._behind(origins)
-        successor: dict[int, int] = {}
+        successor: dict[int, int] = {}  # for whom each rank waits
         for blocked in self._blocked:
-            rest = [rank for rank in blocked.others if rank not in explained]
+            others = [rank for rank in blocked.others if rank not in explained]
             for rank in blocked.ranks:
-                if rank not in explained and rest:
-                    successor.setdefault(rank, rest[0])
+                if rank not in explained and others:
+                    successor.setdefault(rank, others[0])
         path: list[int] = []
         rank = min(successor, default=UNKNOWN)
         while rank in successor and rank not in path:
@@ -166,11 +174,9 @@ class _Search:
         """What the dumps leave open, the ranks without a dump first."""
         recorded = self.recorded
         doubts = []
-        absent = tuple(
-            rank for rank in self._everybody if rank not in recorded.dump_of_rank
-        )
+        absent = self._everybody.difference(recorded.dump_of_rank)
         if absent:
-            doubts.append(Doubt("no_dump", absent))
+            doubts.append(Doubt("no_dump", tuple(sorted(absent))))
         doubts += self._stuck
         for wait in self.waits:
             if wait.unknown:
@@ -180,7 +186,8 @@ class _Search:
             if not recorded.members_known(number):
                 unknown = Doubt("members_unknown", progress.members, progress.group)
                 doubts.append(unknown)
-        if len({dump.version for dump in recorded.dumps.ranks}) > 1:
+        versions = {dump.version for dump in recorded.dumps.ranks}
+        if len(versions) > 1:
             ranks = tuple(dump.rank for dump in recorded.dumps.ranks)
             doubts.append(Doubt("versions", ranks))
         if self._has_gloo:
@@ -192,9 +199,12 @@ class _Search:
         return unmatched_messages(self.recorded)
 
     @cached_property
-    def _everybody(self) -> tuple[int, ...]:
-        members = {rank for group in self.recorded.groups for rank in group.members}
-        return tuple(sorted(members | set(self.recorded.world)))
+    def _everybody(self) -> set[int]:
+        """All ranks that the dumps name in any way."""
+        everybody = set(self.recorded.world)
+        for group in self.recorded.groups:
+            everybody.update(group.members)
+        return everybody
 
     @cached_property
     def _has_gloo(self) -> bool:
@@ -243,31 +253,30 @@ class _Search:
     @cached_property
     def _in_mismatch(self) -> set[int]:
         """Ranks that have not left a collective which others issued differently."""
-        return {
-            rank
-            for mismatch in self.mismatches
-            if not mismatch.is_over
-            for side in mismatch.sides
-            for rank in side.ranks
-        }
+        ranks: set[int] = set()
+        for mismatch in self.mismatches:
+            if not mismatch.is_over:
+                for side in mismatch.sides:
+                    ranks.update(side.ranks)
+        return ranks
 
     @cached_property
     def _blocked(self) -> tuple[Blocked, ...]:
-        return tuple(
-            Blocked(wait.waiting, (*wait.lacking, *wait.without_dump))
-            for wait in self.waits
-        )
+        """Who cannot go on before others come, of each wait."""
+        every_blocked = []
+        for wait in self.waits:
+            others = (*wait.lacking, *wait.without_dump)
+            every_blocked.append(Blocked(ranks=wait.waiting, others=others))
+        return tuple(every_blocked)
 
     @cached_property
     def _held_up(self) -> set[int]:
         """Ranks that something keeps from going on, as far as the dumps show."""
-        waiting = {
-            rank
-            for blocked in self._blocked
-            if blocked.others
-            for rank in blocked.ranks
-        }
-        return waiting | self._stuck_ranks | self._in_mismatch
+        held_up = self._stuck_ranks | self._in_mismatch
+        for blocked in self._blocked:
+            if blocked.others:
+                held_up.update(blocked.ranks)
+        return held_up
 
     def _behind(self, origins: set[int]) -> set[int]:
         """The origins and all who wait for them, directly or through others."""
@@ -282,9 +291,13 @@ class _Search:
         return reached
 
     def _wait(self, number: int, sequence: int, rows: Sequence[int]) -> Wait:
+        """Who waits in an open collective, and for whom. `number`: of its group;
+        `rows`: its entries that are not over."""
         recorded = self.recorded
         progress = recorded.groups[number]
-        lacking, without_dump, unknown = [], [], []
+        lacking = []
+        without_dump = []
+        unknown = []
         for rank, newest in zip(progress.members, progress.newest, strict=True):
             if rank not in recorded.dump_of_rank:
                 without_dump.append(rank)
@@ -307,6 +320,7 @@ class _Search:
         )
 
     def _message_wait(self, message: Message) -> Wait:
+        """Who waits in a send or receive, and for whom."""
         issued = self.recorded.issued(message.row)
         has_dump = message.peer in self.recorded.dump_of_rank
         peer = () if message.peer == UNKNOWN else (message.peer,)
@@ -329,17 +343,23 @@ class _Search:
         return msgspec.structs.replace(wait, lacking=(), without_dump=(), unknown=peer)
 
     def _first_lacking(self, rank: int, wait: Wait) -> int:
-        """The first number of the group that a rank did not issue."""
+        """The number of the first collective that a rank did not issue in the group of
+        a wait, behind the newest one that it issued there. It is the number of the wait
+        itself if the newest one is not known, and for a send or receive."""
         if wait.is_p2p:
             return wait.sequence
-        number = self.recorded.dumps.groups.index(wait.group)
-        progress = self.recorded.groups[number]
-        newest = progress.newest[progress.members.index(rank)]
-        return wait.sequence if newest == UNKNOWN else newest + 1
+        number_of_group = self.recorded.dumps.groups.index(wait.group)
+        progress = self.recorded.groups[number_of_group]
+        place_of_rank = progress.members.index(rank)
+        newest = progress.newest[place_of_rank]
+        if newest == UNKNOWN:
+            return wait.sequence
+        return newest + 1
 
 
 def _by_importance(culprit: Culprit) -> tuple[bool, int, int]:
-    """Those without a dump first, then those for whom most ranks wait."""
+    """A key that sorts culprits: those without a dump first, then those for whom most
+    ranks wait."""
     return culprit.has_dump, -culprit.waiting, culprit.rank
 
 

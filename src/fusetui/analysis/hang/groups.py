@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,39 +32,44 @@ STATE_NAMES: dict[int, State] = {
 }
 
 
+class _Gather(NamedTuple):
+    """An all_gather: the numbers of its group and of its tensors."""
+
+    group: int
+    inputs: int
+    outputs: int
+
+
 class Recorded:
     """The dumps of a job with what every question asks of them."""
 
     def __init__(self, dumps: FlightDumps) -> None:
+        """`dumps`: those of all ranks."""
         self.dumps = dumps
         self.entries = dumps.entries
-        self.rank_of_dump: Int64s = np.array(
-            [dump.rank for dump in dumps.ranks], np.int64
-        )
-        self.dump_of_rank = {dump.rank: place for place, dump in enumerate(dumps.ranks)}
+        ranks = [dump.rank for dump in dumps.ranks]
+        self.rank_of_dump: Int64s = np.array(ranks, np.int64)
+        self.dump_of_rank = {rank: dump for dump, rank in enumerate(ranks)}
 
     @cached_property
     def is_over(self) -> Flags:
         """Of each entry, whether it is no longer waited for: NCCL says `completed`, gloo
         only takes it off its list."""
-        done: Flags = self.entries.is_retired | (
-            self.entries.state == EntryState.COMPLETED
-        )
-        return done
+        is_completed = self.entries.state == EntryState.COMPLETED
+        is_over: Flags = self.entries.is_retired | is_completed
+        return is_over
 
     @cached_property
     def world(self) -> tuple[int, ...]:
         """All ranks of the job, as far as the dumps show: those that dumps list, else
         all up to the highest that a file, or the size of an all_gather, shows."""
-        listed = [
-            rank
-            for dump in self.dumps.ranks
-            for group, ranks in dump.members.items()
-            if group.description == ALL_RANKS.description
-            for rank in ranks
-        ]
+        listed: set[int] = set()
+        for dump in self.dumps.ranks:
+            for group, ranks in dump.members.items():
+                if group.description == ALL_RANKS.description:
+                    listed.update(ranks)
         if listed:
-            return tuple(sorted({*listed, *self.dump_of_rank}))
+            return tuple(sorted(listed.union(self.dump_of_rank)))
         named = [*self.dump_of_rank, *(file.rank for file in self.dumps.unread)]
         count = max(named, default=UNKNOWN) + 1
         for number, group in enumerate(self.dumps.groups):
@@ -96,11 +102,13 @@ class Recorded:
         return dict(zip(keys, highest.tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:
-        """Whether the ring of one of these ranks has lost its first entries."""
-        places = [
-            self.dump_of_rank[rank] for rank in ranks if rank in self.dump_of_rank
-        ]
-        return any(self.dumps.ranks[place].lost_beginning for place in places)
+        """Whether the ring of one of these ranks has lost its first entries; that of a
+        rank without a dump has not."""
+        for rank in ranks:
+            dump = self.dump_of_rank.get(rank)
+            if dump is not None and self.dumps.ranks[dump].lost_beginning:
+                return True
+        return False
 
     def members_known(self, number: int) -> bool:
         """Whether no all_gather of a group shows more members than are known."""
@@ -108,7 +116,8 @@ class Recorded:
 
     def issued(self, row: int) -> Issued:
         """What an entry says."""
-        dumps, entries = self.dumps, self.entries
+        dumps = self.dumps
+        entries = self.entries
         return Issued(
             rank=int(self.rank_of_dump[entries.dump[row]]),
             group=dumps.groups[entries.group[row]],
@@ -144,6 +153,8 @@ class Recorded:
         return _outside_torch(frames)
 
     def _progress(self, number: int) -> GroupProgress:
+        """How far the members of the group with this number came: those that a dump
+        lists, or all ranks, or those whose entries name the group."""
         group = self.dumps.groups[number]
         listed = self._listed.get(group, ())
         if listed:
@@ -173,8 +184,9 @@ class Recorded:
         return {group: tuple(sorted(members)) for group, members in ranks.items()}
 
     def _newest_of(self, number: int, rank: int) -> int:
-        """0 for none, UNKNOWN where the rank wrote no dump, or where its ring may have lost
-        it and its status does not say it."""
+        """The highest number of a collective that a rank issued in a group: 0 for none,
+        UNKNOWN where the rank wrote no dump, or where its ring may have lost it and its
+        status does not say it."""
         recorded = self.newest.get((number, rank))
         if recorded is not None:
             return recorded
@@ -194,27 +206,35 @@ class Recorded:
 
     @cached_property
     def _gathered_sizes(self) -> dict[int, int]:
-        entries, dumps = self.entries, self.dumps
-        is_gather = np.array(
-            [name.partition(":")[2] in ALL_GATHERS for name in dumps.operations],
-            np.bool_,
-        )
-        rows = np.flatnonzero(is_gather[entries.operation] if len(entries) else [])
-        shapes = {
-            (
-                int(entries.group[row]),
-                int(entries.inputs[row]),
-                int(entries.outputs[row]),
-            )
-            for row in rows
-        }
+        """How many members each group has by its all_gathers, the most of several; none
+        for a group without any whose sizes are known."""
         sizes: dict[int, int] = {}
-        for group, inputs, outputs in shapes:
-            taken = dumps.tensors[inputs].element_count
-            given = dumps.tensors[outputs].element_count
+        for gather in self._gathers():
+            taken = self.dumps.tensors[gather.inputs].element_count
+            given = self.dumps.tensors[gather.outputs].element_count
             if taken and given % taken == 0:
-                sizes[group] = max(sizes.get(group, 0), given // taken)
+                members = given // taken
+                sizes[gather.group] = max(sizes.get(gather.group, 0), members)
         return sizes
+
+    def _gathers(self) -> set[_Gather]:
+        """The distinct all_gathers of all entries."""
+        entries = self.entries
+        if not len(entries):
+            return set()
+        is_gather = []
+        for name in self.dumps.operations:
+            is_gather.append(name.partition(":")[2] in ALL_GATHERS)
+        rows = np.flatnonzero(np.array(is_gather, np.bool_)[entries.operation])
+        gathers = set()
+        for row in rows.tolist():
+            gather = _Gather(
+                group=int(entries.group[row]),
+                inputs=int(entries.inputs[row]),
+                outputs=int(entries.outputs[row]),
+            )
+            gathers.add(gather)
+        return gathers
 
 
 def _outside_torch(frames: Sequence[Frame]) -> Frame | None:

@@ -53,24 +53,15 @@ def unmatched_messages(recorded: Recorded) -> Messages:
     The k-th send from one rank to another in a group belongs to the k-th receive there.
     That can be counted only where neither ring has lost its beginning.
     """
-    entries, dumps = recorded.entries, recorded.dumps
     issued: Counter[Channel] = Counter()
     waiting: list[Message] = []
-    for row in np.flatnonzero(entries.is_p2p).tolist():
-        name = MESSAGE.search(dumps.operations[entries.operation[row]])
-        if name is None:
+    for row in np.flatnonzero(recorded.entries.is_p2p).tolist():
+        message = _message(recorded, row)
+        if message is None:
             continue
-        group = int(entries.group[row])
-        rank = int(recorded.rank_of_dump[entries.dump[row]])
-        members = recorded.groups[group].members
-        place = int(name[3])
-        peer = members[place] if place < len(members) else UNKNOWN
-        is_send = name[1] == "send"
-        source, target = (rank, peer) if is_send else (peer, rank)
-        channel = Channel(group, source, target, is_send)
-        issued[channel] += 1
+        issued[message.channel] += 1
         if not recorded.is_over[row]:
-            waiting.append(Message(row, rank, peer, channel))
+            waiting.append(message)
     unmatched = []
     undecided = []
     for message in reversed(waiting):
@@ -83,3 +74,21 @@ def unmatched_messages(recorded: Recorded) -> Messages:
         else:
             unmatched.append(message)
     return Messages(tuple(reversed(unmatched)), tuple(reversed(undecided)))
+
+
+def _message(recorded: Recorded, row: int) -> Message | None:
+    """The send or receive of an entry; None if its name is not that of one."""
+    entries = recorded.entries
+    name = MESSAGE.search(recorded.dumps.operations[entries.operation[row]])
+    if name is None:
+        return None
+    group = int(entries.group[row])
+    rank = int(recorded.rank_of_dump[entries.dump[row]])
+    members = recorded.groups[group].members
+    place_of_peer = int(name[3])
+    peer = members[place_of_peer] if place_of_peer < len(members) else UNKNOWN
+    if name[1] == "send":
+        channel = Channel(group, source=rank, target=peer, is_send=True)
+    else:
+        channel = Channel(group, source=peer, target=rank, is_send=False)
+    return Message(row, rank, peer, channel)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from fusetui.analysis.hang.groups import Recorded
 from fusetui.analysis.hang.model import Mismatch, MismatchKind, Side
-from fusetui.trace.flight.columns import Tensors
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.flight.columns import FlightEntries, Tensors
+from fusetui.trace.model.arrays import Flags, Int64s
 
 SAME_INPUT = frozenset(
     {
@@ -33,12 +34,13 @@ SAME_OUTPUT = frozenset({"scatter"})
 
 
 def mismatches(recorded: Recorded) -> tuple[Mismatch, ...]:
-    """In the order of groups and numbers."""
-    return tuple(
-        mismatch
-        for rows in _suspicious(recorded)
-        if (mismatch := _mismatch(recorded, rows)) is not None
-    )
+    """All mismatches, in the order of groups and numbers."""
+    every_mismatch = []
+    for rows in _suspicious(recorded):
+        mismatch = _mismatch(recorded, rows)
+        if mismatch is not None:
+            every_mismatch.append(mismatch)
+    return tuple(every_mismatch)
 
 
 def kind_of(operation: str) -> str:
@@ -49,29 +51,56 @@ def kind_of(operation: str) -> str:
 def _suspicious(recorded: Recorded) -> Iterator[Int64s]:
     """The rows of each collective whose entries are not all equal, or that has several
     for a rank."""
-    entries = recorded.entries
-    rows = np.flatnonzero(~entries.is_p2p)
-    if not len(rows):
+    collectives = _collectives(recorded.entries)
+    if not len(collectives.first):
         return
+    suspicious = _has_differing_entries(recorded.entries, collectives)
+    # coalesced: one rank has several
+    dumps = _dump_counts(recorded.entries, collectives)
+    suspicious |= dumps != collectives.stop - collectives.first
+    for place in np.flatnonzero(suspicious):
+        yield collectives.order[collectives.first[place] : collectives.stop[place]]
+
+
+class _Collectives(NamedTuple):
+    """Entries by collective; those of one are `order[first:stop]`."""
+
+    order: Int64s  # rows of entries; shape [entries of collectives]
+    first: Int64s  # shape [collectives]
+    stop: Int64s
+
+
+def _collectives(entries: FlightEntries) -> _Collectives:
+    """The entries of collectives by group and number, those of one in their order."""
+    rows = np.flatnonzero(~entries.is_p2p)
     order = rows[np.lexsort((rows, entries.sequence[rows], entries.group[rows]))]
-    groups, sequences = entries.group[order], entries.sequence[order]
+    other_group = np.diff(entries.group[order]) != 0
+    other_number = np.diff(entries.sequence[order]) != 0
     is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (np.diff(groups) != 0) | (np.diff(sequences) != 0)
-    starts = np.flatnonzero(is_first)
-    ends = np.append(starts[1:], len(order))
-    differs = np.zeros(len(starts), np.bool_)
+    is_first[1:] = other_group | other_number
+    first = np.flatnonzero(is_first)
+    stop = np.append(first[1:], len(order))[: len(first)]
+    return _Collectives(order=order, first=first, stop=stop)
+
+
+def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) -> Flags:
+    """Which collectives have entries that differ in operation, inputs or outputs."""
+    differs = np.zeros(len(collectives.first), np.bool_)
     for column in (entries.operation, entries.inputs, entries.outputs):
-        values = column[order]
-        lowest = np.minimum.reduceat(values, starts)
-        highest = np.maximum.reduceat(values, starts)
+        values = column[collectives.order]
+        lowest = np.minimum.reduceat(values, collectives.first)
+        highest = np.maximum.reduceat(values, collectives.first)
         differs |= lowest != highest
-    is_new_dump = np.ones(len(order), np.int64)
-    is_new_dump[1:] = np.diff(entries.dump[order]) != 0
-    is_new_dump[starts] = 1
-    dump_count = np.add.reduceat(is_new_dump, starts)
-    differs |= dump_count != ends - starts  # coalesced: one rank has several
-    for place in np.flatnonzero(differs):
-        yield order[starts[place] : ends[place]]
+    return differs
+
+
+def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
+    """How many dumps have entries of each collective; those of one are neighbors."""
+    dump = entries.dump[collectives.order]
+    is_new_dump = np.ones(len(dump), np.int64)
+    is_new_dump[1:] = np.diff(dump) != 0
+    is_new_dump[collectives.first] = 1
+    return np.add.reduceat(is_new_dump, collectives.first)
 
 
 def _mismatch(recorded: Recorded, rows: Int64s) -> Mismatch | None:
@@ -80,39 +109,51 @@ def _mismatch(recorded: Recorded, rows: Int64s) -> Mismatch | None:
     for row in rows.tolist():
         rank = int(recorded.rank_of_dump[recorded.entries.dump[row]])
         rows_of_rank.setdefault(rank, []).append(row)
-    ranks_of: dict[tuple[object, ...], list[int]] = {}
+    ranks_of: dict[tuple[_Signature, ...], list[int]] = {}
     for rank, rank_rows in sorted(rows_of_rank.items()):
-        signature = tuple(_signature(recorded, row) for row in rank_rows)
-        ranks_of.setdefault(signature, []).append(rank)
+        signatures = tuple(_signature(recorded, row) for row in rank_rows)
+        ranks_of.setdefault(signatures, []).append(rank)
     if len(ranks_of) < 2:
         return None
-    by_size = sorted(ranks_of.values(), key=lambda ranks: (-len(ranks), ranks))
-    sides = tuple(
-        Side(
-            ranks=tuple(ranks),
-            issued=tuple(recorded.issued(row) for row in rows_of_rank[ranks[0]]),
-        )
-        for ranks in by_size
-    )
+    largest_first = sorted(ranks_of.values(), key=lambda ranks: (-len(ranks), ranks))
+    sides = []
+    for ranks in largest_first:
+        issued = [recorded.issued(row) for row in rows_of_rank[ranks[0]]]
+        sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
     first = sides[0].issued[0]
     return Mismatch(
         group=first.group,
         sequence=first.sequence,
-        kind=_difference(sides),
+        kind=_difference(sides[0], sides[1]),
         is_over=bool(recorded.is_over[rows].all()),
-        sides=sides,
+        sides=tuple(sides),
     )
 
 
-def _signature(recorded: Recorded, row: int) -> tuple[object, ...]:
-    entries, dumps = recorded.entries, recorded.dumps
+class _Signature(NamedTuple):
+    """What must agree of the entries of one collective on all ranks."""
+
+    kind: str  # the operation, as all_reduce
+    # of the tensors that must have as many elements everywhere; None if none must
+    element_count: int | None
+    dtypes: tuple[str, ...] | None
+
+
+def _signature(recorded: Recorded, row: int) -> _Signature:
+    """The operation of an entry, with the size and the types of those of its tensors
+    that must agree with the other ranks: of the inputs, or of the outputs, or of
+    none."""
+    entries = recorded.entries
+    dumps = recorded.dumps
     kind = kind_of(dumps.operations[entries.operation[row]])
-    compared = _compared(
-        kind, dumps.tensors[entries.inputs[row]], dumps.tensors[entries.outputs[row]]
+    inputs = dumps.tensors[entries.inputs[row]]
+    outputs = dumps.tensors[entries.outputs[row]]
+    tensors = _compared(kind, inputs, outputs)
+    if tensors is None:
+        return _Signature(kind=kind, element_count=None, dtypes=None)
+    return _Signature(
+        kind=kind, element_count=tensors.element_count, dtypes=tensors.dtypes
     )
-    if compared is None:
-        return (kind,)
-    return (kind, compared.element_count, compared.dtypes)
 
 
 def _compared(kind: str, inputs: Tensors, outputs: Tensors) -> Tensors | None:
@@ -124,12 +165,11 @@ def _compared(kind: str, inputs: Tensors, outputs: Tensors) -> Tensors | None:
     return None
 
 
-def _difference(sides: tuple[Side, ...]) -> MismatchKind:
-    """What the first two sides differ in."""
-    first, second = sides[0].issued, sides[1].issued
-    if len(first) != len(second):
+def _difference(one: Side, other: Side) -> MismatchKind:
+    """What two sides of a mismatch differ in."""
+    if len(one.issued) != len(other.issued):
         return "coalesced"
-    for left, right in zip(first, second, strict=True):
+    for left, right in zip(one.issued, other.issued, strict=True):
         kind = kind_of(left.operation)
         if kind != kind_of(right.operation):
             return "operation"

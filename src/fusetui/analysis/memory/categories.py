@@ -69,18 +69,15 @@ def phases(history: History, evidence: Evidence) -> Phases:
     stack = history.events.stack
     count = len(history.events)
     annotated_steps = _annotated_steps(history, OPTIMIZER_PREFIX)
-    change_of_open_steps = np.zeros(count + 1, np.int64)
-    for step in annotated_steps:
-        change_of_open_steps[step.begin] += 1
-        change_of_open_steps[min(step.end, count)] -= 1
-    is_annotated = np.cumsum(change_of_open_steps[:-1]) > 0
-    is_model = (evidence.has(FrameRole.CALL) & ~evidence.in_step)[stack]
+    calls_model = evidence.has(FrameRole.CALL) & ~evidence.in_step  # of each stack
+    is_model = calls_model[stack]
+    is_backward = evidence.has(FrameRole.BACKWARD)[stack]
 
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
     phase[stack >= 0] = TrainingPhase.OTHER
-    phase[is_annotated & ~is_model] = TrainingPhase.STEP
+    phase[_is_in_a_step(annotated_steps, count) & ~is_model] = TrainingPhase.STEP
     phase[evidence.in_step[stack]] = TrainingPhase.STEP
-    phase[evidence.has(FrameRole.BACKWARD)[stack]] = TrainingPhase.BACKWARD
+    phase[is_backward] = TrainingPhase.BACKWARD
     # cut, as without events there is no first one
     begins_run = np.append(True, phase[1:] != phase[:-1])[:count]
 
@@ -96,22 +93,26 @@ def phases(history: History, evidence: Evidence) -> Phases:
     )
 
 
+def _is_in_a_step(steps: list[_Step], events: int) -> Flags:
+    """Which of so many events are in one of these steps."""
+    change_of_open_steps = np.zeros(events + 1, np.int64)
+    for step in steps:
+        change_of_open_steps[step.begin] += 1
+        change_of_open_steps[min(step.end, events)] -= 1
+    return np.cumsum(change_of_open_steps[:-1]) > 0
+
+
 def _annotated_steps(history: History, prefix: str) -> list[_Step]:
     """The steps of annotations whose names begin with `prefix`, in the order of time,
     of those that have an event; [] where events have no times, or these go back. A step
     whose begin was not recorded begins with the first event, one whose end was not
     after the last."""
-    snapshot = history.snapshot
     times = history.events.time_us
     count = len(times)
     if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
         return []
-    annotations = snapshot.annotations
-    has_prefix = [name.startswith(prefix) for name in snapshot.strings]
-    is_step = np.array([*has_prefix, False], np.bool_)[annotations.name]
-    is_of_device = is_step & (annotations.device == history.device)
-    # torch may note another device than that of the memory
-    chosen = is_of_device if is_of_device.any() else is_step
+    annotations = history.snapshot.annotations
+    chosen = _annotations_with(history, prefix)
     steps = []
     open_begins: list[int] = []
     for is_start, time_us in zip(
@@ -127,6 +128,18 @@ def _annotated_steps(history: History, prefix: str) -> list[_Step]:
             steps.append(_Step(begin, end))
     steps += [_Step(begin, count + 1) for begin in open_begins]
     return sorted(step for step in steps if step.begin < min(step.end, count))
+
+
+def _annotations_with(history: History, prefix: str) -> Flags:
+    """Which annotations of the snapshot have a name that begins with `prefix`, of those
+    of the device; of any device if it has none, as torch may note another device than
+    that of the memory."""
+    annotations = history.snapshot.annotations
+    has_prefix = [name.startswith(prefix) for name in history.snapshot.strings]
+    # one entry more, of annotations without a name (-1)
+    is_step = np.array([*has_prefix, False], np.bool_)[annotations.name]
+    is_of_device = is_step & (annotations.device == history.device)
+    return is_of_device if is_of_device.any() else is_step
 
 
 def _steps_by_stacks(history: History, phase: Int64s, is_model: Flags) -> list[_Step]:
@@ -186,11 +199,11 @@ def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, 
     living = lives.at(event)
     sizes = summed(kinds[living], lives.size[living], len(CATEGORIES)).tolist()
     blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
-    living_shares = [
-        CategoryShare(category=category, bytes=size, blocks=count)
-        for category, size, count in zip(CATEGORIES, sizes, blocks, strict=True)
-        if count
-    ]
+    living_shares = []
+    for category, size, count in zip(CATEGORIES, sizes, blocks, strict=True):
+        if count:
+            share = CategoryShare(category=category, bytes=size, blocks=count)
+            living_shares.append(share)
     return tuple(sorted(living_shares, key=lambda share: -share.bytes))
 
 
@@ -198,46 +211,74 @@ def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
     """The number of the category of each life, shape [lives]; the first rule that holds
     decides."""
     lives = history.lives
+    kinds = np.full(len(lives), UNKNOWN)
+    for category, holds in reversed(_rules(history, evidence, phases)):
+        kinds[holds] = CATEGORY_NUMBER[category]
+    return _gradients_by_stack(lives, kinds, phases)
+
+
+class _CategoryRule(NamedTuple):
+    """A category, and the lives for which the evidence of it holds; shape [lives]."""
+
+    category: Category
+    holds: Flags
+
+
+def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_CategoryRule]:
+    """All rules by which lives get their categories, the first ones before others."""
+    lives = history.lives
     stack = lives.stack
     is_recorded = stack >= 0
     lasts = lives.died >= lives.events
-    # the last entry is that of BEFORE and, of `died`, of what lives at the end
-    freeing_stack = np.append(history.events.stack, -1)[lives.died]
-    phase_at_birth = np.append(phases.phase, TrainingPhase.UNKNOWN)[lives.born]
-    run = np.append(phases.run, -1)
-
     in_backward = evidence.has(FrameRole.BACKWARD)[stack]
-    freed_in_backward = evidence.has(FrameRole.BACKWARD)[freeing_stack]
-    in_step = (phase_at_birth == TrainingPhase.STEP) | evidence.in_step[stack]
+    in_step_phase = _phase_at_birth(lives, phases) == TrainingPhase.STEP
+    in_step = in_step_phase | evidence.in_step[stack]
     of_optimizer = in_step & ~in_backward
     of_model = ~in_step & ~in_backward
-
-    same_run = (run[lives.born] == run[lives.died]) & is_recorded
-    same_run &= (lives.born != BEFORE) & ~lasts
-    same_run &= phase_at_birth != TrainingPhase.UNKNOWN
-
+    same_run = _is_of_one_run(lives, phases)
     outlives_step = lives.died >= _end_of_own_step(lives, phases)
     accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~same_run
     is_gradient = _outlives_backward(history, evidence, phases) | accumulated
     in_workspace = evidence.has(FrameRole.WORKSPACE)[stack] | evidence.in_triton[stack]
     of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
-
-    rules: list[tuple[Category, Flags]] = [
-        ("graph_pool", private(history)),
-        ("before_recording", ~is_recorded & (lives.born == BEFORE)),
-        ("workspace", in_workspace),
-        ("optimizer_state", of_optimizer & outlives_step),
-        ("temporary", of_optimizer & ~lasts),
-        ("gradients", in_backward & is_gradient),
-        ("temporary", in_backward & same_run),
-        ("parameters", of_model & of_weights & lasts),
-        ("activations", of_model & is_recorded & freed_in_backward),
-        ("temporary", same_run),
+    freed_in_backward = _is_freed_by(history, evidence, FrameRole.BACKWARD)
+    return [
+        _CategoryRule("graph_pool", private(history)),
+        _CategoryRule("before_recording", ~is_recorded & (lives.born == BEFORE)),
+        _CategoryRule("workspace", in_workspace),
+        _CategoryRule("optimizer_state", of_optimizer & outlives_step),
+        _CategoryRule("temporary", of_optimizer & ~lasts),
+        _CategoryRule("gradients", in_backward & is_gradient),
+        _CategoryRule("temporary", in_backward & same_run),
+        _CategoryRule("parameters", of_model & of_weights & lasts),
+        _CategoryRule("activations", of_model & is_recorded & freed_in_backward),
+        _CategoryRule("temporary", same_run),
     ]
-    kinds = np.full(len(lives), UNKNOWN)
-    for category, holds in reversed(rules):
-        kinds[holds] = CATEGORY_NUMBER[category]
-    return _gradients_by_stack(lives, kinds, phases)
+
+
+def _phase_at_birth(lives: Allocations, phases: Phases) -> Int64s:
+    """The TrainingPhase in which each life was allocated, UNKNOWN for BEFORE."""
+    # BEFORE is place -1: that of what is appended
+    return np.append(phases.phase, TrainingPhase.UNKNOWN)[lives.born]
+
+
+def _is_of_one_run(lives: Allocations, phases: Phases) -> Flags:
+    """Which lives were allocated and freed within one run of events of one phase; only
+    of lives with a stack, and where the phase is known."""
+    no_run = -1  # of BEFORE and of what lives at the end
+    run = np.append(phases.run, no_run)
+    same_run = run[lives.born] == run[lives.died]
+    has_both_events = (lives.born != BEFORE) & (lives.died < lives.events)
+    is_known = _phase_at_birth(lives, phases) != TrainingPhase.UNKNOWN
+    return np.asarray(same_run & has_both_events & is_known & (lives.stack >= 0))
+
+
+def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags:
+    """Which lives a frame of this role freed; shape [lives]."""
+    no_stack = -1  # of what lives at the end
+    freeing_stack = np.append(history.events.stack, no_stack)[history.lives.died]
+    is_freed_by: Flags = evidence.has(role)[freeing_stack]
+    return is_freed_by
 
 
 def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
@@ -254,9 +295,7 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
     the end of the next step of an optimizer or longer, or until the end of the file if
     the backward pass in which they were born ended before that."""
     lives = history.lives
-    events = history.events
-    freeing_stack = np.append(events.stack, -1)[lives.died]
-    in_call = evidence.has(FrameRole.CALL)[events.stack]
+    in_call = evidence.has(FrameRole.CALL)[history.events.stack]
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
     rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
     next_row = np.searchsorted(rows, lives.born, side="right")
@@ -266,7 +305,7 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
     last_failure = history.failures.max(initial=BEFORE)
     backward_ended: Flags = something_came_later | (lives.born > last_failure)
     outlives_step = lives.died >= phases.next_end(lives.born)
-    cleared = outlives_step | evidence.has(FrameRole.ZERO_GRAD)[freeing_stack]
+    cleared = outlives_step | _is_freed_by(history, evidence, FrameRole.ZERO_GRAD)
     lasts = lives.died >= lives.events
     return np.where(lasts, backward_ended, cleared)
 
@@ -276,15 +315,20 @@ def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> In
     complete step has become a gradient, if all of its stack that have ended were
     gradients."""
     gradients = CATEGORY_NUMBER["gradients"]
-    has_ended = (lives.died < lives.events) & (lives.stack >= 0)
-    groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
-    ended_count = np.bincount(lives.stack[has_ended], minlength=groups)
-    is_ended_gradient = has_ended & (kinds == gradients)
-    gradient_count = np.bincount(lives.stack[is_ended_gradient], minlength=groups)
-    only_gradients = (ended_count > 0) & (gradient_count == ended_count)
-
+    only_gradients = _only_gradients(lives, kinds)
     complete = phases.end[phases.end <= lives.events]
     last_step_end = complete.max(initial=0)
     is_open = (kinds == UNKNOWN) & (lives.died >= lives.events)
     is_open &= (lives.born >= last_step_end) & (lives.stack >= 0)
     return np.where(is_open & only_gradients[lives.stack], gradients, kinds)
+
+
+def _only_gradients(lives: Allocations, kinds: Int64s) -> Flags:
+    """Whether all lives of a stack that have ended were gradients, and some have ended;
+    shape [stacks + 1], the last is that of no stack."""
+    groups = int(lives.stack.max(initial=-1)) + 2
+    has_ended = (lives.died < lives.events) & (lives.stack >= 0)
+    is_gradient = has_ended & (kinds == CATEGORY_NUMBER["gradients"])
+    ended = np.bincount(lives.stack[has_ended], minlength=groups)
+    ended_gradients = np.bincount(lives.stack[is_gradient], minlength=groups)
+    return np.asarray((ended > 0) & (ended_gradients == ended))

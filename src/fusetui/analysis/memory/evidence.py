@@ -4,6 +4,7 @@ who holds what lives at a moment: every byte in one row."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from enum import IntFlag
 
@@ -252,19 +253,20 @@ def held_at(
     number = np.searchsorted(stacks, stack_of_row)
     sizes = summed(number, lives.size[rows], len(stacks)).tolist()
     blocks = np.bincount(number).tolist()
-    holders: dict[str, Holder] = {}
+    bytes_of_place: Counter[str] = Counter()
+    blocks_of_place: Counter[str] = Counter()
     for stack, size, count in zip(stacks.tolist(), sizes, blocks, strict=True):
-        if stack == _BEFORE_RECORDING_STACK:
-            place = BEFORE_RECORDING
-        elif stack < 0:
-            place = NO_STACK
-        else:
-            place = place_of(stack)
-        same_place = holders.get(place)  # of another stack
-        holders[place] = Holder(
-            place=place,
-            bytes=size + (same_place.bytes if same_place else 0),
-            blocks=count + (same_place.blocks if same_place else 0),
-        )
-    by_size = sorted(holders.values(), key=lambda holder: (-holder.bytes, holder.place))
-    return tuple(by_size)
+        place = _place_of_stack(stack, place_of)
+        bytes_of_place[place] += size
+        blocks_of_place[place] += count
+    holders = []
+    for place, size in bytes_of_place.items():
+        holders.append(Holder(place=place, bytes=size, blocks=blocks_of_place[place]))
+    return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.place)))
+
+
+def _place_of_stack(stack: int, place_of: Callable[[int], str]) -> str:
+    """The name of the holder for a stack, or for what stands in place of one."""
+    if stack == _BEFORE_RECORDING_STACK:
+        return BEFORE_RECORDING
+    return NO_STACK if stack < 0 else place_of(stack)

@@ -85,30 +85,39 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     if len(step_ends) < LEAK_STEPS:
         return
     history = facts.history
-    lives = history.lives
-    rows = np.flatnonzero(lives.born != BEFORE)
-    groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
-    held = np.zeros((len(step_ends), groups), np.int64)  # bytes after each step
-    for n, end in enumerate(step_ends.tolist()):
-        living = rows[lives.at(end - 1)[rows]]
-        held[n] = summed(lives.stack[living], lives.size[living], groups)
+    held = _held_by_stacks(history, step_ends)
     steps = len(step_ends) - 1
     grown_steps = (np.diff(held, axis=0) > 0).sum(axis=0)
     grown_bytes = held[-1] - held[0]
     is_leak = (grown_steps >= MIN_GROWN_STEPS) & (grown_bytes > 0)
+    no_stack = held.shape[1] - 1
     for stack in np.flatnonzero(is_leak).tolist():
-        has_stack = stack < groups - 1
+        place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
         yield MemoryFinding(
             rule="memory-leak",
             bytes=int(held[-1, stack]),
             of_bytes=int(history.allocated.max()),
             at_stake_bytes=int(held[-1, stack]),
             index=int(step_ends[-1]) - 1,
-            places=(facts.evidence.code(stack) if has_stack else NO_STACK,),
+            places=(place,),
             count=int(grown_steps[stack]),
             of_count=steps,
             each_bytes=int(grown_bytes[stack]) // steps,
         )
+
+
+def _held_by_stacks(history: History, ends: Int64s) -> Int64s:
+    """The bytes that live of each stack before each of some events, [events, stacks +
+    1], but for what was there before the first event; the last column is that of no
+    stack."""
+    lives = history.lives
+    rows = np.flatnonzero(lives.born != BEFORE)
+    groups = int(lives.stack.max(initial=-1)) + 2
+    held = np.zeros((len(ends), groups), np.int64)
+    for n, end in enumerate(ends.tolist()):
+        living = rows[lives.at(end - 1)[rows]]
+        held[n] = summed(lives.stack[living], lives.size[living], groups)
+    return held
 
 
 def _fragmentation(
@@ -173,11 +182,7 @@ def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     history = facts.history
     lives = history.lives
     step_end = facts.phases.next_end(lives.born)
-    freeing_stack = np.append(history.events.stack, -1)[lives.died]
-    freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
-    is_used = freed_in_backward | (lives.died >= lives.events)
-    is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
-    is_late = is_gradient & (step_end < lives.died) & ~is_used
+    is_late = _outlive_their_use(facts, step_end)
     at_peak = is_late & (step_end <= history.peak_index) & lives.at(history.peak_index)
     if not at_peak.any():
         return
@@ -188,6 +193,18 @@ def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         held_bytes = int(lives.size[at_peak].sum())
         finding = _of_peak(history, "peak-not-needed", held_bytes, saved_bytes)
         yield replace(finding, count=int(at_peak.sum()))
+
+
+def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
+    """Which lives are gradients that are freed after the end of their step, and by
+    something else than a backward pass. `step_end`: of each life."""
+    lives = facts.history.lives
+    no_stack = -1  # of what lives at the end
+    freeing_stack = np.append(facts.history.events.stack, no_stack)[lives.died]
+    freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    is_used = freed_in_backward | (lives.died >= lives.events)
+    is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
+    return np.asarray(is_gradient & (step_end < lives.died) & ~is_used)
 
 
 def _large(
@@ -240,6 +257,7 @@ def _saved(history: History, chosen: Flags, since: Int64s) -> int:
     events = len(history.events)
     lives = history.lives
     sizes = lives.size[chosen]
+    # what the chosen ones add after each event; event n is at n + 1
     change = np.zeros(events + 2, np.int64)
     np.add.at(change, np.minimum(since[chosen], events) + 1, sizes)
     np.subtract.at(change, lives.died[chosen] + 1, sizes)

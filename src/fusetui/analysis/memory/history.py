@@ -97,25 +97,32 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         was made tells how large its block is: with what was not worth splitting off.
         """
         index = self._by_address
-        span = self._births_per_address
-        next_address = limit.copy()
-        address_row = np.searchsorted(index.addresses, since, side="right")
         # beyond the last address nothing is in use
         addresses = np.append(index.addresses, np.iinfo(np.int64).max)
-        open_rows = np.flatnonzero(addresses[address_row] < limit)
-        while len(open_rows):
-            looked_at = address_row[open_rows]
-            # the last life at this address that had begun by then
-            birth = looked_at * span + born[open_rows] + 1
-            life = np.searchsorted(index.births, birth, side="right") - 1
-            is_of_address = (life >= 0) & (index.births[life] >= looked_at * span)
-            in_use = is_of_address & (index.died[life] > born[open_rows])
-            next_address[open_rows[in_use]] = addresses[looked_at[in_use]]
-            open_rows = open_rows[~in_use]
-            address_row[open_rows] += 1
-            is_below_limit = addresses[address_row[open_rows]] < limit[open_rows]
-            open_rows = open_rows[is_below_limit]
+        next_address = limit.copy()
+        address_row = np.searchsorted(index.addresses, since, side="right")
+        # the queries without an answer, each of which looks at one address at a time
+        queries = np.flatnonzero(addresses[address_row] < limit)
+        while len(queries):
+            looked_at = address_row[queries]
+            in_use = self._in_use_at(looked_at, born[queries])
+            next_address[queries[in_use]] = addresses[looked_at[in_use]]
+            queries = queries[~in_use]
+            address_row[queries] += 1
+            is_below_limit = addresses[address_row[queries]] < limit[queries]
+            queries = queries[is_below_limit]
         return next_address
+
+    def _in_use_at(self, address_row: Rows, event: Int64s) -> Flags:
+        """Whether each address, a row of `_by_address.addresses`, was in use after an
+        event."""
+        index = self._by_address
+        first_birth = address_row * self._births_per_address  # BEFORE, at this address
+        last_birth = first_birth + event + 1
+        # the last life at this address that had begun by then
+        life = np.searchsorted(index.births, last_birth, side="right") - 1
+        is_of_address = (life >= 0) & (index.births[life] >= first_birth)
+        return np.asarray(is_of_address & (index.died[life] > event))
 
 
 class _ByAddress(NamedTuple):
@@ -207,42 +214,31 @@ def private(history: History) -> Flags:
     Where events do not name pools, that is known only of what lived at the end."""
     snapshot = history.snapshot
     lives = history.lives
-    # the last entry is that of row -1: no pool, no block, and BEFORE of events
-    is_private = np.array([any(pool) for pool in snapshot.pools] + [False], np.bool_)
-    of_events = np.append(is_private[history.events.pool], False)
+    no_pool = False  # at place -1
+    is_private_pool = np.array([any(pool) for pool in snapshot.pools], np.bool_)
+    is_private = np.append(is_private_pool, no_pool)
+    of_events = np.append(is_private[history.events.pool], no_pool)
     of_segments = is_private[snapshot.segments.pool]
-    of_blocks = np.append(of_segments[snapshot.blocks.segment], False)
-    return np.where(lives.block >= 0, of_blocks[lives.block], of_events[lives.born])
+    of_blocks = np.append(of_segments[snapshot.blocks.segment], no_pool)
+    lived_at_end = lives.block >= 0
+    by_event = of_events[lives.born]  # BEFORE is place -1
+    return np.where(lived_at_end, of_blocks[lives.block], by_event)
 
 
 def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> History:
     """The history of a device, with the actions that must have happened but were not
     recorded. `traced`: the events of the device; None if it has none."""
     events = blank(MemoryEvents, 0, device=device) if traced is None else traced
-    blocks = snapshot.blocks
-    is_of_device = snapshot.segments.device == device
-    segments = np.flatnonzero(is_of_device)
-    rows = np.flatnonzero(is_of_device[blocks.segment])
-    # Blocks that live at the end: `kept` are not yet to be freed, `in_use` not yet free.
-    kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
-    in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
-    lives = allocations_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
-    occupied = allocations_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
-    unrecorded = _unrecorded_end(events, occupied, blocks.address[in_use])
-    if unrecorded == (MemoryAction.FREE_REQUESTED,):  # each counts until it is free
-        lives = occupied
-        kept = in_use
-    elif unrecorded == (MemoryAction.FREE_COMPLETED,):
-        occupied = lives
-    allocated = lives.sums()
-    active = occupied.sums()
+    segments = np.flatnonzero(snapshot.segments.device == device)
+    lives = _lives(snapshot, device, events)
+    allocated = lives.until_requested.sums()
+    active = lives.until_free.sums()
     reserved = _reserved(snapshot, segments, events)
-    difference = int(allocated[-1] - held(blocks, kept).sum())
+    held_at_end = held(snapshot.blocks, lives.kept).sum()
+    difference = int(allocated[-1] - held_at_end)
+    unrecorded = lives.unrecorded
     if difference:
-        unrecorded += _missing(events, (MemoryAction.ALLOC,))
-        if not unrecorded:
-            unrecorded += _missing(events, FREED)
-    # the same of what the device gave and took
+        unrecorded += _missing_of_lives(events, unrecorded)
     if _is_taken_twice(snapshot, segments, events):
         unrecorded += _missing(events, SEGMENT_GIVEN)[:1]
     if (active > reserved).any():
@@ -252,8 +248,8 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
         device=device,
         events=events,
         segments=segments,
-        lives=lives,
-        occupied=occupied,
+        lives=lives.until_requested,
+        occupied=lives.until_free,
         allocated=allocated,
         active=active,
         reserved=reserved,
@@ -262,15 +258,65 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
     )
 
 
+class _Lives(NamedTuple):
+    """The allocations of a device, each with one of two ends."""
+
+    until_requested: Allocations  # until they are to be freed
+    until_free: Allocations  # until they are free, which may be later
+    kept: Rows  # the blocks that are in `until_requested` at the end
+    unrecorded: tuple[
+        MemoryAction, ...
+    ]  # the end that was not recorded, if one was not
+
+
+def _lives(snapshot: Snapshot, device: int, events: MemoryEvents) -> _Lives:
+    """The allocations of a device. Where only one of the two ends was recorded, that
+    one counts for both."""
+    blocks = snapshot.blocks
+    is_of_device = snapshot.segments.device[blocks.segment] == device
+    is_allocated = blocks.state == BlockState.ACTIVE_ALLOCATED
+    is_in_use = blocks.state != BlockState.INACTIVE
+    kept = np.flatnonzero(is_of_device & is_allocated)
+    in_use = np.flatnonzero(is_of_device & is_in_use)
+    until_requested = allocations_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
+    until_free = allocations_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
+    unrecorded = _unrecorded_end(events, until_free, blocks.address[in_use])
+    if unrecorded == (MemoryAction.FREE_REQUESTED,):
+        until_requested = until_free
+        kept = in_use
+    elif unrecorded == (MemoryAction.FREE_COMPLETED,):
+        until_free = until_requested
+    return _Lives(
+        until_requested=until_requested,
+        until_free=until_free,
+        kept=kept,
+        unrecorded=unrecorded,
+    )
+
+
+def _missing_of_lives(
+    events: MemoryEvents, unrecorded: tuple[MemoryAction, ...]
+) -> tuple[MemoryAction, ...]:
+    """The actions, beside those that are known to be `unrecorded`, for want of which
+    the events do not add up to what the blocks hold at the end: ALLOC if there is none;
+    else both ends of a life if there is none of these and none is in `unrecorded`."""
+    no_allocations = _missing(events, (MemoryAction.ALLOC,))
+    if no_allocations or unrecorded:
+        return no_allocations
+    return _missing(events, FREED)
+
+
 def _reserved(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> Int64s:
-    """What the device gave, in bytes, of shape [events + 1]: worked out backwards from
-    the segments at the end."""
-    given = np.isin(events.action, SEGMENT_GIVEN)
-    taken = np.isin(events.action, SEGMENT_TAKEN)
-    change = np.zeros(len(events) + 1, np.int64)
-    change[1:] = np.where(given, events.size, 0) - np.where(taken, events.size, 0)
-    change[0] = snapshot.segments.total_size[segments].sum() - change.sum()
-    return np.cumsum(change)
+    """What the device had given before the first event and after each, in bytes, of
+    shape [events + 1]: worked out backwards from the segments at the end."""
+    is_given = np.isin(events.action, SEGMENT_GIVEN)
+    is_taken = np.isin(events.action, SEGMENT_TAKEN)
+    given = np.where(is_given, events.size, 0)
+    taken = np.where(is_taken, events.size, 0)
+    change = given - taken
+    at_end = snapshot.segments.total_size[segments].sum()
+    before_first = np.array([at_end - change.sum()], np.int64)
+    return np.cumsum(np.concatenate((before_first, change)))
 
 
 def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> bool:
@@ -320,6 +366,47 @@ def allocations_of(
     those that events make, in the order of their addresses. `kept`: rows of the blocks
     that live at the end; `end`: the action that ends a life."""
     count = len(events)
+    lives = _lives_of_events(events, end)
+    unnamed = kept[~np.isin(blocks.address[kept], lives.addresses)]
+    before = len(lives.ended_only) + len(unnamed)
+    address = np.concatenate(
+        [
+            events.addr[lives.ended_only],
+            blocks.address[unnamed],
+            events.addr[lives.born],
+        ]
+    )
+    size = np.concatenate(
+        [events.size[lives.ended_only], held(blocks, unnamed), events.size[lives.born]]
+    )
+    never = np.full(len(unnamed), count)
+    died = np.concatenate([lives.ended_only, never, lives.died])
+    lives_at_end = died == count
+    block = np.where(lives_at_end, _rows_at(blocks, kept, address), -1)
+    stack_of_blocks = np.append(blocks.stack, -1)  # the last: of no block
+    stack = np.concatenate([stack_of_blocks[block[:before]], events.stack[lives.born]])
+    return Allocations(
+        address=address,
+        size=size,
+        born=np.concatenate([np.full(before, BEFORE), lives.born]),
+        died=died,
+        stack=stack.astype(np.int32),
+        block=block.astype(np.int32),
+        events=count,
+    )
+
+
+class _LivesOfEvents(NamedTuple):
+    """What events tell of lives; numbers of events, in the order of their addresses."""
+
+    ended_only: Rows  # the ends of what was not allocated by an event
+    born: Rows  # what allocates; shape [lives]
+    died: Rows  # what frees each of these, or the number of events; shape [lives]
+    addresses: Int64s  # of all events that allocate or free
+
+
+def _lives_of_events(events: MemoryEvents, end: MemoryAction) -> _LivesOfEvents:
+    """The lives that events begin or end. `end`: the action that ends a life."""
     is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
     rows = np.flatnonzero(is_birth_or_end)
     order = rows[np.argsort(events.addr[rows], kind="stable")]
@@ -329,33 +416,15 @@ def allocations_of(
     is_first[1:] = addresses[1:] != addresses[:-1]
     is_last = np.ones(len(order), np.bool_)
     is_last[:-1] = is_first[1:]
-    next_event = np.append(order[1:], count)  # of the address, whatever it is
-    next_event[is_last] = count
-
-    # what is freed without having been allocated, and what no event names
-    early = order[is_first & ~is_birth]
-    unnamed = kept[~np.isin(blocks.address[kept], addresses)]
-    before = len(early) + len(unnamed)
-    born = order[is_birth]
-    address = np.concatenate(
-        [events.addr[early], blocks.address[unnamed], events.addr[born]]
-    )
-    died = np.concatenate([early, np.full(len(unnamed), count), next_event[is_birth]])
-    block = np.where(died == count, _rows_at(blocks, kept, address), -1)
-    block = block.astype(np.int32)
-    stack = np.full(len(address), -1, np.int32)
-    stack[before:] = events.stack[born]
-    stack[:before] = np.append(blocks.stack, -1)[block[:before]]
-    return Allocations(
-        address=address,
-        size=np.concatenate(
-            [events.size[early], held(blocks, unnamed), events.size[born]]
-        ),
-        born=np.concatenate([np.full(before, BEFORE), born]),
-        died=died,
-        stack=stack,
-        block=block,
-        events=count,
+    never = len(events)
+    # the next event of an address, whatever it is, ends the life there
+    next_event = np.append(order[1:], never)
+    next_event[is_last] = never
+    return _LivesOfEvents(
+        ended_only=order[is_first & ~is_birth],
+        born=order[is_birth],
+        died=next_event[is_birth],
+        addresses=addresses,
     )
 
 
@@ -364,8 +433,9 @@ def _rows_at(blocks: Blocks, kept: Rows, address: Int64s) -> Rows:
     by_address = kept[np.argsort(blocks.address[kept], kind="stable")]
     addresses = blocks.address[by_address]
     place = np.searchsorted(addresses, address)
-    is_there = np.append(addresses, -1)[place] == address
-    return np.where(is_there, np.append(by_address, -1)[place], -1)
+    # beyond the last address there is no block
+    has_block = np.append(addresses, -1)[place] == address
+    return np.where(has_block, np.append(by_address, -1)[place], -1)
 
 
 def blank(kind: type[T], rows: int, **given: Any) -> T:

@@ -22,6 +22,7 @@ from fusetui.analysis.memory.history import (
     SEGMENT_GIVEN,
     SEGMENT_TAKEN,
     UNSPLIT_BYTES,
+    Allocations,
     History,
 )
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
@@ -118,81 +119,125 @@ def layout(
     if segments is None:
         segments = segments_at(history, event)
     lives = history.occupied
-    living = np.flatnonzero(lives.at(event))
-    living = living[np.argsort(lives.address[living], kind="stable")]
-    begins = _addresses(segments)
-    ends = _ends(segments)
-    segment = np.searchsorted(begins, lives.address[living], side="right") - 1
-    # the last entry is that of segment -1
-    inside = (segment >= 0) & (lives.address[living] < np.append(ends, 0)[segment])
-    living = living[inside]
-    segment = segment[inside]
+    placed = _placed(lives, event, segments)
+    blocks = _blocks(history, event, placed, segments)
+    gaps = _gaps(blocks, segments)
+    is_hole = gaps.end > gaps.start
     segment_of_life = np.full(len(lives), -1)
-    segment_of_life[living] = segment
-
-    starts = lives.address[living]
-    sizes, may_be_larger = _block_sizes(history, event, living, segments, segment)
-
-    # A gap begins at the begin of a segment or the end of a block, and ends at the next
-    # block or the end of the segment. Each has its place among the begins of segments
-    # and blocks; those that are not empty are holes.
-    boundaries = np.concatenate([begins, starts])
-    by_address = np.argsort(boundaries, kind="stable")
-    gap_start = np.concatenate([begins, starts + sizes])[by_address]
-    gap_segment = np.concatenate([np.arange(len(segments)), segment])[by_address]
-    next_boundary = np.append(boundaries[by_address][1:], 0)
-    is_last_of_segment = np.append(gap_segment[1:] != gap_segment[:-1], True)
-    is_last_of_segment = is_last_of_segment[: len(by_address)]  # none without segments
-    gap_end = np.where(is_last_of_segment, ends[gap_segment], next_boundary)
-    is_behind_unsure = np.concatenate(
-        [np.zeros(len(segments), np.bool_), may_be_larger]
-    )[by_address]
-    is_hole = gap_end > gap_start
+    segment_of_life[placed.row] = placed.segment
     return SegmentLayout(
         segments=segments,
-        segment=gap_segment[is_hole],
-        start=gap_start[is_hole],
-        end=gap_end[is_hole],
-        slack=is_behind_unsure[is_hole] * UNSPLIT_BYTES,
+        segment=gaps.segment[is_hole],
+        start=gaps.start[is_hole],
+        end=gaps.end[is_hole],
+        slack=gaps.is_behind_unsure[is_hole] * UNSPLIT_BYTES,
         lives=segment_of_life,
     )
 
 
-def _block_sizes(
-    history: History,
-    event: int,
-    living: Rows,
-    segments: tuple[Segment, ...],
-    segment_row: Rows,
-) -> tuple[Int64s, Flags]:
-    """The bytes of the block of each of `living` (rows of History.occupied), and
-    whether it may be larger. Of a block that lives at the end its size is recorded; of
-    one that is gone it is worked out. `segment_row`: the row in `segments` that each is
-    in."""
+class _Placed(NamedTuple):
+    """What lives in segments at a moment, by address; arrays of shape [placed]."""
+
+    row: Rows  # of History.occupied
+    segment: Rows  # the row in the segments
+
+
+def _placed(lives: Allocations, event: int, segments: tuple[Segment, ...]) -> _Placed:
+    """What lives after an event and lies in one of these segments."""
+    living = np.flatnonzero(lives.at(event))
+    living = living[np.argsort(lives.address[living], kind="stable")]
+    address = lives.address[living]
+    segment = np.searchsorted(_addresses(segments), address, side="right") - 1
+    # segment -1, before the first one, ends at the address that is appended
+    end = np.append(_ends(segments), 0)[segment]
+    is_inside = (segment >= 0) & (address < end)
+    return _Placed(row=living[is_inside], segment=segment[is_inside])
+
+
+class _Gaps(NamedTuple):
+    """What is behind each begin of a segment and behind each block, by address; arrays
+    of shape [segments + blocks]. A gap may be empty."""
+
+    segment: Rows
+    start: Int64s
+    end: Int64s  # the address behind it
+    is_behind_unsure: Flags  # the block before it may be larger
+
+
+def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
+    """The gaps between blocks, up to the next block or the end of the segment."""
+    begins = _addresses(segments)
+    segment_ends = _ends(segments)
+    boundaries = np.concatenate([begins, blocks.start])
+    by_address = np.argsort(boundaries, kind="stable")
+    start = np.concatenate([begins, blocks.start + blocks.size])[by_address]
+    segment_rows = np.arange(len(segments))
+    segment = np.concatenate([segment_rows, blocks.segment])[by_address]
+    next_boundary = np.append(boundaries[by_address][1:], 0)
+    is_last_of_segment = np.append(segment[1:] != segment[:-1], True)
+    is_last_of_segment = is_last_of_segment[: len(by_address)]  # none without segments
+    is_sure = np.zeros(len(segments), np.bool_)
+    is_behind_unsure = np.concatenate([is_sure, blocks.may_be_larger])[by_address]
+    return _Gaps(
+        segment=segment,
+        start=start,
+        end=np.where(is_last_of_segment, segment_ends[segment], next_boundary),
+        is_behind_unsure=is_behind_unsure,
+    )
+
+
+class _PlacedBlocks(NamedTuple):
+    """The blocks of what lives in segments, by address; arrays of shape [blocks]."""
+
+    segment: Rows  # the row in the segments
+    start: Int64s
+    size: Int64s
+    may_be_larger: Flags
+
+
+def _blocks(
+    history: History, event: int, placed: _Placed, segments: tuple[Segment, ...]
+) -> _PlacedBlocks:
+    """The block of each life that is placed. Of a block that lives at the end its size
+    is recorded; of one that is gone it is worked out."""
     lives = history.occupied
-    block = lives.block[living]  # -1: it is gone at the end
-    units = -(-np.maximum(lives.size[living], 1) // ALLOCATION_UNIT_BYTES)  # rounded up
+    block = lives.block[placed.row]  # -1: it is gone at the end
+    is_gone = block < 0
+    asked = np.maximum(lives.size[placed.row], 1)
+    units = -(-asked // ALLOCATION_UNIT_BYTES)  # rounded up
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
-    sizes = np.where(block >= 0, sizes_at_end[block], units * ALLOCATION_UNIT_BYTES)
+    size = np.where(is_gone, units * ALLOCATION_UNIT_BYTES, sizes_at_end[block])
     # in segments for small blocks and in expandable ones every rest is split off
     has_unsplit_rests = np.array(
         [segment.is_large and not segment.is_expandable for segment in segments],
         np.bool_,
     )
-    is_gone = block < 0
-    gone = np.flatnonzero(is_gone & has_unsplit_rests[segment_row])
-    rests, may_be_more = _unsplit_rests(
-        history, living[gone], sizes[gone], _ends(segments)[segment_row[gone]], event
+    unsure = np.flatnonzero(is_gone & has_unsplit_rests[placed.segment])
+    end_of_segment = _ends(segments)[placed.segment[unsure]]
+    rests = _unsplit_rests(
+        history, placed.row[unsure], size[unsure], end_of_segment, event
     )
-    sizes[gone] += rests
-    may_be_larger = np.zeros(len(living), np.bool_)
-    may_be_larger[gone] = may_be_more
-    return sizes, may_be_larger
+    size[unsure] += rests.bytes
+    may_be_larger = np.zeros(len(size), np.bool_)
+    may_be_larger[unsure] = rests.may_be_more
+    return _PlacedBlocks(
+        segment=placed.segment,
+        start=lives.address[placed.row],
+        size=size,
+        may_be_larger=may_be_larger,
+    )
+
+
+class _Rests(NamedTuple):
+    """What belongs to blocks behind what was asked for; arrays of shape [blocks]."""
+
+    bytes: Int64s
+    may_be_more: Flags
 
 
 def _unsplit_rests(
     history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
-) -> tuple[Int64s, Flags]:
+) -> _Rests:
     """For each of `rows` of History.occupied, all in segments for large blocks, the
     bytes behind its `sizes` that belong to its block because they were not worth
     splitting off; and whether it may be more. What is free behind an allocation and no
@@ -207,7 +252,8 @@ def _unsplit_rests(
     gap_now = lives.next_in_use(start, now, limit) - start - sizes
     gap = np.where(is_early, np.minimum(gap_at_birth, gap_now), gap_at_birth)
     is_rest = gap <= UNSPLIT_BYTES
-    return np.where(is_rest, np.maximum(gap, 0), 0), ~is_rest & is_early
+    rest = np.where(is_rest, np.maximum(gap, 0), 0)
+    return _Rests(bytes=rest, may_be_more=~is_rest & is_early)
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
@@ -242,22 +288,25 @@ class SegmentLog(NamedTuple):
 @memo()
 def segment_log(history: History) -> SegmentLog:
     """The log of a device, with the segments of the end."""
-    columns = history.snapshot.segments
     segments = SegmentMap()
     for row in history.segments.tolist():
-        segments.add(
-            Segment(
-                address=int(columns.address[row]),
-                size=int(columns.total_size[row]),
-                stream=int(columns.stream[row]),
-                pool=pool_of(history.snapshot, int(columns.pool[row])),
-                is_large=bool(columns.is_large[row]),
-                is_expandable=bool(columns.is_expandable[row]),
-            )
-        )
+        segments.add(_segment(history.snapshot, row))
     is_change = np.isin(history.events.action, (*SEGMENT_GIVEN, *SEGMENT_TAKEN))
     changes = np.flatnonzero(is_change)
     return SegmentLog(events=changes, segments_after={len(changes): segments.segments})
+
+
+def _segment(snapshot: Snapshot, row: int) -> Segment:
+    """The segment in this row of the snapshot."""
+    columns = snapshot.segments
+    return Segment(
+        address=int(columns.address[row]),
+        size=int(columns.total_size[row]),
+        stream=int(columns.stream[row]),
+        pool=pool_of(snapshot, int(columns.pool[row])),
+        is_large=bool(columns.is_large[row]),
+        is_expandable=bool(columns.is_expandable[row]),
+    )
 
 
 def _undo(history: History, event: int, segments: SegmentMap) -> None:
@@ -315,6 +364,7 @@ class SegmentMap:
     """Segments by address, in order."""
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        """At first with these segments."""
         self._by_address = {segment.address: segment for segment in segments}
         self._addresses = sorted(self._by_address)
 
@@ -337,11 +387,9 @@ class SegmentMap:
             neighbor = self._by_address[address]
             if not neighbor.is_expandable or neighbor.stream != pages.stream:
                 continue
-            touches = (
-                pages.address == neighbor.address + neighbor.size
-                or neighbor.address == pages.address + pages.size
-            )
-            if touches:
+            ends_before = pages.address == neighbor.address + neighbor.size
+            begins_behind = neighbor.address == pages.address + pages.size
+            if ends_before or begins_behind:
                 del self._by_address[address]
                 self._addresses.remove(address)
                 pages = replace(
@@ -406,11 +454,6 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
     holds_lives[placement.lives[placement.lives >= 0]] = True
     split_holes = placement.size[holds_lives[placement.segment]]
     split = int(split_holes.sum())
-    max_split = history.snapshot.settings.get("max_split_size")
-    # with such a limit, blocks are split otherwise than `_unsplit_rests` expects
-    has_split_limit = (
-        isinstance(max_split, int) and 0 < max_split < NO_SPLIT_LIMIT_BYTES
-    )
     is_sure = not placement.slack.any() and not rounds_up(history)
     return Waste(
         reserved_bytes=reserved,
@@ -419,8 +462,15 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
         split_bytes=split,
         cached_bytes=holes - split,
         largest_bytes=int(split_holes.max(initial=0)),
-        is_exact=is_sure and not has_split_limit,
+        is_exact=is_sure and not _has_split_limit(history),
     )
+
+
+def _has_split_limit(history: History) -> bool:
+    """Whether a setting bounds the blocks that are split: then these are split
+    otherwise than `_unsplit_rests` expects."""
+    limit = history.snapshot.settings.get("max_split_size")
+    return isinstance(limit, int) and 0 < limit < NO_SPLIT_LIMIT_BYTES
 
 
 def torn(history: History, event: int) -> Waste | None:
@@ -430,24 +480,30 @@ def torn(history: History, event: int) -> Waste | None:
     those of these holes. None if it is not torn, or blocks and segments do not fit
     together."""
     placement = layout(history, event)
-    is_expandable_segment = np.array(
-        [segment.is_expandable for segment in placement.segments], np.bool_
-    )
-    is_in_expandable = is_expandable_segment[placement.segment]
-    # of expandable segments, whole pages can be given back
-    given_back = np.where(is_in_expandable, placement.returnable(), 0)
-    is_before_block = placement.end < _ends(placement.segments)[placement.segment]
-    pieces = np.where(is_before_block, placement.size - given_back, 0)
-    total = int(pieces.sum())
-    largest = int(pieces.max(initial=0))
     of_all = waste(history, event, placement)
     if of_all.rounding_bytes is None:
         return None
+    pieces = _pieces(placement)
+    total = int(pieces.sum())
+    largest = int(pieces.max(initial=0))
     min_bytes = MIN_TORN_SHARE * of_all.reserved_bytes
     is_much = min_bytes > 0 and total >= min_bytes
     if not is_much or largest > MAX_PIECE_SHARE * total:
         return None
     return replace(of_all, split_bytes=total, largest_bytes=largest)
+
+
+def _pieces(placement: SegmentLayout) -> Int64s:
+    """The bytes of each hole in front of a block, but for whole pages of expandable
+    segments, which can be given back; 0 for other holes."""
+    is_expandable_segment = np.array(
+        [segment.is_expandable for segment in placement.segments], np.bool_
+    )
+    is_in_expandable = is_expandable_segment[placement.segment]
+    given_back = np.where(is_in_expandable, placement.returnable(), 0)
+    end_of_segment = _ends(placement.segments)[placement.segment]
+    is_before_block = placement.end < end_of_segment
+    return np.where(is_before_block, placement.size - given_back, 0)
 
 
 def private_pools(history: History) -> list[int]:

@@ -119,9 +119,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         lives = self.history.lives
         place = int(np.searchsorted(self.kept.events, event, side="right")) - 1
         since = np.array([self.kept.events[place], event])
-        first, last = np.searchsorted(
-            lives.born, since, side="right", sorter=self.born
-        ).tolist()
+        bounds = np.searchsorted(lives.born, since, side="right", sorter=self.born)
+        first, last = bounds.tolist()
         candidates = np.concatenate([self.kept.lives[place], self.born[first:last]])
         living: Rows = candidates[lives.died[candidates] > event]
         return living
@@ -231,29 +230,33 @@ def prepared_moments(
     """The moments of a device, with all that is worked out once for them. `keys`: by
     what lives are grouped; the first of them must be their stacks."""
     lives = history.lives
-    holders, names = _holders(lives, keys)
+    holders = _holders(lives, keys)
     _, name_of_stack = next(iter(keys.values()))
     born: Rows = np.argsort(lives.born, kind="stable")
+    changes = [_changes(lives, kinds == kind) for kind in range(len(CATEGORIES))]
     return Moments(
         history=history,
         kinds=kinds,
         title=title,
         times=times,
         named=name_of_stack,
-        names=names,
-        holders=holders,
+        names=holders.names,
+        holders=holders.numbers,
         born=born,
         kept=_kept(lives, born),
-        changes=tuple(
-            _changes(lives, kinds == kind) for kind in range(len(CATEGORIES))
-        ),
+        changes=tuple(changes),
         is_of_trace=is_of_trace,
     )
 
 
-def _holders(
-    lives: Allocations, keys: Keys
-) -> tuple[dict[str, Int64s], tuple[str, ...]]:
+class _Holders(NamedTuple):
+    """Who holds each life, by what is grouped."""
+
+    numbers: dict[str, Int64s]  # by the name of a key: for each life a row of `names`
+    names: tuple[str, ...]
+
+
+def _holders(lives: Allocations, keys: Keys) -> _Holders:
     """By each of `keys`, for each life the number of who holds it; and the names of
     these numbers, those of the categories first. Each distinct key is named once. A
     life without a key is held by BEFORE_RECORDING or NO_STACK."""
@@ -265,15 +268,16 @@ def _holders(
     no_stack = number(NO_STACK)
     before_recording = number(BEFORE_RECORDING)
     nameless = np.where(lives.born == BEFORE, before_recording, no_stack)
-    holders: dict[str, Int64s] = {}
+    numbers: dict[str, Int64s] = {}
     for by, (key_of_life, name_of) in keys.items():
-        distinct_keys = distinct(key_of_life[key_of_life >= 0])
-        numbers = [number(name_of(key)) for key in distinct_keys.tolist()]
+        has_key = key_of_life >= 0
+        distinct_keys = distinct(key_of_life[has_key])
+        number_of_key = [number(name_of(key)) for key in distinct_keys.tolist()]
         place = np.searchsorted(distinct_keys, key_of_life)
         # one entry more, so that there is one where no life has a key
-        number_of_life = np.array([*numbers, 0])[place]
-        holders[by] = np.where(key_of_life < 0, nameless, number_of_life)
-    return holders, tuple(number_of)
+        number_of_life = np.array([*number_of_key, 0])[place]
+        numbers[by] = np.where(has_key, number_of_life, nameless)
+    return _Holders(numbers=numbers, names=tuple(number_of))
 
 
 def _kept(lives: Allocations, born: Rows) -> KeptMoments:
@@ -380,15 +384,19 @@ def _lives_of_occupied(history: History, rows: Rows) -> Rows:
     allocation, -1 for none. Both have the same birth; of what is from before the first
     event, the same address."""
     lives = history.lives
-    occupied = history.occupied
-    life_born_at = np.full(lives.events + 1, -1)
+    born = history.occupied.born[rows]
+    life_born_at = np.full(lives.events + 1, -1)  # BEFORE is the last place
     life_born_at[lives.born] = np.arange(len(lives))
+    early_life = _early_lives_at(lives, history.occupied.address[rows])
+    return np.where(born == BEFORE, early_life, life_born_at[born])
+
+
+def _early_lives_at(lives: Allocations, address: Int64s) -> Rows:
+    """For each address the life there from before the first event, -1 for none."""
     early = np.flatnonzero(lives.born == BEFORE)
     early = early[np.argsort(lives.address[early], kind="stable")]
     early_addresses = lives.address[early]
-    address = occupied.address[rows]
     place = np.searchsorted(early_addresses, address)
-    is_there = np.append(early_addresses, -1)[place] == address
-    early_life = np.where(is_there, np.append(early, -1)[place], -1)
-    born = occupied.born[rows]
-    return np.where(born == BEFORE, early_life, life_born_at[born])
+    # beyond the last address there is none
+    is_same_address = np.append(early_addresses, -1)[place] == address
+    return np.where(is_same_address, np.append(early, -1)[place], -1)

@@ -103,10 +103,10 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
         return ()
     histories = [_history(trace, device, rows) for device, rows in samples.items()]
     events = events_at(histories, at)
-    return tuple(
-        _traced_memory(trace, device, history, event)
-        for device, history, event in zip(samples, histories, events, strict=True)
-    )
+    reported = []
+    for device, history, event in zip(samples, histories, events, strict=True):
+        reported.append(_traced_memory(trace, device, history, event))
+    return tuple(reported)
 
 
 def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
@@ -197,7 +197,7 @@ def _op_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
     """The name of the op in which an event happened; None for none, and for BEFORE."""
     if event == BEFORE:
         return None
-    name = int(events.stack[event])  # see _history
+    name = int(events.stack[event])  # see _events
     return trace.names[name] if name < len(trace.names) else None
 
 
@@ -206,7 +206,7 @@ def _annotation_at(trace: Trace, events: MemoryEvents, event: int) -> str | None
     BEFORE."""
     if event == BEFORE:
         return None
-    name = int(events.user_metadata[event])  # see _history
+    name = int(events.user_metadata[event])  # see _events
     return trace.names[name] if name >= 0 else None
 
 
@@ -225,24 +225,25 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
             values: list[Any] = [event.args.get(name) for name in _ARGS_READ]
             if not event.is_memory or any(type(value) is not int for value in values):
                 continue
-            address, change, allocated, reserved, kind, device = values
+            address, change, allocated, reserved, kind, device_number = values
             # Columns are int64. Addresses may be larger, and are cut below.
             if max(map(abs, values[1:])) > LARGEST:
                 continue
-            samples.setdefault(TracedDevice(event.pid, kind, device), []).append(
-                MemorySample(
-                    time_ns=time_ns,
-                    thread=event.tid,
-                    address=address & LARGEST,
-                    change=change,
-                    allocated=allocated,
-                    reserved=reserved,
-                )
+            sample = MemorySample(
+                time_ns=time_ns,
+                thread=event.tid,
+                address=address & LARGEST,
+                change=change,
+                allocated=allocated,
+                reserved=reserved,
             )
-    return {
-        device: sorted(samples[device], key=lambda sample: sample.time_ns)
-        for device in sorted(samples, key=_device_order)
-    }
+            device = TracedDevice(event.pid, kind, device_number)
+            samples.setdefault(device, []).append(sample)
+    sorted_samples = {}
+    for device in sorted(samples, key=_device_order):
+        by_time = sorted(samples[device], key=lambda sample: sample.time_ns)
+        sorted_samples[device] = by_time
+    return sorted_samples
 
 
 def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
@@ -255,20 +256,46 @@ def _history(
     trace: Trace, device: TracedDevice, samples: list[MemorySample]
 ) -> History:
     """The history of a device from its memory events, which are given in the order of
-    time and at least one. `stack` of its events is the number of the name of the op
-    around each, len(trace.names) for none; `user_metadata` that of the annotation, -1
-    for none. What was allocated before the first event and is never freed is one
-    block."""
-    time_ns = np.array([sample.time_ns for sample in samples], np.int64)
-    change = np.array([sample.change for sample in samples], np.int64)
+    time and at least one. What was allocated before the first event and is never freed
+    is one block. `_events` says what stands in the place of stacks."""
     allocated = np.array([sample.allocated for sample in samples], np.int64)
     reserved = np.array([sample.reserved for sample in samples], np.int64)
+    events = _events(trace, device, samples)
+    allocated_before = samples[0].allocated - samples[0].change
+    never_freed = max(allocated_before - _freed_from_before(events), 0)
+    never_freed_bytes = np.array([never_freed], np.int64)
+    blocks = blank(Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes)
+    kept_blocks = np.flatnonzero(never_freed_bytes)
+    lives = allocations_of(events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED)
+    allocated_after = lives.sums()
+    return History(
+        snapshot=_snapshot(trace, events, blocks),
+        device=device.number,
+        events=events,
+        segments=np.arange(0),
+        lives=lives,
+        occupied=lives,  # a trace does not tell freeing from being free
+        allocated=allocated_after,
+        active=allocated_after,
+        reserved=np.append(reserved[:1], reserved),
+        difference_end_bytes=int(allocated_after[-1] - allocated[-1]),
+    )
+
+
+def _events(
+    trace: Trace, device: TracedDevice, samples: list[MemorySample]
+) -> MemoryEvents:
+    """The memory events of a device as those of a snapshot. `stack` of them is the
+    number of the name of the op around each, len(trace.names) for none;
+    `user_metadata` that of the annotation, -1 for none."""
+    time_ns = np.array([sample.time_ns for sample in samples], np.int64)
+    change = np.array([sample.change for sample in samples], np.int64)
     rows_of_threads = by_key(range(len(samples)), lambda row: samples[row].thread)
     op = _names_around(trace, device.process, rows_of_threads, time_ns, Layer.OPS)
     annotation = _names_around(
         trace, device.process, rows_of_threads, time_ns, Layer.ANNOTATIONS
     )
-    events = blank(
+    return blank(
         MemoryEvents,
         len(samples),
         device=device.number,
@@ -279,37 +306,22 @@ def _history(
         stack=np.where(op < 0, len(trace.names), op),
         user_metadata=annotation,
     )
-    allocated_before = int(allocated[0] - change[0])
-    never_freed = max(allocated_before - _freed_from_before(events), 0)
-    never_freed_bytes = np.array([never_freed], np.int64)
-    blocks = blank(Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes)
-    kept_blocks = np.flatnonzero(never_freed_bytes)
-    lives = allocations_of(events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED)
-    allocated_after = lives.sums()
-    no_rows = np.arange(0)
-    snapshot = Snapshot(
+
+
+def _snapshot(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
+    """A snapshot that has these events and blocks, and nothing else."""
+    no_frames = np.empty(0, np.int32)
+    return Snapshot(
         path=trace.report.file,
         bytes=0,
         segments=blank(Segments, 0),
         blocks=blocks,
         events=(events,),
         annotations=blank(Annotations, 0),
-        stacks=Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64)),
+        stacks=Stacks((), no_frames, np.zeros(1, np.int64)),
         strings=trace.names,
         pools=(),
         settings={},
-    )
-    return History(
-        snapshot=snapshot,
-        device=device.number,
-        events=events,
-        segments=no_rows,
-        lives=lives,
-        occupied=lives,  # a trace does not tell freeing from being free
-        allocated=allocated_after,
-        active=allocated_after,
-        reserved=np.append(reserved[:1], reserved),
-        difference_end_bytes=int(allocated_after[-1] - allocated[-1]),
     )
 
 

@@ -92,33 +92,9 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
     asked_bytes = int(events.size[event])
     free = int(events.device_free[event])  # negative: not recorded
     placement = layout(history, event)
-    # a segment that could hold what was asked for
-    like = Segment(
-        address=0,
-        size=0,
-        stream=int(events.stream[event]),
-        pool=pool_of(history.snapshot, int(events.pool[event])),
-        is_large=asked_bytes > MAX_SMALL_BYTES,
-        is_expandable=False,
-    )
-    usable = placement.usable(like)
-    most_returnable = int(placement.returnable()[usable].sum())
-    least_returnable = int(placement.returnable(least=True)[usable].sum())
-    largest = int(placement.size[usable].max(initial=0))
-    inactive = int(placement.size.sum())
-    surely_inactive = inactive - int(np.minimum(placement.slack, placement.size).sum())
-    is_on = is_expandable(history)
-
-    # None where it is on already, or nothing tells: slack may be of blocks or of holes
-    would_fit: bool | None = None
-    if free >= 0 and not is_on and not rounds_up(history):
-        needed = _whole_pages(asked_bytes)
-        fits_at_most = needed <= free + most_returnable
-        fits_at_least = needed <= free + least_returnable
-        if fits_at_most == fits_at_least:
-            would_fit = fits_at_most
-
-    reserved = history.reserved_after(event)
+    like = _segment_for(history, event)
+    holes = _holes(placement, like)
+    would_fit = _would_fit(history, asked_bytes, free, holes)
     stack = int(events.stack[event])
     pinned, pinned_count = _pinned(history, evidence, placement)
     return OutOfMemory(
@@ -128,19 +104,17 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
         asked_bytes=asked_bytes,
         device_free_bytes=free if free >= 0 else None,
         allocated_bytes=history.allocated_after(event),
-        reserved_bytes=reserved,
-        inactive_bytes=inactive,
-        largest_bytes=largest,
-        usable_bytes=most_returnable,
+        reserved_bytes=history.reserved_after(event),
+        inactive_bytes=holes.most_inactive,
+        largest_bytes=holes.largest,
+        usable_bytes=holes.most_returnable,
         inactive=_inactive(placement, like),
-        is_expandable=is_on,
+        is_expandable=is_expandable(history),
         reason=_reason(
+            holes,
             asked=asked_bytes,
             free=free,
-            most_inactive=inactive,
-            least_inactive=surely_inactive,
-            largest_hole=largest,
-            reserved=reserved,
+            reserved=history.reserved_after(event),
             would_fit=would_fit,
         ),
         expandable_would_fit=would_fit,
@@ -149,20 +123,67 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
     )
 
 
+def _segment_for(history: History, event: int) -> Segment:
+    """A segment that could hold what was asked for in an event: its pool, stream and
+    kind; address and size are 0."""
+    events = history.events
+    return Segment(
+        address=0,
+        size=0,
+        stream=int(events.stream[event]),
+        pool=pool_of(history.snapshot, int(events.pool[event])),
+        is_large=int(events.size[event]) > MAX_SMALL_BYTES,
+        is_expandable=False,
+    )
+
+
+class _Holes(msgspec.Struct, frozen=True):
+    """The holes at a moment, in bytes. Of some it is not known whether they are holes
+    or belong to blocks: hence the least and the most. The first three are of those
+    where what was asked for may go."""
+
+    largest: int
+    least_returnable: int  # in whole pages
+    most_returnable: int
+    least_inactive: int  # of all holes
+    most_inactive: int
+
+
+def _holes(placement: SegmentLayout, like: Segment) -> _Holes:
+    """The holes of a moment. `like`: a segment that could hold what was asked for."""
+    usable = placement.usable(like)
+    most_inactive = int(placement.size.sum())
+    unsure = int(np.minimum(placement.slack, placement.size).sum())
+    return _Holes(
+        largest=int(placement.size[usable].max(initial=0)),
+        least_returnable=int(placement.returnable(least=True)[usable].sum()),
+        most_returnable=int(placement.returnable()[usable].sum()),
+        least_inactive=most_inactive - unsure,
+        most_inactive=most_inactive,
+    )
+
+
+def _would_fit(
+    history: History, asked_bytes: int, free: int, holes: _Holes
+) -> bool | None:
+    """Whether what was asked for would have fitted with expandable segments. None where
+    they are on already, or nothing tells: `free`, what the device has left, is negative
+    where it was not recorded, and slack may be of blocks or of holes."""
+    if free < 0 or is_expandable(history) or rounds_up(history):
+        return None
+    needed = _whole_pages(asked_bytes)
+    fits_at_most = needed <= free + holes.most_returnable
+    fits_at_least = needed <= free + holes.least_returnable
+    return fits_at_most if fits_at_most == fits_at_least else None
+
+
 def _whole_pages(size: int) -> int:
     """Bytes rounded up to whole pages."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def _reason(
-    *,
-    asked: int,
-    free: int,
-    most_inactive: int,
-    least_inactive: int,
-    largest_hole: int,
-    reserved: int,
-    would_fit: bool | None,
+    holes: _Holes, *, asked: int, free: int, reserved: int, would_fit: bool | None
 ) -> Reason:
     """Why what was asked for did not fit: `fragmented` if expandable segments or all
     holes together with what is free would have sufficed; `live` if not even these would
@@ -172,29 +193,35 @@ def _reason(
     What other processes hold would need the size of the device, which a snapshot
     does not have. Where even all that this process holds would not suffice, what lives
     in it is not why."""
-    # the size of the segment that the allocator takes from the device for it
-    if asked <= MAX_SMALL_BYTES:
-        segment = PAGE_BYTES
-    elif asked < FITTED_BYTES:
-        segment = MIN_LARGE_SEGMENT_BYTES
-    else:
-        segment = _whole_pages(asked)
-    if free < 0 or largest_hole >= asked or free >= segment:
+    has_room = holes.largest >= asked or free >= _segment_bytes(asked)
+    if free < 0 or has_room:
         return "unknown"
-    if would_fit or free + least_inactive >= asked:
+    if would_fit or free + holes.least_inactive >= asked:
         return "fragmented"
-    if free + most_inactive < asked <= free + reserved:
+    if free + holes.most_inactive < asked <= free + reserved:
         return "live"
     return "unknown"
+
+
+def _segment_bytes(asked: int) -> int:
+    """The size of the segment that the allocator takes from the device for so many
+    bytes."""
+    if asked <= MAX_SMALL_BYTES:
+        return PAGE_BYTES
+    if asked < FITTED_BYTES:
+        return MIN_LARGE_SEGMENT_BYTES
+    return _whole_pages(asked)
 
 
 def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
     """The bytes of all holes by the first reason for which what was asked for does not
     go there. `like`: a segment that could hold it."""
-    other_pools = other_size = other_streams = own = 0
-    for row, size in zip(
-        placement.segment.tolist(), placement.size.tolist(), strict=True
-    ):
+    other_pools = 0
+    other_size = 0
+    other_streams = 0
+    own = 0
+    sizes = placement.size.tolist()
+    for row, size in zip(placement.segment.tolist(), sizes, strict=True):
         segment = placement.segments[row]
         if segment.pool != like.pool:
             other_pools += size
@@ -217,23 +244,25 @@ def _pinned(
 ) -> tuple[tuple[Pinned, ...], int]:
     """The at most MAX_NAMED segments with most bytes in holes, of those in which
     something lives; and how many segments have both."""
-    hole_bytes = summed(placement.segment, placement.size, len(placement.segments))
+    count = len(placement.segments)
+    hole_bytes = summed(placement.segment, placement.size, count)
     with_lives = placement.lives[placement.lives >= 0]
-    hole_bytes[~np.isin(np.arange(len(hole_bytes)), with_lives)] = 0
+    is_empty = ~np.isin(np.arange(count), with_lives)
+    hole_bytes[is_empty] = 0
     by_size = np.argsort(-hole_bytes, kind="stable")
     pinned = []
     for row in by_size[:MAX_NAMED].tolist():
-        if hole_bytes[row]:
-            segment = placement.segments[row]
-            lives = np.flatnonzero(placement.lives == row).tolist()
-            pinned.append(
-                Pinned(
-                    address=segment.address,
-                    total_size=segment.size,
-                    inactive_bytes=int(hole_bytes[row]),
-                    holders=_holders(history, evidence, lives),
-                )
-            )
+        if not hole_bytes[row]:
+            continue
+        segment = placement.segments[row]
+        lives = np.flatnonzero(placement.lives == row).tolist()
+        named = Pinned(
+            address=segment.address,
+            total_size=segment.size,
+            inactive_bytes=int(hole_bytes[row]),
+            holders=_holders(history, evidence, lives),
+        )
+        pinned.append(named)
     return tuple(pinned), int((hole_bytes > 0).sum())
 
 

@@ -64,13 +64,15 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     is_communication = communicates(trace, rows)
     is_kernel = trace.role[rows] == Role.KERNEL
     busy_ns = work_busy_ns(trace, rows)
-    by_device, bounds = _sorted_by_device(trace, rows)
-    first_start = np.minimum.reduceat(trace.start[by_device], bounds[:-1])
-    last_end = np.maximum.reduceat(trace.end[by_device], bounds[:-1])
+    by_device = _sorted_by_device(trace, rows)
+    first_of_device = by_device.bounds[:-1]
+    first_start = np.minimum.reduceat(trace.start[by_device.rows], first_of_device)
+    last_end = np.maximum.reduceat(trace.end[by_device.rows], first_of_device)
+    spans_ns = last_end - first_start
     return GpuTimes(
         span_ns=int(last_end.max() - first_start.min()),
         busy_ns=busy_ns,
-        idle_ns=int((last_end - first_start).sum()) - busy_ns,
+        idle_ns=int(spans_ns.sum()) - busy_ns,
         sum_ns=int(trace.dur[rows].sum()),
         compute_ns=work_busy_ns(trace, rows[is_kernel & ~is_communication]),
         comm_ns=work_busy_ns(trace, rows[is_communication]),
@@ -79,20 +81,22 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
 
 
 def work_busy_ns(trace: Trace, rows: Rows) -> int:
-    """The union of these rows on each device, summed over devices, whenever they
-    ran."""
-    rows, bounds = _sorted_by_device(trace, rows)
-    return union_length_of_each(bounds, trace.start[rows], trace.end[rows])
+    """The union of these rows on each device, summed over devices, whenever they ran
+    (ns)."""
+    by_device = _sorted_by_device(trace, rows)
+    start = trace.start[by_device.rows]
+    end = trace.end[by_device.rows]
+    return union_length_of_each(by_device.bounds, start, end)
 
 
 def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
     """How long each device runs any of these rows in the window [begin_ns, end_ns),
     summed over devices; the idle time of the window is its length times the number of
     devices, minus this."""
-    rows, bounds = _sorted_by_device(trace, rows)
-    start = np.maximum(trace.start[rows], begin_ns)
-    end = np.minimum(trace.end[rows], end_ns)
-    return union_length_of_each(bounds, start, end)
+    by_device = _sorted_by_device(trace, rows)
+    start = np.maximum(trace.start[by_device.rows], begin_ns)
+    end = np.minimum(trace.end[by_device.rows], end_ns)
+    return union_length_of_each(by_device.bounds, start, end)
 
 
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
@@ -101,14 +105,24 @@ def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64
     return union(trace.start[rows], trace.end[rows]).within(begins, ends)
 
 
-def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
-    """The rows sorted by device, and the bounds of each device in that list."""
+class _ByDevice(NamedTuple):
+    """Rows by device."""
+
+    rows: Rows
+    bounds: Rows  # where the rows of each device begin, then their number
+
+
+def _sorted_by_device(trace: Trace, rows: Rows) -> _ByDevice:
+    """These rows by device, those of one device in their order."""
     device = trace.process_of_track[trace.track[rows]]
-    if not len(device) or device.min() == device.max():
-        return rows, np.array([0, len(rows)] if len(rows) else [0])
+    if not len(rows):
+        return _ByDevice(rows=rows, bounds=np.array([0]))
+    if device.min() == device.max():
+        return _ByDevice(rows=rows, bounds=np.array([0, len(rows)]))
     order = np.argsort(device, kind="stable")
-    cuts = np.flatnonzero(np.diff(device[order])) + 1
-    return rows[order], np.concatenate(([0], cuts, [len(rows)]))
+    changes = np.flatnonzero(np.diff(device[order])) + 1
+    bounds = np.concatenate(([0], changes, [len(rows)]))
+    return _ByDevice(rows=rows[order], bounds=bounds)
 
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -128,33 +142,38 @@ def effective_ns(trace: Trace) -> Int64s:
     of events that start together, the longest comes first."""
     rows = trace.gpu_rows
     effective = trace.dur[rows]
-    stream = trace.thread_of_track[trace.track[rows]]
-    has_overlap = [track.subrow > 0 for track in trace.tracks]
-    places = np.flatnonzero(np.isin(stream, trace.thread_of_track[has_overlap]))
+    places = _places_of_overlaps(trace)
     if not len(places):
         return effective
     overlapping = rows[places]
-    by_start = np.lexsort(
-        (
-            overlapping,
-            -trace.dur[overlapping],
-            trace.start[overlapping],
-            stream[places],
-        )
-    )
-    places = places[by_start]
-    overlapping = rows[places]
-    changes = np.flatnonzero(np.diff(stream[places])) + 1
+    start = trace.start[overlapping]
+    end = trace.end[overlapping]
+    stream = trace.thread_of_track[trace.track[overlapping]]
+    changes = np.flatnonzero(np.diff(stream)) + 1
     bounds = np.concatenate(([0], changes, [len(places)]))
     # the streams one behind the other on one line of time, so that one pass serves all
-    first, last = as_one_track(bounds, trace.start[overlapping], trace.end[overlapping])
+    first, last = as_one_track(bounds, start, end)
     time_ns = np.zeros(int(last.max()) + 1, dtype=np.int64)
-    time_ns[first] = trace.start[overlapping]
-    time_ns[last] = trace.end[overlapping]
+    time_ns[first] = start
+    time_ns[last] = end
     latest_before = np.concatenate(([0], np.maximum.accumulate(last)[:-1]))
     begin = np.minimum(np.maximum(first, latest_before), last)
     effective[places] = time_ns[last] - time_ns[begin]
     return effective
+
+
+def _places_of_overlaps(trace: Trace) -> Rows:
+    """The places in `trace.gpu_rows` of the events on streams on which some overlap, by
+    stream and start; of equal starts the longest first."""
+    rows = trace.gpu_rows
+    stream = trace.thread_of_track[trace.track[rows]]
+    has_overlap = [track.subrow > 0 for track in trace.tracks]
+    places = np.flatnonzero(np.isin(stream, trace.thread_of_track[has_overlap]))
+    overlapping = rows[places]
+    longest_first = -trace.dur[overlapping]
+    start = trace.start[overlapping]
+    by_start = np.lexsort((overlapping, longest_first, start, stream[places]))
+    return places[by_start]
 
 
 class NameTime(msgspec.Struct, frozen=True):
@@ -190,10 +209,12 @@ class WindowFigures(msgspec.Struct, frozen=True):
 
     @property
     def span_ns(self) -> int:
+        """The length of the window."""
         return self.end_ns - self.begin_ns
 
     @property
     def idle_ns(self) -> int:
+        """The idle time of all devices together."""
         return self.span_ns * self.devices - self.busy_ns
 
 
@@ -207,10 +228,12 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
         names = _times_by_name(trace, inside.rows, inside.end - inside.start)
     else:
         names = _self_times_of_ops(trace, begin_ns, end_ns)
+    tracks = distinct(trace.track[gpu_rows]).tolist()
+    devices = {trace.tracks[number].pid for number in tracks}
     return WindowFigures(
         begin_ns=begin_ns,
         end_ns=end_ns,
-        devices=len({trace.tracks[n].pid for n in distinct(trace.track[gpu_rows])}),
+        devices=len(devices),
         busy_ns=window_busy_ns(trace, inside.rows, begin_ns, end_ns),
         kernels=int((is_kernel & starts_inside).sum()),
         streams=_stream_times(trace, inside),
@@ -228,6 +251,7 @@ class _Inside(NamedTuple):
 
 
 def _inside_window(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> _Inside:
+    """Those of these rows that are in the window [begin_ns, end_ns)."""
     start = trace.start[rows]
     reaches_in = (trace.end[rows] > begin_ns) | (start >= begin_ns)
     rows = rows[(start < end_ns) & reaches_in]
@@ -239,14 +263,17 @@ def _inside_window(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> _Ins
 
 
 def _stream_times(trace: Trace, inside: _Inside) -> tuple[StreamTime, ...]:
+    """The times of the streams of these slices, in lane order."""
     stream = trace.thread_of_track[trace.track[inside.rows]]
     times = []
     for number in distinct(stream).tolist():
         is_on_stream = stream == number
+        start = inside.start[is_on_stream]
+        end = inside.end[is_on_stream]
         time = StreamTime(
             label=trace.first_track(number).label,
-            events=int(is_on_stream.sum()),
-            busy_ns=union_length(inside.start[is_on_stream], inside.end[is_on_stream]),
+            events=len(start),
+            busy_ns=union_length(start, end),
         )
         times.append(time)
     return tuple(times)
@@ -260,12 +287,12 @@ def _times_by_name(trace: Trace, rows: Rows, inside_ns: Int64s) -> tuple[NameTim
     )
     totals_ns = summed(index, inside_ns, len(names))
     roles = trace.role[rows[first_place]]
-    times = [
-        NameTime(
-            name=trace.names[name], role=Role(int(role)), events=int(count), ns=int(ns)
-        )
-        for name, role, count, ns in zip(names, roles, counts, totals_ns, strict=True)
-    ]
+    times = []
+    for name, role, count, ns in zip(
+        names.tolist(), roles.tolist(), counts.tolist(), totals_ns.tolist(), strict=True
+    ):
+        time = NameTime(name=trace.names[name], role=Role(role), events=count, ns=ns)
+        times.append(time)
     return tuple(sorted(times, key=lambda time: (-time.ns, time.name)))
 
 

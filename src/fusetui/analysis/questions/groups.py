@@ -85,24 +85,27 @@ class KernelGroup(Group, frozen=True, kw_only=True):
 
 
 def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
-    """All CPU ops grouped by `name` or `shape`, the largest total first; then those
-    that were captured and launched replayed kernels."""
+    """All CPU ops grouped by `name` or `shape`, the largest total first; then, the
+    largest GPU time first, the groups of ops that were captured with a CUDA graph and
+    whose kernels a graph replayed.
+
+    Captured ops did not run in this trace: their times are 0, but the times of their
+    kernels are of this trace.
+    """
     recorded = _op_groups_of(trace, by, trace.rows_of(Role.OP))
     is_captured_op = (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
     captured = []
+    no_times = dict.fromkeys(TIMES, 0)
     for group in _op_groups_of(trace, by, np.flatnonzero(is_captured_op)):
-        # their times are not of this trace, but those of their kernels are
         if group.gpu_ns:
-            captured.append(
-                replace(group, captured=True, self_ns=0, **dict.fromkeys(TIMES, 0))
-            )
+            captured.append(replace(group, captured=True, self_ns=0, **no_times))
     recorded.sort(key=lambda op: (-op.total_ns, _identity(op)))
     captured.sort(key=lambda op: (-op.gpu_ns, _identity(op)))
     return (*recorded, *captured)
 
 
 def _identity(group: Group) -> str:
-    """By which groups of equal times are in order."""
+    """The key by which groups of equal times are in order."""
     return str([getattr(group, name) for name in IDENTITY])
 
 
@@ -114,15 +117,17 @@ def _op_groups_of(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     columns: list[NDArray[np.integer]] = [trace.name[rows]]
     if inputs:
         columns.append(inputs.number)
-    first, number = distinct_rows(columns)
-    all_spreads = spreads(number, trace.dur[rows])
-    sums = op_sums(trace, rows, grouped(number, trace.start[rows]))
+    first_of_group, group_of_row = distinct_rows(columns)
+    durations = spreads(group_of_row, trace.dur[rows])
+    sums = op_sums(trace, rows, grouped(group_of_row, trace.start[rows]))
     groups = []
-    for place, spread, sums_of_group in zip(first, all_spreads, sums, strict=True):
-        fields: dict[str, Any] = {"name": trace.name_of(int(rows[place]))}
+    for first, durations_of_group, sums_of_group in zip(
+        first_of_group, durations, sums, strict=True
+    ):
+        fields: dict[str, Any] = {"name": trace.name_of(int(rows[first]))}
         if inputs:
-            fields |= inputs.fields(int(inputs.number[place]))
-        fields |= asdict(spread)
+            fields |= inputs.fields(int(inputs.number[first]))
+        fields |= asdict(durations_of_group)
         fields |= sums_of_group
         groups.append(OpGroup(**fields))
     return groups
@@ -154,6 +159,7 @@ def input_keys(inputs: Arguments) -> Keys:
 
 
 def _plain_list(value: Any) -> list[Any] | None:
+    """A list as JSON can hold it (see `_plain`); None for anything else."""
     plain: list[Any] | None = _plain(value) if isinstance(value, list) else None
     return plain
 
@@ -162,9 +168,11 @@ def _type_words(types: list[Any] | None) -> list[Any] | None:
     """Our names of element types; other words, such as `Scalar`, unchanged."""
     if not types:
         return types
-    return [
-        (type_of(word) or word) if isinstance(word, str) else word for word in types
-    ]
+    names = []
+    for word in types:
+        name = type_of(word) if isinstance(word, str) else None
+        names.append(name or word)
+    return names
 
 
 def _plain(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
@@ -196,20 +204,22 @@ def kernel_groups(
     keys = GROUPINGS[by](trace, jobs)
     by_key = grouped(keys.number, trace.start[rows])
     effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
-    all_spreads = spreads(keys.number, trace.dur[rows])
+    durations = spreads(keys.number, trace.dur[rows])
     work = _work_of_groups(trace, jobs, effective, by_key)
-    groups = [
-        KernelGroup(**keys.fields(number), **asdict(spread), **work_of_group)
-        for number, spread, work_of_group in zip(
-            by_key.keys.tolist(), all_spreads, work, strict=True
-        )
-    ]
+    groups = []
+    for number, durations_of_group, work_of_group in zip(
+        by_key.keys.tolist(), durations, work, strict=True
+    ):
+        identity = keys.fields(number)
+        group = KernelGroup(**identity, **asdict(durations_of_group), **work_of_group)
+        groups.append(group)
     if by != "step":
         groups.sort(key=lambda group: (-group.total_ns, _identity(group)))
     return tuple(groups)
 
 
 def _by_name(trace: Trace, jobs: Jobs) -> Keys:
+    """The keys of a grouping by name."""
     return Keys(
         number=trace.name[jobs.rows],
         fields=lambda name: {"name": trace.names[name]},
@@ -217,7 +227,8 @@ def _by_name(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_op(trace: Trace, jobs: Jobs) -> Keys:
-    """By the innermost op around the launch."""
+    """The keys of a grouping by the innermost op around the launch: the number of its
+    name, -1 for none."""
     op = trace.op[jobs.rows]
     return Keys(
         number=np.where(op >= 0, trace.name[op], -1),
@@ -226,40 +237,43 @@ def _by_op(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
-    """By name, and by the op with the shapes and types of its inputs."""
+    """The keys of a grouping by the name of the kernel, by its op, and by the shapes
+    and types of the inputs of that op: a number for each distinct combination."""
+    name_of_kernel = trace.name[jobs.rows]
+    ops = _by_op(trace, jobs)
     inputs = input_keys(jobs.inputs)
-    name = trace.name[jobs.rows]
-    op = _by_op(trace, jobs).number
-    first, number = distinct_rows((name, op, inputs.number))
+    first_of_group, group_of_kernel = distinct_rows(
+        (name_of_kernel, ops.number, inputs.number)
+    )
 
     def fields(group: int) -> dict[str, Any]:
-        place = first[group]
-        op_name = int(op[place])
-        return {
-            "name": trace.names[int(name[place])],
-            "op": trace.names[op_name] if op_name >= 0 else None,
-            **inputs.fields(int(inputs.number[place])),
-        }
+        """The name, the op and the inputs of a group: those of its first kernel."""
+        kernel = first_of_group[group]
+        name = {"name": trace.names[int(name_of_kernel[kernel])]}
+        op = ops.fields(int(ops.number[kernel]))
+        return name | op | inputs.fields(int(inputs.number[kernel]))
 
-    return Keys(number=number, fields=fields)
+    return Keys(number=group_of_kernel, fields=fields)
 
 
 def _by_module(trace: Trace, jobs: Jobs) -> Keys:
+    """The keys of a grouping by module; see `module_keys`."""
     return module_keys(trace, jobs.rows, origins(trace))
 
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
-    """By the kind of module, or the annotation, that the work of some kernels belongs
-    to; `found`: where the work of the trace comes from."""
+    """The keys of a grouping by the kind of module, or the annotation, that the work of
+    some kernels belongs to; `found`: where the work of the trace comes from."""
     return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
 def _by_family(trace: Trace, jobs: Jobs) -> Keys:
-    """By the naming scheme, which usually means the library."""
+    """The keys of a grouping by the naming scheme, which usually means the library."""
     return _by_label(trace, jobs.rows, "family", _family_of)
 
 
 def _family_of(name: str) -> str | None:
+    """The naming scheme of a kernel; None if it is not recognized."""
     kernel = decode(name)
     return kernel.family if kernel else None
 
@@ -270,21 +284,25 @@ def _by_label(
     field: str,
     label: Callable[[str], str | None],
 ) -> Keys:
-    """By what the names of these rows say; None for -1."""
-    numbers: dict[str | None, int] = {}
-    of_name = np.full(len(trace.names), -1, dtype=np.int64)
+    """The keys of a grouping by what the names of these rows say, under the name
+    `field`; None for -1."""
+    number_of_label: dict[str | None, int] = {}
+    number_of_name = np.full(len(trace.names), -1, dtype=np.int64)
     for name in distinct(trace.name[rows[rows >= 0]]).tolist():
-        of_name[name] = numbers.setdefault(label(trace.names[name]), len(numbers))
-    labels = [*numbers, None]
-    no_label = len(numbers)
+        label_of_name = label(trace.names[name])
+        number = number_of_label.setdefault(label_of_name, len(number_of_label))
+        number_of_name[name] = number
+    labels = [*number_of_label, None]
+    no_label = len(number_of_label)
     return Keys(
-        number=np.where(rows >= 0, of_name[trace.name[rows]], no_label),
+        number=np.where(rows >= 0, number_of_name[trace.name[rows]], no_label),
         fields=lambda number: {field: labels[number]},
     )
 
 
 def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
-    """By stream; its sub-rows are combined."""
+    """The keys of a grouping by stream, whose sub-rows are combined: the number of the
+    stream as in Trace.thread_of_track."""
 
     def fields(thread: int) -> dict[str, Any]:
         track = trace.first_track(thread)
@@ -295,7 +313,8 @@ def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
 
 
 def _by_step(trace: Trace, jobs: Jobs) -> Keys:
-    """By the step that launched the kernel; None if no step did."""
+    """The keys of a grouping by the step that launched the kernel; None if no step
+    did."""
     names = [*labels_of(steps_of(trace).names), None]
     no_step = len(names) - 1
     step_of_row = np.full(len(trace), no_step, dtype=np.int64)
@@ -321,49 +340,89 @@ def _work_of_groups(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
     """The fields of KernelGroup from `effective_ns` on, of each group of the kernels of
-    `jobs`."""
+    `jobs`. `effective_ns`: of each of these kernels."""
     dur = trace.dur[jobs.rows]
-    has_share = share_known(trace, jobs)
-    is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
-    waves = jobs.of_each(lambda job: job.tiles.waves if job.tiles else None)
-    has_waves = ~np.isnan(waves)
-    least_ns = jobs.of_each(lambda job: job.limits.least_ns)
-
-    def sums(amount: NDArray[Any], where: Flags) -> list[Any]:
-        """The amounts of the kernels for which they are known, by group."""
-        by_group: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
-        return by_group
-
-    effective_sums = groups.sums(effective_ns).tolist()
-    least_sums = sums(least_ns, has_share)
-    share_sums = sums(dur, has_share)
-    effective_share_sums = sums(effective_ns, has_share)
-    share_counts = groups.sums(has_share.astype(np.int64)).tolist()
-    memory_bound = has_share & is_memory_bound
-    memory_counts = groups.sums(memory_bound.astype(np.int64)).tolist()
-    wave_sums = sums(waves, has_waves)
-    wave_counts = groups.sums(has_waves.astype(np.int64)).tolist()
+    effective = groups.sums(effective_ns).tolist()
     flop = _known_amounts(jobs, groups, dur, "flop")
     moved = _known_amounts(jobs, groups, dur, "bytes")
+    shares = _shares_of_peak(trace, jobs, effective_ns, groups)
+    waves = _mean_waves(jobs, groups)
     for n in range(len(groups)):
-        share_ns = share_sums[n]
-        effective_share_ns = effective_share_sums[n]
-        share = least_sums[n] / share_ns if share_ns else None
-        effective_share = None
-        if effective_share_ns:
-            effective_share = min(1.0, least_sums[n] / effective_share_ns)
         yield {
-            "effective_ns": effective_sums[n],
+            "effective_ns": effective[n],
             "flop": flop[n].amount,
             "flop_ns": flop[n].ns,
             "bytes": moved[n].amount,
             "bytes_ns": moved[n].ns,
-            "share_of_peak": share,
-            "share_of_peak_effective": effective_share,
-            "share_ns": share_ns,
-            "bound": _common_bound(share_counts[n], memory_counts[n]),
-            "waves": wave_sums[n] / wave_counts[n] if wave_counts[n] else None,
+            "share_of_peak": shares[n].of_durations,
+            "share_of_peak_effective": shares[n].of_effective,
+            "share_ns": shares[n].ns,
+            "bound": shares[n].bound,
+            "waves": waves[n],
         }
+
+
+class _ShareOfPeak(NamedTuple):
+    """How near to their limits the kernels of a group come for which that is known."""
+
+    ns: int  # their durations
+    # the least time that the limits allow, by their durations, and by their effective
+    # ones, then at most 1; None if it is known for none
+    of_durations: float | None
+    of_effective: float | None
+    bound: str | None  # what limits all of them, see `_common_bound`
+
+
+def _shares_of_peak(
+    trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
+) -> list[_ShareOfPeak]:
+    """The share of peak of each group."""
+    is_known = share_known(trace, jobs)
+    is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    least_ns = jobs.of_each(lambda job: job.limits.least_ns)
+    least = _sums_where(groups, least_ns, is_known)
+    ns = _sums_where(groups, trace.dur[jobs.rows], is_known)
+    effective = _sums_where(groups, effective_ns, is_known)
+    kernels = _counts(groups, is_known)
+    by_memory = _counts(groups, is_known & is_memory_bound)
+    shares = []
+    for n in range(len(groups)):
+        of_effective = None
+        if effective[n]:
+            of_effective = min(1.0, least[n] / effective[n])
+        share = _ShareOfPeak(
+            ns=ns[n],
+            of_durations=least[n] / ns[n] if ns[n] else None,
+            of_effective=of_effective,
+            bound=_common_bound(kernels[n], by_memory[n]),
+        )
+        shares.append(share)
+    return shares
+
+
+def _mean_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
+    """The mean waves of the kernels of each group for which they are known; None for
+    none."""
+    waves = jobs.of_each(lambda job: job.tiles.waves if job.tiles else None)
+    is_known = ~np.isnan(waves)
+    sums = _sums_where(groups, waves, is_known)
+    counts = _counts(groups, is_known)
+    means = []
+    for total, count in zip(sums, counts, strict=True):
+        means.append(total / count if count else None)
+    return means
+
+
+def _sums_where(groups: Groups, amount: NDArray[Any], where: Flags) -> list[Any]:
+    """The sum for each group of the amounts of the kernels that are flagged."""
+    sums: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
+    return sums
+
+
+def _counts(groups: Groups, where: Flags) -> list[int]:
+    """How many kernels of each group are flagged."""
+    counts: list[int] = groups.sums(where.astype(np.int64)).tolist()
+    return counts
 
 
 def _common_bound(kernels: int, by_memory: int) -> str | None:
@@ -386,17 +445,16 @@ class _KnownAmount(NamedTuple):
 def _known_amounts(
     jobs: Jobs, groups: Groups, dur: Int64s, what: Literal["flop", "bytes"]
 ) -> list[_KnownAmount]:
-    """Of each group. A sum that is larger than 2^53, as those of FLOP may be, is
-    rounded to a double."""
+    """The amount of each group. A sum that is larger than 2^53, as those of FLOP may
+    be, is rounded to a double. `dur`: the durations of all kernels."""
     amounts = [getattr(job.amount, what) for job in jobs.distinct]
-    # the last entry is that of number -1
-    is_known = np.array(
-        [*(amount is not None for amount in amounts), False], dtype=np.bool_
-    )[jobs.number]
-    exact = np.array([*(amount or 0 for amount in amounts), 0], dtype=object)
-    sums = groups.sums(exact[jobs.number]).tolist()
-    counts = groups.sums(is_known.astype(np.int64)).tolist()
-    ns_sums = groups.sums(np.where(is_known, dur, 0)).tolist()
+    amounts.append(None)  # of number -1
+    is_known_amount = np.array([amount is not None for amount in amounts])
+    exact_amount = np.array([amount or 0 for amount in amounts], dtype=object)
+    is_known = is_known_amount[jobs.number]
+    sums = groups.sums(exact_amount[jobs.number]).tolist()
+    counts = _counts(groups, is_known)
+    ns_sums = _sums_where(groups, dur, is_known)
     known_amounts = []
     for total, count, ns in zip(sums, counts, ns_sums, strict=True):
         rounded = total if total <= LARGEST else float(total)

@@ -10,7 +10,7 @@ outer one counts, with the events of all.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,10 +41,9 @@ _ENDS_CAPTURE = lazy_pattern(r"StreamEndCapture")
 def launched_without_events(trace: Trace) -> bool:
     """Whether calls that launch kernels or graphs were recorded, and no GPU event at
     all: recording the GPU was asked for."""
-    return (
-        not len(trace.gpu_rows)
-        and len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
-    )
+    if len(trace.gpu_rows):
+        return False
+    return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -105,11 +104,9 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     launches = []
     for number, thread in enumerate(by_thread.keys.tolist()):
         places = by_thread.places(number)
-        launches.append(
-            _launches_of_thread(
-                trace, rows[places], events[places], span_of_thread[thread]
-            )
-        )
+        span_ns = span_of_thread[thread]
+        of_thread = _launches_of_thread(trace, rows[places], events[places], span_ns)
+        launches.append(of_thread)
     return tuple(sorted(launches, key=lambda thread: -thread.total_ns))
 
 
@@ -120,10 +117,9 @@ def _launches_of_thread(
     launched."""
     by_name = grouped(trace.name[rows], trace.dur[rows])
     figures_by_name = _figures(trace, rows, events, by_name, span_ns)
-    calls = [
-        Calls(name=trace.names[name], **asdict(figures))
-        for name, figures in zip(by_name.keys.tolist(), figures_by_name, strict=True)
-    ]
+    calls = []
+    for name, figures in zip(by_name.keys.tolist(), figures_by_name, strict=True):
+        calls.append(Calls(name=trace.names[name], **asdict(figures)))
     calls.sort(key=lambda call: (-call.total_ns, call.name))
     all_together = grouped(np.zeros(len(rows), dtype=np.intp), trace.dur[rows])
     (figures,) = _figures(trace, rows, events, all_together, span_ns)
@@ -174,6 +170,8 @@ def _is_node(trace: Trace) -> Flags:
 
 
 def _replay(trace: Trace, rows: Rows) -> GraphReplay:
+    """The figures of a launch of a graph on one device; `rows`: its events, by
+    start."""
     call = int(trace.launch[rows[0]])
     start = trace.start[rows]
     end = trace.end[rows]
@@ -205,27 +203,30 @@ class _Figures(msgspec.Struct, frozen=True):
 def _figures(
     trace: Trace, rows: Rows, events: Int64s, groups: Groups, span_ns: int
 ) -> list[_Figures]:
-    """Those of each group of calls, which are sorted by duration within it."""
+    """The figures of each group of calls, which are sorted by duration within it.
+    `events`: how many each call launched; `span_ns`: the time of their thread."""
     dur = trace.dur[rows]
     count = np.diff(groups.begins)
     total = groups.sums(dur)
-    mean = total // count
-    by_group = dur[groups.order]
-    p99 = percentiles_of_runs(by_group, groups.begins[:-1], count, 99)
-    longest = percentiles_of_runs(by_group, groups.begins[:-1], count, 100)
+    sorted_dur = dur[groups.order]
+    first = groups.begins[:-1]
+    p99 = percentiles_of_runs(sorted_dur, first, count, 99)
+    longest = percentiles_of_runs(sorted_dur, first, count, 100)
     event_sums = groups.sums(events)
-    return [
-        _Figures(
+    figures = []
+    for n in range(len(groups)):
+        total_ns = int(total[n])
+        figures_of_group = _Figures(
             count=int(count[n]),
-            total_ns=int(total[n]),
-            mean_ns=int(mean[n]),
+            total_ns=total_ns,
+            mean_ns=total_ns // int(count[n]),
             p99_ns=int(p99[n]),
             max_ns=int(longest[n]),
-            share=int(total[n]) / span_ns if span_ns else None,
+            share=total_ns / span_ns if span_ns else None,
             events=int(event_sums[n]),
         )
-        for n in range(len(groups))
-    ]
+        figures.append(figures_of_group)
+    return figures
 
 
 def _thread_spans(trace: Trace) -> dict[int, int]:
@@ -240,7 +241,10 @@ def _thread_spans(trace: Trace) -> dict[int, int]:
         end = int(trace.end[track.rows].max())
         first_start[thread] = min(start, first_start.get(thread, start))
         last_end[thread] = max(end, last_end.get(thread, end))
-    return {thread: last_end[thread] - start for thread, start in first_start.items()}
+    spans = {}
+    for thread, start in first_start.items():
+        spans[thread] = last_end[thread] - start
+    return spans
 
 
 _COUNTER_GROUP: Final = "launch queue"
@@ -273,32 +277,42 @@ def length_of(queue: Counter) -> QueueLength:
 
 def queues(trace: Trace) -> tuple[Counter, ...]:
     """The length of the queue of each device with linked events, in lane order."""
-    from fusetui.trace.layout.counters import Counter  # most questions are about others
-
     linked = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     device = trace.process_of_track[trace.track[linked]]
     counters = []
     for number in distinct(device):
-        rows = linked[device == number]
-        launched = trace.start[trace.launch[rows]]
-        begin = np.minimum(launched, trace.start[rows])
-        time, length = _running(begin, trace.end[rows])
-        pid = trace.track_of(int(rows[0])).pid
-        counter = Counter(
-            group=_COUNTER_GROUP,
-            label=f"{device_label(pid)} queue",
-            unit="",
-            pid=pid,
-            time=time,
-            value=length,
-        )
-        counters.append(counter)
+        counters.append(_queue(trace, linked[device == number]))
     return tuple(counters)
 
 
-def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
-    """The times at which something begins or ends, and how many have begun and not
-    ended then."""
+def _queue(trace: Trace, rows: Rows) -> Counter:
+    """The length of the queue of one device; `rows`: its events whose launch is
+    known."""
+    from fusetui.trace.layout.counters import Counter  # most questions are about others
+
+    launched = trace.start[trace.launch[rows]]
+    begin = np.minimum(launched, trace.start[rows])
+    running = _running(begin, trace.end[rows])
+    pid = trace.track_of(int(rows[0])).pid
+    return Counter(
+        group=_COUNTER_GROUP,
+        label=f"{device_label(pid)} queue",
+        unit="",
+        pid=pid,
+        time=running.time,
+        value=running.length,
+    )
+
+
+class _Running(NamedTuple):
+    """How many run from each time on; arrays of shape [times]."""
+
+    time: Int64s  # ns, at which the number changes
+    length: NDArray[np.float64]
+
+
+def _running(begin: Int64s, end: Int64s) -> _Running:
+    """How many of some intervals have begun and not ended, from the first begin on."""
     time, index = np.unique(np.concatenate([begin, end]), return_inverse=True)
     begun_at = index[: len(begin)]
     ended_at = index[len(begin) :]
@@ -306,7 +320,8 @@ def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
     change -= np.bincount(ended_at, minlength=len(time))
     running = np.cumsum(change)
     is_new_value = np.concatenate(([True], np.diff(running) != 0))
-    return time[is_new_value], running[is_new_value].astype(np.float64)
+    length = running[is_new_value].astype(np.float64)
+    return _Running(time=time[is_new_value], length=length)
 
 
 @memo()
@@ -335,7 +350,8 @@ def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
     # pairs of thread and time, which are compared in this order
     end_keys = np.rec.fromarrays((thread[ends], trace.start[ends]))
     begin_keys = np.rec.fromarrays((thread[begins], trace.end[begins]))
-    next_end = np.append(ends, -1)[end_keys.searchsorted(begin_keys)]
+    place_of_next = end_keys.searchsorted(begin_keys)
+    next_end = np.append(ends, -1)[place_of_next]
     is_same_thread = thread[next_end] == thread[begins]
     return begins, np.where(is_same_thread, next_end, -1)
 

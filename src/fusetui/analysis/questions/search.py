@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -85,13 +85,12 @@ NameTexts = dict[tuple[str, bool], list[str]]
 
 @memo()
 def texts_of(trace: Trace) -> NameTexts:
-    """Decodes every kernel name."""
+    """What each name of the trace says, by field; decodes every kernel name."""
     is_of_gpu = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_gpu[trace.name[trace.gpu_rows]] = True
-    kernels = [
-        decode(name) if is_of_gpu[number] else None
-        for number, name in enumerate(trace.names)
-    ]
+    kernels = []
+    for name, is_kernel in zip(trace.names, is_of_gpu.tolist(), strict=True):
+        kernels.append(decode(name) if is_kernel else None)
     written = {"name": list(trace.names)}
     for field, text_of in FROM_NAME.items():
         written[field] = [text_of(kernel) if kernel else "" for kernel in kernels]
@@ -110,7 +109,7 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
 
 
 def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
-    """Those for which all terms hold but those about args."""
+    """The rows for which all terms hold but those about args, ascending."""
     holds_for_name = np.ones(len(trace.names), dtype=np.bool_)
     for term in terms:
         if isinstance(term, Pattern):
@@ -144,8 +143,10 @@ def _united(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
 
 
 def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
-    """Of several alternatives, one after the other."""
-    hits_before = hits = np.empty(0, dtype=np.intp)
+    """The hits of several alternatives together, one alternative after the other."""
+    no_rows = np.empty(0, dtype=np.intp)
+    hits_before = no_rows
+    hits = no_rows
     for number, hits_of_way in enumerate(ways):
         for rows, share in hits_of_way:
             hits = _united(trace, [hits_before, rows])
@@ -182,9 +183,10 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
         rows = _in_order(trace, _rows_of(trace, texts, way))
-        terms = [
-            term for term in way if isinstance(term, Word) and term.field in OF_ARGS
-        ]
+        terms = []
+        for term in way:
+            if isinstance(term, Word) and term.field in OF_ARGS:
+                terms.append(term)
         if not terms:
             return iter([(rows, 1.0)])
         asks_for_shapes_only = all(term.field == "shape" for term in terms)
@@ -209,54 +211,102 @@ def _as_read(
     if not len(rows):
         yield rows, 1.0
         return
-    first_orders = np.cumsum(
-        [0, *(stretch.events for stretch in trace.elements.stretches)]
-    )
-    op = trace.op[rows]
-    op_order = trace.order[np.where(op >= 0, op, rows)]
-    row_order = trace.order[rows]
-    # one more than the number of the stretch that holds an event
-    op_stretch = np.searchsorted(first_orders, op_order, side="right")
-    row_stretch = np.searchsorted(first_orders, row_order, side="right")
-    last_stretch = np.maximum(op_stretch, row_stretch)
-    stretches = np.unique(np.concatenate([op_stretch, row_stretch])).tolist()
+    places = _places_in_file(trace, rows)
+    last_stretch = places.last_stretch
+    stretches = places.stretches
     for done, stretch in enumerate(stretches, 1):
-        if occur(trace, stretch - 1, terms):
-            by_op = np.flatnonzero(op_stretch == stretch)
-            by_row = np.flatnonzero(row_stretch == stretch)
-            orders = np.concatenate([op_order[by_op], row_order[by_row]])
-            distinct_orders, index = np.unique(orders, return_inverse=True)
-            args = arguments(trace.elements, distinct_orders, names)
-            for term, holds_for_rows in zip(terms, holds, strict=True):
-                in_args = [_is_in_args(term, texts) for texts in args.distinct]
-                in_args.append(False)  # of events without args, whose number is -1
-                in_events = np.array(in_args)[args.number][index]
-                holds_for_rows[by_op] |= in_events[: len(by_op)]
-                holds_for_rows[by_row] |= in_events[len(by_op) :]
+        if occur(trace, stretch, terms):
+            _add_hits_in_args(trace, places, stretch, names, terms, holds)
         is_hit = last_stretch <= stretch
         for term, holds_for_rows in zip(terms, holds, strict=True):
             is_hit = is_hit & (holds_for_rows ^ term.excluded)
         yield rows[is_hit], done / len(stretches)
 
 
+class _PlacesInFile(NamedTuple):
+    """Where the args of some rows and of their ops are in the file; arrays of shape
+    [rows]. The op of a row without one is the row itself."""
+
+    row_order: Int64s  # the number of the event, as in Trace.order
+    op_order: Int64s
+    row_stretch: Rows  # the number of the stretch of the file that holds it
+    op_stretch: Rows
+
+    @property
+    def last_stretch(self) -> Rows:
+        """The stretch after which both have been read."""
+        return np.maximum(self.op_stretch, self.row_stretch)
+
+    @property
+    def stretches(self) -> list[int]:
+        """The numbers of the stretches that hold any of them, ascending."""
+        both = np.concatenate([self.op_stretch, self.row_stretch])
+        return [*np.unique(both).tolist()]
+
+
+def _places_in_file(trace: Trace, rows: Rows) -> _PlacesInFile:
+    """Where the args of these rows and of their ops are."""
+    counts = [stretch.events for stretch in trace.elements.stretches]
+    first_orders = np.cumsum([0, *counts])
+    op = trace.op[rows]
+    op_order = trace.order[np.where(op >= 0, op, rows)]
+    row_order = trace.order[rows]
+    return _PlacesInFile(
+        row_order=row_order,
+        op_order=op_order,
+        row_stretch=np.searchsorted(first_orders, row_order, side="right") - 1,
+        op_stretch=np.searchsorted(first_orders, op_order, side="right") - 1,
+    )
+
+
+def _add_hits_in_args(
+    trace: Trace,
+    places: _PlacesInFile,
+    stretch: int,
+    names: tuple[str, ...],
+    terms: Sequence[Word],
+    holds: Sequence[Flags],
+) -> None:
+    """Reads the args with these names of a stretch, and sets the flags in `holds` of
+    the rows for which a term holds by them, in place."""
+    by_op = np.flatnonzero(places.op_stretch == stretch)
+    by_row = np.flatnonzero(places.row_stretch == stretch)
+    orders = np.concatenate([places.op_order[by_op], places.row_order[by_row]])
+    distinct_orders, event = np.unique(orders, return_inverse=True)
+    args = arguments(trace.elements, distinct_orders, names)
+    for term, holds_for_rows in zip(terms, holds, strict=True):
+        in_args = [_is_in_args(term, texts) for texts in args.distinct]
+        in_args.append(False)  # of events without args, whose number is -1
+        in_events = np.array(in_args)[args.number][event]
+        holds_for_rows[by_op] |= in_events[: len(by_op)]
+        holds_for_rows[by_row] |= in_events[len(by_op) :]
+
+
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
     """Whether args, the shapes first, have a text or a shape."""
-    is_shape = term.field == "shape"
-    if is_shape or (not term.field and _SHAPE_WORD.fullmatch(term.text)):
-        sizes = term.text.lower().replace("x", ",").replace(" ", "")
-        shapes = texts[0].decode("utf-8", "replace").replace(" ", "")
-        for before, after in product("[,", "],"):
-            if f"{before}{sizes}{after}" in shapes:
-                return True
-        if is_shape:
-            return False
+    asks_for_shape = term.field == "shape"
+    may_be_shape = not term.field and _SHAPE_WORD.fullmatch(term.text)
+    if (asks_for_shape or may_be_shape) and _has_shape(texts[0], term.text):
+        return True
+    if asks_for_shape:
+        return False
     text = b"\n".join(texts).decode("utf-8", "replace")
     if term.folds:
         text = text.lower()
     return term.text in text or term.text in text.replace(" ", "")
 
 
+def _has_shape(shapes: bytes, shape: str) -> bool:
+    """Whether shapes, as the file has them, have one like `2x3`: with these sizes at
+    its begin or its end at least."""
+    sizes = shape.lower().replace("x", ",").replace(" ", "")
+    text = shapes.decode("utf-8", "replace").replace(" ", "")
+    written = [f"{before}{sizes}{after}" for before, after in product("[,", "],")]
+    return any(sizes_in_shape in text for sizes_in_shape in written)
+
+
 def _in_order(trace: Trace, rows: Rows) -> Rows:
+    """These rows in time order."""
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
@@ -273,21 +323,23 @@ def _names_with(texts: NameTexts, term: Word) -> Flags:
 
 
 def _on_op(trace: Trace, rows: Rows, term: Word) -> Flags:
+    """Which rows have an op with this name around them."""
     has_name = trace.named(term.holds)
     op = trace.op[rows]
     return has_name[np.where(op >= 0, trace.name[op], -1)]
 
 
 def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
-    is_stream = [
-        track.layer in GPU_LAYERS and str(track.tid) == term.text
-        for track in trace.tracks
-    ]
+    """Which rows are on a stream with this number."""
+    is_stream = []
+    for track in trace.tracks:
+        is_stream.append(track.layer in GPU_LAYERS and str(track.tid) == term.text)
     return _on_tracks(trace, rows, is_stream)
 
 
 def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """By the number or the name of a thread; if none has it, by a part of the name."""
+    """Which rows are on a thread with this number or name; if no thread has it, on one
+    with it as a part of the name."""
     is_thread = [term.text in (str(track.tid), track.label) for track in trace.tracks]
     if not any(is_thread) and not term.whole:
         text = term.text.lower()
@@ -301,11 +353,12 @@ def _on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
 
 
 def _of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
+    """Which rows are of this kind, as `kernel` or `op`."""
     return np.isin(trace.role[rows], _ROLES_OF_KINDS[term.text.lower()])
 
 
 def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Those that start in the step, and the GPU events that it launched."""
+    """Which rows start in the step, or are GPU events that it launched."""
     steps = steps_of(trace)
     step = steps.place(number_of(term.text))
     if step < 0:
@@ -338,11 +391,13 @@ def _distinct_words(*words: str | None) -> str:
 
 
 def _family_text(kernel: KernelName) -> str:
+    """The op, the library and the collective of a kernel, as far as they are known."""
     words = (kernel.op, kernel.family, kernel.collective)
     return " ".join(word for word in words if word)
 
 
 def _types_text(kernel: KernelName) -> str:
+    """The element types of a kernel."""
     return _distinct_words(
         kernel.dtype,
         kernel.dtype_a,
@@ -353,10 +408,12 @@ def _types_text(kernel: KernelName) -> str:
 
 
 def _tile_text(kernel: KernelName) -> str:
+    """The size of a tile of a kernel; "" if it is not known."""
     return tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k) or ""
 
 
 def _target_text(kernel: KernelName) -> str:
+    """The architecture that a kernel is made for."""
     words = (kernel.arch, kernel.arch_name)
     return " ".join(word for word in words if word)
 
@@ -397,16 +454,23 @@ def why_nothing(trace: Trace, query: Query) -> str:
     """A sentence about what the query asks for that this trace does not have; "" for
     none."""
     for term in query.terms:
-        if not isinstance(term, Word) or term.excluded:
-            continue
-        steps = steps_of(trace)
-        if term.field == "step" and steps.place(number_of(term.text)) < 0:
-            return f"this trace has {steps.known}"
-        if term.field == "stream":
-            sentence = _other_streams(trace, term.text)
+        if isinstance(term, Word) and not term.excluded:
+            sentence = _why_none_like(trace, term)
             if sentence:
                 return sentence
     return misread(query)
+
+
+def _why_none_like(trace: Trace, term: Word) -> str:
+    """A sentence about the steps or streams that there are, if the term asks for
+    another one; else ""."""
+    if term.field == "step":
+        steps = steps_of(trace)
+        if steps.place(number_of(term.text)) < 0:
+            return f"this trace has {steps.known}"
+    if term.field == "stream":
+        return _other_streams(trace, term.text)
+    return ""
 
 
 def why_no_kernels(trace: Trace) -> str:

@@ -72,11 +72,13 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
 
 
 def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
-    """Likewise each field of Spread as a column, shape [groups]."""
+    """Each field of Spread as a column of shape [groups], the groups in the order of
+    their keys."""
     groups = grouped(keys, dur)
     count = np.diff(groups.begins)
     total = groups.sums(dur)
-    sorted_dur, first = dur[groups.order], groups.begins[:-1]
+    sorted_dur = dur[groups.order]
+    first = groups.begins[:-1]
     percentiles = {
         "min_ns": 0,
         "p10_ns": 10,
@@ -124,20 +126,23 @@ class KernelTotals(Sequence[KernelTotal]):
     there may be as many names as kernels."""
 
     def __init__(self, trace: Trace, rows: Rows) -> None:
-        self._trace, self._rows = trace, rows
+        """`rows`: the kernels that count."""
+        self._trace = trace
+        self._rows = rows
         self._groups = grouped(trace.name[rows], trace.start[rows])
         self._columns = spread_columns(trace.name[rows], trace.dur[rows])
         names = [trace.names[key] for key in self._groups.keys.tolist()]
         groups_by_name = sorted(range(len(names)), key=names.__getitem__)
         place_by_name = np.argsort(groups_by_name)  # of each group
-        self._order = np.lexsort((place_by_name, -self._columns["total_ns"]))
+        longest_first = -self._columns["total_ns"]
+        self._order = np.lexsort((place_by_name, longest_first))
 
     def __len__(self) -> int:
         return len(self._groups)
 
     @property
     def total_ns(self) -> int:
-        """Of all kernels."""
+        """The durations of all kernels together."""
         return int(self._columns["total_ns"].sum())
 
     @overload
@@ -151,6 +156,7 @@ class KernelTotals(Sequence[KernelTotal]):
         return self._total(int(self._order[key]))
 
     def _total(self, number: int) -> KernelTotal:
+        """The total of the group with this number."""
         spread = {field: int(column[number]) for field, column in self._columns.items()}
         return KernelTotal(
             name=self._trace.names[self._groups.keys[number]],
@@ -171,17 +177,15 @@ def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
     groups = grouped(trace.name[rows], trace.start[rows])
     names = groups.keys.tolist()
     counts = np.diff(groups.begins).tolist()
-    totals = [
-        OpTotal(name=trace.names[name], count=count, **sums)
-        for name, count, sums in zip(
-            names, counts, op_sums(trace, rows, groups), strict=True
-        )
-    ]
+    sums = op_sums(trace, rows, groups)
+    totals = []
+    for name, count, sums_of_name in zip(names, counts, sums, strict=True):
+        totals.append(OpTotal(name=trace.names[name], count=count, **sums_of_name))
     return tuple(sorted(totals, key=lambda op: (-op.total_ns, op.name)))
 
 
 def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
-    """Of groups of CPU ops the last fields of OpTotal."""
+    """The last fields of OpTotal for each group of these CPU ops."""
     is_outer = ~inside_same_name(trace, rows)
     gpu_ns, kernels = gpu_under(trace)
     sums = {

@@ -72,8 +72,7 @@ def charges_of(
     stage_of_rank = _stages_of_ranks(stage_of, ranks=len(matched.ranks))
     late_ranks = _late_ranks(matched, waits, clocks, stage_of_rank)
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    # What was queued behind another collective started late because that one ended
-    # late.
+    # what was queued behind another collective started late because that one ended late
     is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
     has_chains = is_counted & late_ranks.is_late[:, 0] & ~is_queued
     heads = _heads(waits, late_ranks, has_chains)
@@ -89,17 +88,13 @@ def charges_of(
         stage_of_rank=stage_of_rank,
     )
     chains.follow(heads.pairs)
-
-    max_ns = np.zeros(len(matched))
-    last_chain = heads.chain_of[has_chains, 0]
-    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * heads.lateness[last_chain]
     chargeable = _chargeable(
         matched,
         waits,
         clocks,
         is_counted=is_counted,
         is_queued=is_queued,
-        max_ns=max_ns,
+        max_ns=_max_charges(heads, has_chains),
     )
     divided = _divided_between_late_ranks(
         matched, waits, late_ranks, chargeable.ns, heads.chain_of
@@ -111,6 +106,15 @@ def charges_of(
         uncharged=chargeable.uncharged,
         own_delays=chains.own_delays(),
     )
+
+
+def _max_charges(heads: _Heads, has_chains: Flags) -> Floats:
+    """How much of a wait for each collective can be charged at most (ns): by the
+    lateness of its last rank, 0 where it has no chains. Shape [collectives]."""
+    last_chain = heads.chain_of[has_chains, 0]
+    max_ns = np.zeros(len(has_chains))
+    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * heads.lateness[last_chain]
+    return max_ns
 
 
 def _nothing_charged() -> Charges:
@@ -128,12 +132,12 @@ def _nothing_charged() -> Charges:
 
 def _stages_of_ranks(stage_of: Sequence[int | None], ranks: int) -> Rows:
     """A number for each rank, equal for those of one stage; a rank whose stage is not
-    known has one of its own."""
+    known has one of its own, below 0."""
     if not stage_of:
         return np.zeros(ranks, dtype=np.intp)
-    numbers = [
-        -1 - rank if stage is None else stage for rank, stage in enumerate(stage_of)
-    ]
+    numbers = []
+    for rank, stage in enumerate(stage_of):
+        numbers.append(-1 - rank if stage is None else stage)
     return np.array(numbers, dtype=np.intp)
 
 
@@ -144,29 +148,44 @@ def _late_ranks(
     first. Late is a rank that starts after the usual one, by at least NOISE_SHARE of
     what the last one does. Beside the last one itself only ranks of its stage count,
     and none that was queued."""
-    by_start = np.lexsort((waits.start, matched.of_row))
-    places = np.arange(MAX_LATE_RANKS)
-    # of each collective all ranks but the first one may be late
-    exists = places < matched.counts[:, None] - 1
-    from_last = matched.first[1:, None] - 1 - places
-    row = by_start[np.where(exists, from_last, matched.first[:-1, None])]
+    last = _last_to_start(matched, waits)
+    row = last.row
     usual = np.broadcast_to(waits.usual[:, None], row.shape)
-
     lateness = waits.start[row] - waits.start[usual]
     exceeds_noise = lateness >= NOISE_SHARE * lateness[:, :1]
     stage = stage_of_rank[matched.rank[row]]
     is_same_stage = stage == stage[:, :1]
     is_queued = waits.ready[row] < waits.start[row]
-    is_last = places == 0
-    is_late = exists & (lateness > 0) & exceeds_noise
-    is_late &= (is_same_stage & ~is_queued) | is_last
+    is_last = np.arange(MAX_LATE_RANKS) == 0
+    may_count = (is_same_stage & ~is_queued) | is_last
+    is_late = last.exists & (lateness > 0) & exceeds_noise & may_count
 
+    # clocks leave open as much as between any of the late ranks and the usual one
     resolution = clocks.resolution_of(matched.rank[row], matched.rank[usual])
     of_late_ranks = np.where(is_late, resolution, 0.0)
-    resolution_of_collective = of_late_ranks.max(axis=1, initial=0.0, keepdims=True)
-    is_told = lateness > resolution_of_collective
-    is_told &= ~matched.point_to_point[:, None] & (not clocks.refused)
+    largest_resolution = of_late_ranks.max(axis=1, initial=0.0, keepdims=True)
+    can_be_told = ~matched.point_to_point & (not clocks.refused)
+    is_told = (lateness > largest_resolution) & can_be_told[:, None]
     return LateRanks(row=row, is_late=is_late, is_told=np.asarray(is_told))
+
+
+class _LastToStart(msgspec.Struct, frozen=True, eq=False):
+    """The ranks that start each collective last, the last one first; arrays of shape
+    [collectives, MAX_LATE_RANKS]."""
+
+    row: Rows  # of Matched
+    exists: Flags  # whether there are so many ranks beside the first one
+
+
+def _last_to_start(matched: Matched, waits: Waits) -> _LastToStart:
+    """The last ranks of each collective, but for the one that starts it first."""
+    by_start = np.lexsort((waits.start, matched.of_row))
+    places = np.arange(MAX_LATE_RANKS)
+    exists = places < matched.counts[:, None] - 1
+    first_place = matched.first[:-1, None]
+    last_place = matched.first[1:, None] - 1
+    place = np.where(exists, last_place - places, first_place)
+    return _LastToStart(row=by_start[place], exists=exists)
 
 
 class _Heads(msgspec.Struct, frozen=True, eq=False):
@@ -244,7 +263,8 @@ def _divided_between_late_ranks(
     collective, as `shares_of_late` says. `chain_of`: see _Heads."""
     rows = np.flatnonzero(ns > 0)
     collective = matched.of_row[rows]
-    after = waits.start[late_ranks.row[collective]] - waits.start[rows, None]
+    late_start = waits.start[late_ranks.row[collective]]  # [rows, MAX_LATE_RANKS]
+    after = late_start - waits.start[rows][:, None]
     after_of_late = np.where(late_ranks.is_late[collective], after, 0)
     share = shares_of_late(after_of_late.astype(np.float64))
     wait, place = np.nonzero(share)
@@ -268,9 +288,8 @@ def _charged(
     Parts of a chain that nothing explains are UNTOLD, those that the waiting rank owns
     itself ITSELF; both are added to a copy of `uncharged`."""
     first = np.searchsorted(shares.chain, divided.chain, "left")
-    counts = np.searchsorted(shares.chain, divided.chain, "right") - first
-    uncharged = uncharged.copy()
-    uncharged[Uncharged.UNTOLD] += divided.ns[counts == 0].sum()
+    stop = np.searchsorted(shares.chain, divided.chain, "right")
+    counts = stop - first
     place = ranges(first, counts)
     row = np.repeat(divided.row, counts)
     ns = np.repeat(divided.ns, counts) * shares.share[place]
@@ -278,8 +297,11 @@ def _charged(
     owner = shares.owner[place]
     owner = np.where(owner == matched.rank[row], ranks + Uncharged.ITSELF, owner)
     is_charged = owner < ranks
-    uncharged += np.bincount(
-        owner[~is_charged] - ranks, weights=ns[~is_charged], minlength=len(Uncharged)
+    reason = owner[~is_charged] - ranks  # one of Uncharged
+    every_uncharged = uncharged.copy()
+    every_uncharged[Uncharged.UNTOLD] += divided.ns[counts == 0].sum()
+    every_uncharged += np.bincount(
+        reason, weights=ns[~is_charged], minlength=len(Uncharged)
     )
     return Charges(
         row=row[is_charged],
@@ -287,5 +309,5 @@ def _charged(
         step=shares.step[place][is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
-        uncharged=uncharged,
+        uncharged=every_uncharged,
     )

@@ -46,30 +46,38 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     is_of_waiter = _is_of_waiter(matched, charges)
     waiters = _waiters(matched, charges, is_of_waiter)
     charged_ns = np.where(is_of_waiter, charges.ns, 0.0)
-    total = np.bincount(charges.owner, weights=charged_ns, minlength=ranks) / waiters
-
-    in_a_step = charges.step >= 0
-    counted = is_of_waiter & in_a_step
-    # the place in a table of [ranks, steps], row by row
-    place = charges.owner[counted] * step_count + charges.step[counted]
-    sums = np.bincount(
-        place, weights=charges.ns[counted], minlength=ranks * step_count
-    ).astype(np.float64)
-    by_step = sums.reshape(ranks, step_count) / waiters[:, None]
+    total = np.bincount(charges.owner, weights=charged_ns, minlength=ranks)
+    mean_total = total / waiters
+    sums_by_step = _sums_by_step(charges, is_of_waiter, ranks, step_count)
+    by_step = sums_by_step / waiters[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
     is_late = _is_late(by_step, min_ns)
+    in_a_step = charges.step >= 0
     every_step = np.bincount(
         charges.step[in_a_step], weights=charges.ns[in_a_step], minlength=step_count
     )
+    other_ranks = max(ranks - 1, 1)
     return Caused(
-        total=np.rint(total).astype(np.int64),
+        total=np.rint(mean_total).astype(np.int64),
         waiters=waiters,
         by_step=np.asarray(by_step),
         is_late=is_late,
         straggles=_straggles(by_step, is_late, min_ns),
-        every_step=np.asarray(every_step / max(ranks - 1, 1), dtype=np.float64),
+        every_step=np.asarray(every_step / other_ranks, dtype=np.float64),
     )
+
+
+def _sums_by_step(
+    charges: Charges, is_counted: Flags, ranks: int, steps: int
+) -> Floats:
+    """The ns that are charged to each rank in each step, [ranks, steps], of the charges
+    that count and in which their owner was late in a step."""
+    counted = is_counted & (charges.step >= 0)
+    # the place in a table of [ranks, steps], row by row
+    place = charges.owner[counted] * steps + charges.step[counted]
+    sums = np.bincount(place, weights=charges.ns[counted], minlength=ranks * steps)
+    return sums.astype(np.float64).reshape(ranks, steps)
 
 
 def _is_of_waiter(matched: Matched, charges: Charges) -> Flags:
@@ -113,12 +121,13 @@ def _straggles(by_step: Floats, is_late: Flags, min_ns: float) -> Flags:
     if not ranks:
         return np.zeros(0, dtype=np.bool_)
     mean_ns = by_step.sum(axis=1) / step_count
-    for_late_ranks = np.where(is_late, by_step, 0.0).sum(axis=0)  # [steps]
-    in_own_late_steps = np.where(is_late, for_late_ranks, 0.0).sum(axis=1)
-    is_often_late = np.percentile(by_step, STEPS_IN_TIME_PERCENT, axis=1) >= min_ns
-    min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * for_late_ranks.sum()
-    has_the_late_steps = (in_own_late_steps > 0) & (
-        in_own_late_steps >= min_in_late_steps
-    )
     is_enough = (mean_ns >= min_ns) & (mean_ns > 0)
-    return np.asarray(is_enough & (is_often_late | has_the_late_steps))
+    usually_ns = np.percentile(by_step, STEPS_IN_TIME_PERCENT, axis=1)
+    is_often_late = usually_ns >= min_ns
+
+    for_late_ranks = np.where(is_late, by_step, 0.0).sum(axis=0)  # [steps]
+    in_own_late_steps = np.where(is_late, for_late_ranks, 0.0).sum(axis=1)  # [ranks]
+    min_in_late_steps = MIN_SHARE_OF_LATE_STEPS * for_late_ranks.sum()
+    has_late_steps = in_own_late_steps > 0
+    has_most = has_late_steps & (in_own_late_steps >= min_in_late_steps)
+    return np.asarray(is_enough & (is_often_late | has_most))

@@ -103,12 +103,21 @@ class Pairs(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Pieces(msgspec.Struct, frozen=True, eq=False):
-    """Parts of the lateness of chains; arrays of shape [parts]."""
+    """Pieces of the lateness of chains; arrays of shape [pieces]."""
 
     chain: Rows
     owner: Rows  # as in Shares
-    step: Rows
+    step: Rows  # NO_STEP: none
     ns: Floats  # below 0 where the owner was faster
+
+
+class _OwnersOfChains(msgspec.Struct, frozen=True, eq=False):
+    """The owners of each chain, in the order of the chains; arrays of shape [owners of
+    all chains]."""
+
+    chain: Rows
+    ns: Floats  # in all steps
+    number: Rows  # of each piece, the place of its owner here; shape [pieces]
 
 
 class Shares(msgspec.Struct, frozen=True, eq=False):
@@ -150,21 +159,16 @@ class Chains:
         self._lateness = lateness
         self._step = step_of_row
         self._stage = stage_of_rank
-        self._parts: list[_Pieces] = []
+        self._pieces: list[_Pieces] = []
         self._programs = Programs(matched, waits.start)
 
         every_row = np.arange(len(matched.rank))
         self._ended = preceding(matched, waits, every_row, waits.start)
-        lasts_ns = waits.end - waits.ready
-        stops_compute = matched.stalled >= np.minimum(MIN_STALL_NS, lasts_ns / 2)
-        stopping_rows = np.flatnonzero(stops_compute)
-        self._released = preceding(matched, waits, stopping_rows, waits.ready)
-        self._followed = _followed_collectives(matched, waits, self._ended.last)
-        self._unmatched_end = _ends_of_unmatched(
-            matched, waits, clocks, self._ended.last
-        )
-        self._is_told = np.zeros(len(matched.rank), dtype=np.bool_)
-        self._is_told[late_ranks.row[late_ranks.is_late & late_ranks.is_told]] = True
+        self._released = _releasing(matched, waits)
+        last = self._ended.last
+        self._followed = _followed_collectives(matched, waits, last)
+        self._unmatched_end = _ends_of_unmatched(matched, waits, clocks, last)
+        self._is_told = _told_rows(late_ranks, rows=len(matched.rank))
         self._own_ns = np.zeros(len(matched.rank))
 
     def follow(self, pairs: Pairs) -> None:
@@ -186,39 +190,46 @@ class Chains:
         """The shares of ranks, and of Uncharged, in the lateness of each chain, after
         all chains were followed. Parts of opposite sign cancel per rank; what is left
         of a rank goes to the steps in which it was late, and not early."""
-        chain = np.concatenate([parts.chain for parts in self._parts])
-        owner = np.concatenate([parts.owner for parts in self._parts])
-        step = np.concatenate([parts.step for parts in self._parts])
-        ns = np.concatenate([parts.ns for parts in self._parts])
+        in_step = self._added_up()
+        owners = _owners_of_chains(in_step)
+        share = self._share_of_owners(owners.chain, owners.ns)
 
-        # The sum of the parts of each owner in each chain and step. One number stands
-        # for the three; steps count from 0 in it, NO_STEP is the first.
-        owners = len(self._matched.ranks) + len(Uncharged)
-        steps = int(step.max(initial=NO_STEP)) - NO_STEP + 1
-        key = (chain * owners + owner) * steps + step - NO_STEP
-        distinct_keys, place = np.unique(key, return_inverse=True)
-        ns_in_step = np.bincount(place, weights=ns, minlength=len(distinct_keys))
-        owner_of_chain, step_from_0 = np.divmod(distinct_keys, steps)
-
-        # the same over all steps
-        owners_of_chains, place = np.unique(owner_of_chain, return_inverse=True)
-        ns_in_all: Floats = np.zeros(len(owners_of_chains))
-        np.add.at(ns_in_all, place, ns_in_step)
-        late_in_step = np.maximum(ns_in_step, 0.0)
+        late_in_step = np.maximum(in_step.ns, 0.0)
         late_in_all = np.bincount(
-            place, weights=late_in_step, minlength=len(owners_of_chains)
+            owners.number, weights=late_in_step, minlength=len(owners.chain)
+        )
+        divisor = np.where(late_in_all > 0, late_in_all, 1.0)
+        share_of_owner = share[owners.number]
+        share_in_step = share_of_owner * late_in_step / divisor[owners.number]
+        is_kept = share_in_step > 0
+        return Shares(
+            chain=in_step.chain[is_kept],
+            owner=in_step.owner[is_kept],
+            step=in_step.step[is_kept],
+            share=share_in_step[is_kept],
         )
 
-        share = self._share_of_owners(owners_of_chains // owners, ns_in_all)
-        late_steps_ns = np.where(late_in_all > 0, late_in_all, 1.0)[place]
-        share_in_step = share[place] * late_in_step / late_steps_ns
-        is_kept = share_in_step > 0
-        kept_chain, kept_owner = np.divmod(owner_of_chain[is_kept], owners)
-        return Shares(
-            chain=kept_chain,
-            owner=kept_owner,
-            step=step_from_0[is_kept] + NO_STEP,
-            share=share_in_step[is_kept],
+    def _added_up(self) -> _Pieces:
+        """The sums of the pieces of each owner in each chain and step, in the order of
+        chains, owners and steps."""
+        chain = np.concatenate([pieces.chain for pieces in self._pieces])
+        owner = np.concatenate([pieces.owner for pieces in self._pieces])
+        step = np.concatenate([pieces.step for pieces in self._pieces])
+        ns = np.concatenate([pieces.ns for pieces in self._pieces])
+
+        # one number stands for all three; steps count from 0 in it, NO_STEP is the first
+        owners = len(self._matched.ranks) + len(Uncharged)
+        step_from_0 = step - NO_STEP
+        steps = int(step_from_0.max(initial=0)) + 1
+        key = (chain * owners + owner) * steps + step_from_0
+        keys, place = np.unique(key, return_inverse=True)
+        chain_and_owner, sum_step_from_0 = np.divmod(keys, steps)
+        sum_chain, sum_owner = np.divmod(chain_and_owner, owners)
+        return _Pieces(
+            chain=sum_chain,
+            owner=sum_owner,
+            step=sum_step_from_0 + NO_STEP,
+            ns=np.bincount(place, ns, len(keys)).astype(np.float64),
         )
 
     def _share_of_owners(self, chain: Rows, ns: Floats) -> Floats:
@@ -227,33 +238,33 @@ class Chains:
         to 0 where no owner was late. `chain` and `ns`: [owners of all chains]."""
         largest = np.zeros(len(self._lateness))
         np.maximum.at(largest, chain, ns)
-        counted = np.where(ns > NOISE_SHARE * largest[chain], ns, 0.0)
+        is_counted = ns > NOISE_SHARE * largest[chain]
+        counted = np.where(is_counted, ns, 0.0)
         total = np.bincount(chain, weights=counted, minlength=len(largest))
-        return np.asarray(counted / np.where(total[chain] > 0, total[chain], 1.0))
+        divisor = np.where(total > 0, total, 1.0)
+        return np.asarray(counted / divisor[chain])
 
     def _back(self, pairs: Pairs) -> Pairs:
         """One step back: charges what of the lateness is explained at these rows, and
         returns the pairs at which the rest of it goes on."""
         pairs = self._without_ended(pairs)
         pairs = self._without_unmatched(pairs)
-        last_releases = self._cannot_be_passed_over(pairs, self._released)
-        is_known = (last_releases.late != NO_ROW) & (last_releases.in_time != NO_ROW)
-        same_place = self._programs.is_same_place(
-            last_releases.late, last_releases.in_time
-        )
-        collective = self._matched.of_row[last_releases.late]
+        releases = self._cannot_be_passed_over(pairs, self._released)
+        is_known = (releases.late != NO_ROW) & (releases.in_time != NO_ROW)
+        same_place = self._programs.is_same_place(releases.late, releases.in_time)
+        collective = self._matched.of_row[releases.late]
         sends = self._matched.point_to_point[collective]
         is_released = is_known & same_place & ~sends
-        since_release = self._since_release(
-            pairs.take(is_released), last_releases.take(is_released)
-        )
+        released = pairs.take(is_released)
+        since_release = self._since_release(released, releases.take(is_released))
         since_end = self._since_end(pairs.take(~is_released))
         return self._merged(since_release + since_end)
 
     def _merged(self, pairs: Pairs) -> Pairs:
-        """These pairs, but those of a chain that are at the same rows as one, with the
-        sum of their weights."""
+        """These pairs, but only one of those of a chain that are at the same rows, with
+        the sum of their weights."""
         rows = len(self._matched.rank)
+        # one number stands for the chain and both rows
         key = (pairs.chain * rows + pairs.late) * rows + pairs.in_time
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
         if len(first) == len(key):
@@ -283,12 +294,12 @@ class Chains:
         in_time_end = self._unmatched_end[pairs.in_time]
         of_late = late_end > NOT_UNMATCHED
         of_in_time = in_time_end > NOT_UNMATCHED
-        own_ns = np.where(of_late & of_in_time, gap - (late_end - in_time_end), 0.0)
+        gap_before = late_end - in_time_end
+        own_ns = np.where(of_late & of_in_time, gap - gap_before, 0.0)
         ends = of_late | of_in_time
-        self._charge(pairs.take(ends), own_ns[ends])
-        self._charge_nobody(
-            pairs.take(ends), Uncharged.OUTSIDE, gap[ends] - own_ns[ends]
-        )
+        ended = pairs.take(ends)
+        self._charge(ended, own_ns[ends])
+        self._charge_nobody(ended, Uncharged.OUTSIDE, gap[ends] - own_ns[ends])
         return pairs.take(~ends)
 
     def _since_release(self, pairs: Pairs, releases: Pairs) -> Pairs:
@@ -306,14 +317,14 @@ class Chains:
         """Charges what took longer since the last collectives that ended before these
         rows to the late rank, without what the lateness of before explains. Returns the
         pairs at which the rest goes on."""
-        gap = self._gap(pairs)
         before = self._cannot_be_passed_over(pairs, self._ended)
         at_begin = (before.late == NO_ROW) | (before.in_time == NO_ROW)
-        self._charge(pairs.take(at_begin), gap[at_begin])
+        beginning = pairs.take(at_begin)
+        self._charge(beginning, self._gap(beginning))
+
         pairs = pairs.take(~at_begin)
         before = before.take(~at_begin)
-        gap = gap[~at_begin]
-
+        gap = self._gap(pairs)
         ends_apart = self._ends_apart(before)
         same = self._is_same_collective(before)
         passed = self._computed_through(before.in_time, pairs.in_time)
@@ -381,40 +392,49 @@ class Chains:
         these pairs, two different ones, waited for: those that started them last. What
         a longer transfer explains, and all of it where the two cannot be compared, is
         charged to nobody."""
+        pairs = self._comparable(pairs)
+        ends_apart = self._ends_apart(pairs)
+        of_late = self._matched.of_row[pairs.late]
+        of_in_time = self._matched.of_row[pairs.in_time]
+        latest = self._waits.latest
+        at_last_ranks = pairs.moved(
+            late=latest[self._followed[of_late]],
+            in_time=latest[self._followed[of_in_time]],
+        )
+        longer_transfer = ends_apart - self._gap(at_last_ranks)
+        is_whole = self._matched.whole[of_late]
+        self._charge_nobody(
+            at_last_ranks.take(~is_whole),
+            Uncharged.OUTSIDE,
+            longer_transfer[~is_whole],
+        )
+        self._charge_nobody(
+            at_last_ranks.take(is_whole),
+            Uncharged.TRANSFER,
+            longer_transfer[is_whole],
+        )
+        return self._divided(at_last_ranks)
+
+    def _comparable(self, pairs: Pairs) -> Pairs:
+        """The pairs but those whose two collectives cannot be compared, which end
+        here: one sends from rank to rank, they are of different kinds, or the late one
+        ended before all its ranks had started it."""
         waits = self._waits
         ends_apart = self._ends_apart(pairs)
         of_late = self._matched.of_row[pairs.late]
         of_in_time = self._matched.of_row[pairs.in_time]
-        kind = self._programs.kind_of_collective
         sends = self._matched.point_to_point
         is_bubble = sends[of_late] | sends[of_in_time]
+        kind = self._programs.kind_of_collective
         other_kind = kind[of_late] != kind[of_in_time]
-        ends_before_all_start = (
-            waits.start[waits.latest[of_late]] > waits.end[pairs.late]
-        )
+        last_start = waits.start[waits.latest[of_late]]
+        ends_before_all_start = last_start > waits.end[pairs.late]
         is_strange = (other_kind | ends_before_all_start) & ~is_bubble
-        self._charge_nobody(
-            pairs.take(is_bubble), Uncharged.BUBBLE, ends_apart[is_bubble]
-        )
-        self._charge_nobody(
-            pairs.take(is_strange), Uncharged.UNTOLD, ends_apart[is_strange]
-        )
-
-        goes_on = ~is_bubble & ~is_strange
-        followed_late = self._followed[of_late[goes_on]]
-        followed_in_time = self._followed[of_in_time[goes_on]]
-        rest = pairs.take(goes_on).moved(
-            late=waits.latest[followed_late], in_time=waits.latest[followed_in_time]
-        )
-        longer_transfer = ends_apart[goes_on] - self._gap(rest)
-        is_whole = self._matched.whole[of_late[goes_on]]
-        self._charge_nobody(
-            rest.take(~is_whole), Uncharged.OUTSIDE, longer_transfer[~is_whole]
-        )
-        self._charge_nobody(
-            rest.take(is_whole), Uncharged.TRANSFER, longer_transfer[is_whole]
-        )
-        return self._divided(rest)
+        bubbles = pairs.take(is_bubble)
+        self._charge_nobody(bubbles, Uncharged.BUBBLE, ends_apart[is_bubble])
+        strange = pairs.take(is_strange)
+        self._charge_nobody(strange, Uncharged.UNTOLD, ends_apart[is_strange])
+        return pairs.take(~is_bubble & ~is_strange)
 
     def _divided(self, pairs: Pairs) -> Pairs:
         """These pairs, but where several ranks are late for the collective of the late
@@ -422,19 +442,23 @@ class Chains:
         of the gaps times the weights stays as it was."""
         gap = self._gap(pairs)
         collective = self._matched.of_row[pairs.late]
-        late_row = self._late_ranks.row[collective]
+        late_row = self._late_ranks.row[collective]  # [pairs, MAX_LATE_RANKS]
         is_late = self._late_ranks.is_late[collective] & (gap > 0)[:, None]
-        after = self._waits.ready[late_row] - self._waits.ready[pairs.in_time, None]
+        ready = self._waits.ready
+        after = ready[late_row] - ready[pairs.in_time][:, None]
         share = shares_of_late(np.where(is_late, after, 0).astype(np.float64))
         is_alone = np.count_nonzero(share, axis=1) <= 1
         share[is_alone] = 0.0
-        pair, place = np.nonzero(share)
-        several = pairs.take(pair).moved(
-            late=late_row[pair, place], in_time=pairs.in_time[pair]
+
+        # one pair for each rank that has a share
+        number, column = np.nonzero(share)
+        several = pairs.take(number)
+        weight = several.weight * share[number, column] * gap[number]
+        weight /= after[number, column]
+        at_late_ranks = several.moved(
+            late=late_row[number, column], in_time=several.in_time
         )
-        share_of_pair = share[pair, place]
-        weight = several.weight * share_of_pair * gap[pair] / after[pair, place]
-        return pairs.take(is_alone) + several.weighted(weight)
+        return pairs.take(is_alone) + at_late_ranks.weighted(weight)
 
     def _gap(self, pairs: Pairs) -> Floats:
         """By how many ns the late rank was ready later."""
@@ -456,57 +480,99 @@ class Chains:
         clocks do not tell that it was late."""
         nobody = len(self._matched.ranks) + Uncharged.UNTOLD
         is_told = self._is_told[pairs.late]
-        part = _Pieces(
+        pieces = _Pieces(
             chain=pairs.chain,
             owner=np.where(is_told, self._matched.rank[pairs.late], nobody),
             step=np.where(is_told, self._step[pairs.late], NO_STEP),
             ns=ns * pairs.weight,
         )
-        self._parts.append(part)
+        self._pieces.append(pieces)
         np.maximum.at(self._own_ns, pairs.late, ns)
 
     def _charge_nobody(self, pairs: Pairs, why: Uncharged, ns: Floats) -> None:
         """Notes that these ns of each pair are charged to no rank."""
-        part = _Pieces(
+        pieces = _Pieces(
             chain=pairs.chain,
             owner=np.full(len(pairs), len(self._matched.ranks) + why),
             step=np.full(len(pairs), NO_STEP),
             ns=ns * pairs.weight,
         )
-        self._parts.append(part)
+        self._pieces.append(pieces)
+
+
+def _owners_of_chains(pieces: _Pieces) -> _OwnersOfChains:
+    """The sums of these pieces over all steps. Pieces of a chain and owner follow each
+    other."""
+    is_first = np.ones(len(pieces.chain), dtype=np.bool_)
+    same_chain = pieces.chain[1:] == pieces.chain[:-1]
+    is_first[1:] = ~(same_chain & (pieces.owner[1:] == pieces.owner[:-1]))
+    number = np.cumsum(is_first) - 1
+    chain = pieces.chain[is_first]
+    ns: Floats = np.zeros(len(chain))
+    np.add.at(ns, number, pieces.ns)
+    return _OwnersOfChains(chain=chain, ns=ns, number=number)
+
+
+def _releasing(matched: Matched, waits: Waits) -> Preceding:
+    """The collectives before each row that stopped the compute of their rank: for
+    MIN_STALL_NS, or half of the time that they lasted."""
+    lasts_ns = waits.end - waits.ready
+    stops_compute = matched.stalled >= np.minimum(MIN_STALL_NS, lasts_ns / 2)
+    return preceding(matched, waits, np.flatnonzero(stops_compute), waits.ready)
+
+
+def _told_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
+    """Which of this many rows of Matched are late by more than clocks leave open."""
+    is_told = np.zeros(rows, dtype=np.bool_)
+    is_told[late_ranks.row[late_ranks.is_late & late_ranks.is_told]] = True
+    return is_told
 
 
 def shares_of_late(after: Floats) -> Floats:
-    """The shares of late ranks in a wait: each moment of it is shared equally by those
-    that have not arrived yet. `after` [n, ranks]: how long after the begin of a wait
-    each of them arrives, 0 or less for a rank that does not count. Shares below
-    NOISE_SHARE of the largest count as 0; those of a wait add up to 1, or to 0 where
-    nobody arrives after its begin."""
+    """The shares of late ranks in a wait, [n, ranks]: each moment of it is shared
+    equally by those that have not arrived yet.
+
+    `after` [n, ranks]: how long after the begin of a wait each of them arrives, 0 or
+    less for a rank that does not count. Shares below NOISE_SHARE of the largest count
+    as 0; those of a wait add up to 1, or to 0 where nobody arrives after its begin.
+    """
     order = np.argsort(-after, axis=1, kind="stable")
     latest_first = np.maximum(np.take_along_axis(after, order, axis=1), 0.0)
-    # Before the arrival of the n-th last rank and after that of the one before it, n
-    # are missing.
-    missing = 1 + np.arange(after.shape[1])
-    earlier = np.append(latest_first[:, 1:], np.zeros((len(after), 1)), axis=1)
-    each = (latest_first - earlier) / missing
-    # a rank has a share of every interval up to its arrival
-    ns_of_rank = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
+    ns_of_rank = _missing_ns(latest_first)
     largest = ns_of_rank.max(axis=1, initial=0.0, keepdims=True)
     counted = np.where(ns_of_rank > NOISE_SHARE * largest, ns_of_rank, 0.0)
     total = counted.sum(axis=1, keepdims=True)
-    shares = np.empty_like(counted)
-    np.put_along_axis(shares, order, counted / np.where(total > 0, total, 1.0), axis=1)
+    sorted_shares = counted / np.where(total > 0, total, 1.0)
+    shares = np.empty_like(sorted_shares)
+    np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares
+
+
+def _missing_ns(latest_first: Floats) -> Floats:
+    """How many ns of a wait each rank accounts for, if each moment is shared equally by
+    the ranks that are missing. `latest_first` and result: [n, ranks], the arrivals of
+    the ranks after the begin of the wait, those that arrive last first."""
+    waits, ranks = latest_first.shape
+    # before the arrival of the n-th last rank and after that of the one before it, n
+    # are missing
+    missing = 1 + np.arange(ranks)
+    begin_of_wait = np.zeros((waits, 1))
+    arrival_before = np.append(latest_first[:, 1:], begin_of_wait, axis=1)
+    share_of_interval = (latest_first - arrival_before) / missing
+    # a rank has a share of every interval up to its arrival
+    earliest_first = share_of_interval[:, ::-1]
+    return np.asarray(np.cumsum(earliest_first, axis=1)[:, ::-1])
 
 
 def _ends_of_unmatched(
     matched: Matched, waits: Waits, clocks: Clocks, before: Rows
 ) -> Int64s:
-    """For each row, when a collective that is not matched ended on its rank, if that is
-    after the end of the row before; else NOT_UNMATCHED."""
-    never = np.full(len(matched.rank), NOT_UNMATCHED, dtype=np.int64)
+    """For each row, when a collective that is not matched ended on its rank (ns), if
+    that is after the end of `before`, the row that ended last before it; else
+    NOT_UNMATCHED."""
+    no_ends = np.full(len(matched.rank), NOT_UNMATCHED, dtype=np.int64)
     if not len(matched.unshared_rank):
-        return never
+        return no_ends
     end = clocks.common(matched.unshared_rank, matched.unshared_end)
     first_ns = min(int(waits.start.min()), int(end.min()))
     last = last_before(
@@ -516,8 +582,9 @@ def _ends_of_unmatched(
         ranks=matched.rank,
         begins=waits.start - first_ns,
     )
-    since = np.where(before != NO_ROW, waits.end[before], first_ns)
-    return np.where((last != NO_ROW) & (end[last] > since), end[last], never)
+    matched_end = np.where(before != NO_ROW, waits.end[before], first_ns)
+    is_after = (last != NO_ROW) & (end[last] > matched_end)
+    return np.where(is_after, end[last], no_ends)
 
 
 def _followed_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:

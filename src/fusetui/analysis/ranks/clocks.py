@@ -158,19 +158,15 @@ def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _
     each end is later than on the known hosts. A line is flat unless clocks may drift,
     and its slope exceeds the spread and is one that clocks have."""
     host = on_hosts.host
-    time = on_hosts.time
-    slope = _slopes(apart, time, host, hosts)
-    height = medians_of_groups(apart - slope[host] * time, host, hosts)
-    spread = _spreads(apart - slope[host] * time, height, host)
+    slope = _slopes(apart, on_hosts.time, host, hosts)
+    above_slope = apart - slope[host] * on_hosts.time
+    height = medians_of_groups(above_slope, host, hosts)
+    spread = _spreads(above_slope, height, host)
     flat_height = medians_of_groups(apart, host, hosts)
     flat_spread = _spreads(apart, flat_height, host)
 
-    first = np.full(hosts, np.inf)
-    last = np.full(hosts, -np.inf)
-    np.minimum.at(first, host, time)
-    np.maximum.at(last, host, time)
     with np.errstate(invalid="ignore"):
-        moved_ns = np.abs(slope) * (last - first)
+        moved_ns = np.abs(slope) * _durations(on_hosts, hosts)
         exceeds_spread = moved_ns > 2 * np.maximum(spread, ON_ONE_HOST_NS)
     is_of_a_clock = np.abs(slope) * 1e9 <= MAX_DRIFT_NS_PER_S
     is_sloped = exceeds_spread & is_of_a_clock & may_drift
@@ -181,12 +177,23 @@ def _lines(on_hosts: _HostEnds, apart: Floats, hosts: int, may_drift: bool) -> _
     )
 
 
+def _durations(on_hosts: _HostEnds, hosts: int) -> Floats:
+    """How long it is from the first to the last end of each host (ns); -inf for a host
+    without ends."""
+    first = np.full(hosts, np.inf)
+    last = np.full(hosts, -np.inf)
+    np.minimum.at(first, on_hosts.host, on_hosts.time)
+    np.maximum.at(last, on_hosts.host, on_hosts.time)
+    return np.asarray(last - first)
+
+
 def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
     """For each host the median slope, in ns per ns, between points that lie half of its
     points apart in time; 0 for a host with fewer than two points."""
     by_time = np.lexsort((time, host))
-    points = np.bincount(host)[host[by_time]]  # of the host of each
-    place = ordinals(host[by_time])  # among the points of its host
+    host_by_time = host[by_time]
+    points = np.bincount(host)[host_by_time]  # of the host of each
+    place = ordinals(host_by_time)  # among the points of its host
     half_of_points = points // 2
     has_partner = (place + half_of_points < points) & (half_of_points > 0)
     first_of_pair = np.flatnonzero(has_partner)
@@ -282,20 +289,11 @@ def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
     per_host = min(listed, default=0)
     if per_host < 1 or not size:
         return None
-    devices = [summary.device for summary in ranks]
     if size <= per_host:
-        if -1 in devices or len(set(devices)) < len(devices):
-            return None
-        return HostClocks(
-            names=("host 0",),
-            of_rank=np.zeros(len(ranks), dtype=np.intp),
-            why=f"the job has {size} ranks, and this machine {per_host} devices",
-            guessed=True,
-            apart_ns=0.0,
-            contradiction="",
-        )
-    in_turn = [summary.rank % per_host for summary in ranks]
-    if per_host == 1 or len(listed) > 1 or devices != in_turn:
+        return _guessed_host(ranks, size, per_host)
+    if per_host == 1 or len(listed) > 1:
+        return None
+    if any(summary.device != summary.rank % per_host for summary in ranks):
         return None
     host_numbers = [summary.rank // per_host for summary in ranks]
     numbers, of_rank = np.unique(host_numbers, return_inverse=True)
@@ -303,6 +301,25 @@ def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
         names=tuple(f"host {number}" for number in numbers.tolist()),
         of_rank=of_rank,
         why=f"each machine has {per_host} devices, and ranks use them in turn",
+        guessed=True,
+        apart_ns=0.0,
+        contradiction="",
+    )
+
+
+def _guessed_host(
+    ranks: Sequence[RankSummary], size: int, devices: int
+) -> HostClocks | None:
+    """The one host of a job of `size` ranks that fits on a machine with so many
+    devices; None where two ranks are of one device, or of a device that is not
+    known."""
+    device_of_rank = [summary.device for summary in ranks]
+    if -1 in device_of_rank or len(set(device_of_rank)) < len(ranks):
+        return None
+    return HostClocks(
+        names=("host 0",),
+        of_rank=np.zeros(len(ranks), dtype=np.intp),
+        why=f"the job has {size} ranks, and this machine {devices} devices",
         guessed=True,
         apart_ns=0.0,
         contradiction="",
@@ -386,6 +403,17 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         return np.where(is_same_rank, 0.0, resolution)
 
 
+class _Spans(msgspec.Struct, frozen=True, eq=False):
+    """When collectives ran on hosts; arrays of shape [rows], in ns. The rows of a
+    collective are neighbors."""
+
+    host: Rows
+    start: Floats
+    end: Floats
+    first: Rows  # where the rows of each collective begin; shape [collectives]
+    counts: Rows  # how many rows it has; shape [collectives]
+
+
 class _Bounds(msgspec.Struct, frozen=True, eq=False):
     """The lowest and the highest offset of each host that collectives leave; arrays of
     shape [hosts] in ns, infinite for none."""
@@ -409,6 +437,28 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
         sides."""
         return not bool((self.low <= self.high + 2 * slack_ns).all())
 
+    def fix(self, host: int) -> None:
+        """Sets the offset of a host, the reference, to 0, in place; does nothing if
+        there are no hosts."""
+        self.low[host : host + 1] = 0.0
+        self.high[host : host + 1] = 0.0
+
+    def narrow(self, spans: _Spans) -> None:
+        """Narrows the bounds in place, by the bounds of the other hosts of each
+        collective.
+
+        end_i - o_i >= start_j - o_j for all hosts i and j of a collective, so
+        o_i <= end_i + min_j(o_j - start_j) and o_j >= start_j + max_i(o_i - end_i).
+        """
+        beyond_start = self.high[spans.host] - spans.start
+        least_beyond_start = np.minimum.reduceat(beyond_start, spans.first)
+        high_of_row = spans.end + np.repeat(least_beyond_start, spans.counts)
+        np.minimum.at(self.high, spans.host, high_of_row)
+        beyond_end = self.low[spans.host] - spans.end
+        most_beyond_end = np.maximum.reduceat(beyond_end, spans.first)
+        low_of_row = spans.start + np.repeat(most_beyond_end, spans.counts)
+        np.maximum.at(self.low, spans.host, low_of_row)
+
 
 class _Offsets(msgspec.Struct, frozen=True, eq=False):
     """What is decided of each host; arrays of shape [hosts]."""
@@ -423,30 +473,13 @@ def clocks_of(matched: Matched) -> Clocks:
     """The clocks of the given ranks, from their synchronous collectives alone."""
     rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
     hosts = hosts_of(matched, rows)
-    # The reference is the rank that took part in the most of them, the first of such
-    # ranks.
+    # the reference is the rank that took part in the most of them, the first of such
+    # ranks
     taken_part = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
     reference = int(np.argmax(taken_part))
     reference_host = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
-    host_count = len(hosts.names)
-    ends = ends_of(matched, hosts.of_rank, host_count, reference_host, may_drift=False)
-    drift = ends.drift
-    bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
-    if bounds.contradict():  # no constant offsets suffice
-        ends = ends_of(
-            matched, hosts.of_rank, host_count, reference_host, may_drift=True
-        )
-        drift_by_bounds = _drift(matched, rows, hosts, reference_host)
-        drift = np.where(ends.known, ends.drift, drift_by_bounds)
-        bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
-    decided = _decided(ends, bounds, reference_host)
-    refused = hosts.contradiction
-    if not refused and bounds.contradict(SLACK_NS):
-        refused = (
-            "the clocks contradict each other: no offsets of clocks explain all collectives, nor "
-            f"do drifts of up to {MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second, so some of them are "
-            "matched wrongly, or a clock was set meanwhile"
-        )
+    measured = _measured(matched, rows, hosts, reference_host)
+    decided = _decided(measured.ends, measured.bounds, reference_host)
     contradicted = np.flatnonzero(decided.contradicted).tolist()
     return Clocks(
         reference=reference,
@@ -454,11 +487,48 @@ def clocks_of(matched: Matched) -> Clocks:
         by=decided.by,
         offset=np.nan_to_num(decided.offset)[hosts.of_rank],
         uncertainty=decided.uncertainty[hosts.of_rank],
-        drift=drift[hosts.of_rank],
-        at_ns=ends.at_ns,
+        drift=measured.drift[hosts.of_rank],
+        at_ns=measured.ends.at_ns,
         resolution=max(ON_ONE_HOST_NS, hosts.apart_ns),
-        refused=refused,
+        refused=hosts.contradiction or _refusal(measured.bounds),
         contradicted=tuple(hosts.names[host] for host in contradicted),
+    )
+
+
+class _Measured(msgspec.Struct, frozen=True, eq=False):
+    """What collectives say about the clocks of the hosts."""
+
+    ends: Ends
+    bounds: _Bounds
+    drift: Floats  # shape [hosts], ns per second
+
+
+def _measured(
+    matched: Matched, rows: Rows, hosts: HostClocks, reference_host: int
+) -> _Measured:
+    """The offsets by ends and by bounds, with drifts only where no constant offsets
+    suffice. `rows` are those of synchronous collectives."""
+    count = len(hosts.names)
+    ends = ends_of(matched, hosts.of_rank, count, reference_host, may_drift=False)
+    drift = ends.drift
+    bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
+    if bounds.contradict():
+        ends = ends_of(matched, hosts.of_rank, count, reference_host, may_drift=True)
+        drift_by_bounds = _drift(matched, rows, hosts, reference_host)
+        drift = np.where(ends.known, ends.drift, drift_by_bounds)
+        bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
+    return _Measured(ends=ends, bounds=bounds, drift=drift)
+
+
+def _refusal(bounds: _Bounds) -> str:
+    """Why times of ranks cannot be compared: their bounds contradict each other by more
+    than SLACK_NS; "" if they do not."""
+    if not bounds.contradict(SLACK_NS):
+        return ""
+    return (
+        "the clocks contradict each other: no offsets of clocks explain all collectives, nor "
+        f"do drifts of up to {MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second, so some of them are "
+        "matched wrongly, or a clock was set meanwhile"
     )
 
 
@@ -502,40 +572,47 @@ def _bounds(
     at these rows of Matched leave; both are 0 for the host of the reference. `drift`:
     of each host, in ns per second since `at_ns`. Bounds pass from host to host through
     at most MAX_GROUPS_BETWEEN collectives."""
-    low = np.full(len(hosts.names), -np.inf)
-    high = np.full(len(hosts.names), np.inf)
-    if len(low):
-        low[reference_host] = 0.0
-        high[reference_host] = 0.0
-    if not len(rows) or len(low) < 2:
-        return _Bounds(low=low, high=high)
+    bounds = _Bounds(
+        low=np.full(len(hosts.names), -np.inf), high=np.full(len(hosts.names), np.inf)
+    )
+    bounds.fix(reference_host)
+    if not len(rows) or len(hosts.names) < 2:
+        return bounds
+    spans = _spans(matched, rows, hosts, drift, at_ns)
+    for _ in range(MAX_GROUPS_BETWEEN):
+        low_before = bounds.low.copy()
+        high_before = bounds.high.copy()
+        bounds.narrow(spans)
+        bounds.fix(reference_host)
+        same_low = np.array_equal(low_before, bounds.low)
+        same_high = np.array_equal(high_before, bounds.high)
+        is_settled = same_low and same_high
+        # what contradicts itself only grows worse
+        if is_settled or bounds.contradict():
+            break
+    return bounds
+
+
+def _spans(
+    matched: Matched, rows: Rows, hosts: HostClocks, drift: Floats, at_ns: int
+) -> _Spans:
+    """When the collectives at these rows of Matched started and ended, on the clocks of
+    their hosts without the drift since `at_ns`."""
     host = hosts.of_rank[matched.rank[rows]]
     # Differences of times are small, times are not: floats hold only the former
     # exactly.
     first_ns = int(matched.start[rows].min())
     drifted = drift[host] / 1e9
-    start = (matched.start[rows] - first_ns) - drifted * (matched.start[rows] - at_ns)
-    end = (matched.end[rows] - first_ns) - drifted * (matched.end[rows] - at_ns)
+    start = matched.start[rows]
+    end = matched.end[rows]
     runs = run_bounds(matched.of_row[rows])
-    first_rows = runs[:-1]
-    counts = np.diff(runs)
-    for _ in range(MAX_GROUPS_BETWEEN):
-        low_before = low.copy()
-        high_before = high.copy()
-        # end_i - o_i >= start_j - o_j for all hosts i and j of a collective, so
-        # o_i <= end_i + min_j(o_j - start_j) and o_j >= start_j + max_i(o_i - end_i)
-        least_beyond_start = np.minimum.reduceat(high[host] - start, first_rows)
-        np.minimum.at(high, host, end + np.repeat(least_beyond_start, counts))
-        most_beyond_end = np.maximum.reduceat(low[host] - end, first_rows)
-        np.maximum.at(low, host, start + np.repeat(most_beyond_end, counts))
-        low[reference_host] = 0.0
-        high[reference_host] = 0.0
-        is_settled = np.array_equal(low_before, low) and np.array_equal(
-            high_before, high
-        )
-        if is_settled or (low > high).any():  # what contradicts itself only grows worse
-            break
-    return _Bounds(low=low, high=high)
+    return _Spans(
+        host=host,
+        start=(start - first_ns) - drifted * (start - at_ns),
+        end=(end - first_ns) - drifted * (end - at_ns),
+        first=runs[:-1],
+        counts=np.diff(runs),
+    )
 
 
 def _drift(
@@ -545,23 +622,30 @@ def _drift(
     offset in the first and the last quarter of the collectives at these rows. 0 where
     it does not exceed what these bounds leave open, is none that clocks have, or a
     quarter has too few collectives."""
-    none = np.zeros(len(hosts.names))
+    no_drift = np.zeros(len(hosts.names))
     collective = matched.of_row[rows]
     distinct = np.unique(collective)
     in_a_quarter = len(distinct) // QUARTERS
     if in_a_quarter < MIN_COLLECTIVES:
-        return none
+        return no_drift
     first_rows = rows[collective <= distinct[in_a_quarter - 1]]
     last_rows = rows[collective >= distinct[-in_a_quarter]]
-    first_bounds = _bounds(matched, first_rows, hosts, reference_host, none, at_ns=0)
-    last_bounds = _bounds(matched, last_rows, hosts, reference_host, none, at_ns=0)
-    since_ns = matched.start[rows[0]]
-    first_ns = int(np.mean(matched.start[first_rows] - since_ns))
-    last_ns = int(np.mean(matched.start[last_rows] - since_ns))
+    first = _bounds(matched, first_rows, hosts, reference_host, no_drift, at_ns=0)
+    last = _bounds(matched, last_rows, hosts, reference_host, no_drift, at_ns=0)
     with np.errstate(invalid="ignore"):
-        moved_ns = last_bounds.middle - first_bounds.middle
-        open_ns = first_bounds.half_width + last_bounds.half_width
-        exceeds = np.abs(moved_ns) > open_ns
-    seconds = max((last_ns - first_ns) / 1e9, 1e-9)
-    drift = np.where(exceeds & np.isfinite(moved_ns), moved_ns / seconds, 0.0)
-    return np.where(np.abs(drift) > MAX_DRIFT_NS_PER_S, 0.0, drift)
+        moved_ns = last.middle - first.middle
+        open_ns = first.half_width + last.half_width
+        is_measured = (np.abs(moved_ns) > open_ns) & np.isfinite(moved_ns)
+    seconds = max(_ns_between(matched, first_rows, last_rows) / 1e9, 1e-9)
+    drift = np.where(is_measured, moved_ns / seconds, 0.0)
+    is_of_a_clock = np.abs(drift) <= MAX_DRIFT_NS_PER_S
+    return np.where(is_of_a_clock, drift, 0.0)
+
+
+def _ns_between(matched: Matched, rows: Rows, later_rows: Rows) -> int:
+    """How long it is from the mean start of some rows of Matched to that of later ones
+    (whole ns)."""
+    since_ns = matched.start[rows[0]]
+    mean_ns = int(np.mean(matched.start[rows] - since_ns))
+    later_mean_ns = int(np.mean(matched.start[later_rows] - since_ns))
+    return later_mean_ns - mean_ns

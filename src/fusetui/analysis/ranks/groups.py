@@ -75,43 +75,50 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     kinds = _kinds(ranks)
     if not kinds:
         return tuple(ranks)
-    chosen = [
-        np.full(len(summary.collectives), UNCHOSEN, dtype=np.intp) for summary in ranks
-    ]
+    chosen = _chosen_kinds(ranks, kinds, unknown)
+    with_chosen = []
+    for index, summary in enumerate(ranks):
+        group_of_kind = [kind.of_rank[index] for kind in kinds]
+        with_chosen.append(_with_chosen(summary, group_of_kind, chosen[index]))
+    return tuple(with_chosen)
+
+
+def _chosen_kinds(
+    ranks: Sequence[RankSummary],
+    kinds: Sequence[_KindOfGroup],
+    unknown: Sequence[Rows],
+) -> list[Rows]:
+    """Of each rank the kind of group of each of its collectives, an index in `kinds`;
+    UNCHOSEN where it cannot be told, and where the group is known. `unknown`: of each
+    rank the collectives whose group is not known."""
+    chosen = []
+    for summary in ranks:
+        size = len(summary.collectives)
+        chosen.append(np.full(size, UNCHOSEN, dtype=np.intp))
     for numbers_of_ranks in _same_places(ranks, unknown):
         whole = _without_cut_ones(ranks, numbers_of_ranks)
         kind = _fitting_kind(ranks, kinds, whole)
-        for kind_of, numbers in zip(chosen, numbers_of_ranks, strict=True):
-            kind_of[numbers] = kind
-    return tuple(
-        _with_chosen(summary, [kind.of_rank[index] for kind in kinds], chosen[index])
-        for index, summary in enumerate(ranks)
-    )
+        for kind_of_collective, numbers in zip(chosen, numbers_of_ranks, strict=True):
+            kind_of_collective[numbers] = kind
+    return chosen
 
 
 def _without_group(summary: RankSummary) -> Rows:
     """The numbers of the collectives whose group is not known, without sends and
     receives, which have a peer instead."""
     collectives = summary.collectives
+    is_unknown_group = [group == UNKNOWN_GROUP for group in summary.groups]
+    is_send_name = [name in POINT_TO_POINT for name in summary.names]
     # one entry at least each, so that they can be indexed where there is none
-    is_unknown = np.array(
-        [group == UNKNOWN_GROUP for group in summary.groups] or [False]
-    )
-    is_send = np.array([name in POINT_TO_POINT for name in summary.names] or [False])
-    return np.flatnonzero(is_unknown[collectives.group] & ~is_send[collectives.name])
+    is_unknown = np.array(is_unknown_group or [False])[collectives.group]
+    is_send = np.array(is_send_name or [False])[collectives.name]
+    return np.flatnonzero(is_unknown & ~is_send)
 
 
 def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
     """The kinds of groups in the order in which all ranks list them; none if they
     disagree."""
-    listed: list[list[ProcessGroup]] = []
-    for summary in ranks:
-        own = [
-            group
-            for group in summary.groups
-            if group.size > 1 and summary.rank in group.ranks
-        ]
-        listed.append(own)
+    listed = [_groups_with_others(summary) for summary in ranks]
     if len({len(groups) for groups in listed}) != 1:
         return []
     index_of = {summary.rank: index for index, summary in enumerate(ranks)}
@@ -122,6 +129,15 @@ def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
             return []
         kinds.append(kind)
     return kinds
+
+
+def _groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
+    """The groups that a rank lists and is in, without those of one rank."""
+    groups = []
+    for group in summary.groups:
+        if group.size > 1 and summary.rank in group.ranks:
+            groups.append(group)
+    return groups
 
 
 def _kind(
@@ -207,8 +223,9 @@ def _fitting_kind(
     kinds: Sequence[_KindOfGroup],
     numbers_of_ranks: Sequence[Rows],
 ) -> int:
-    """The kind of groups in which these ends lie together; UNCHOSEN if that cannot be
-    told."""
+    """The kind of groups, an index in `kinds`, in which the ends of these collectives
+    lie together: the one with the largest groups of those that fit. UNCHOSEN if none
+    fits, or if several are as large."""
     if not len(numbers_of_ranks[0]):
         return UNCHOSEN
     starts: list[Int64s] = []
@@ -218,10 +235,12 @@ def _fitting_kind(
         ends.append(summary.collectives.end[numbers])
     start = np.stack(starts)
     end = np.stack(ends)
-    spreads_ns = np.array([kind.spread_ns(start, end) for kind in kinds])
-    max_spread_ns = max(MAX_SPREAD_RATIO * spreads_ns.min(), SMALL_SPREAD_NS)
-    fits = np.isfinite(spreads_ns) & (spreads_ns <= max_spread_ns)
-    fitting = np.flatnonzero(fits).tolist()
+    spreads_ns = [kind.spread_ns(start, end) for kind in kinds]
+    max_spread_ns = max(MAX_SPREAD_RATIO * min(spreads_ns), SMALL_SPREAD_NS)
+    fitting = []
+    for number, spread_ns in enumerate(spreads_ns):
+        if np.isfinite(spread_ns) and spread_ns <= max_spread_ns:
+            fitting.append(number)
     largest_size = max((kinds[number].size for number in fitting), default=0)
     largest = [number for number in fitting if kinds[number].size == largest_size]
     return largest[0] if len(largest) == 1 else UNCHOSEN
@@ -262,7 +281,8 @@ def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
 
 
 def _translated(summary: RankSummary) -> Int64s:
-    """Numbers in groups as numbers in the job; NO_PEER where there is none."""
+    """The peers of the collectives of a rank, where the recorded ones are numbers in
+    groups, as numbers in the job; NO_PEER where a group has no such number."""
     recorded = summary.collectives.peer
     translated = recorded.copy()
     for number, group in enumerate(summary.groups):
@@ -271,18 +291,18 @@ def _translated(summary: RankSummary) -> Int64s:
         if len(of_group) and group.ranks:
             peer = recorded[of_group]
             is_listed = peer < len(group.ranks)
-            rank_of = np.array(group.ranks)[np.where(is_listed, peer, 0)]
-            translated[of_group] = np.where(is_listed, rank_of, NO_PEER)
+            rank_of_peer = np.array(group.ranks)[np.where(is_listed, peer, 0)]
+            translated[of_group] = np.where(is_listed, rank_of_peer, NO_PEER)
     return translated
 
 
 def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
-    """How many sends have no receive and how many receives no send, and how many peers
-    are impossible (the rank itself, or none in its group), if `peers` are those of the
-    collectives of each rank."""
-    # by (kind, sender, receiver): sends less receives
-    unpaired: Counter[tuple[str, int, int]] = Counter()
+    """How many sends and receives would have no counterpart if `peers` were those of
+    the collectives of each rank: sends without a receive and receives without a send,
+    and those whose peer is impossible, which is the rank itself, or none (NO_PEER)
+    where one was recorded. Peers that are not among `ranks` count for nothing."""
     given = {summary.rank for summary in ranks}
+    sends_less_receives: Counter[_Link] = Counter()
     impossible = 0
     for summary, peer in zip(ranks, peers, strict=True):
         is_itself = peer == summary.rank
@@ -291,13 +311,29 @@ def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
         for number in np.flatnonzero(peer >= 0).tolist():
             name = summary.name_of(number)
             other = int(peer[number])
-            if name not in POINT_TO_POINT or other not in given:
-                continue
-            is_both = name == "send_recv"
-            sends = name == "send" or (is_both and summary.rank < other)
-            kind = "both" if is_both else "one"
-            if sends:
-                unpaired[kind, summary.rank, other] += 1
-            else:
-                unpaired[kind, other, summary.rank] -= 1
-    return sum(map(abs, unpaired.values())) + impossible
+            if name in POINT_TO_POINT and other in given:
+                _count(sends_less_receives, name, summary.rank, other)
+    return sum(map(abs, sends_less_receives.values())) + impossible
+
+
+class _Link(msgspec.Struct, frozen=True):
+    """From which rank to which one data is sent."""
+
+    sender: int
+    receiver: int
+    is_both: bool  # one kernel sends and receives; the lower rank counts as the sender
+
+
+def _count(
+    sends_less_receives: Counter[_Link], name: str, rank: int, peer: int
+) -> None:
+    """Counts a send of `rank` to `peer` as 1 at its link, a receive as -1; of kernels
+    that do both, that of the lower rank as the send."""
+    is_both = name == "send_recv"
+    is_send = rank < peer if is_both else name == "send"
+    if is_send:
+        link = _Link(sender=rank, receiver=peer, is_both=is_both)
+        sends_less_receives[link] += 1
+    else:
+        link = _Link(sender=peer, receiver=rank, is_both=is_both)
+        sends_less_receives[link] -= 1

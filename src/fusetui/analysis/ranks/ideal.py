@@ -57,10 +57,9 @@ def replayable(
     keys = [step_keys(summary) for summary in matched.ranks]
     if not keys[0] or any(keys_of_rank != keys[0] for keys_of_rank in keys):
         return "the ranks do not have the same steps"
-    steps_ns = sum(
-        float(step_wall(summary.step_start, summary.step_end).sum())
-        for summary in matched.ranks
-    )
+    steps_ns = 0.0  # of all ranks
+    for summary in matched.ranks:
+        steps_ns += float(step_wall(summary.step_start, summary.step_end).sum())
     if matched.covered.sum() > MAX_REPLAY_ERROR * steps_ns:
         return OVERLAP
     return _steps(matched, waits) or OVERLAP
@@ -101,22 +100,31 @@ def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
         touches = ((start < until) & (end > begin)).any(axis=1)
         if (touches & ~is_inside).any():
             return None
-        starts = start[is_inside]
-        ends = end[is_inside]
-        stretch_ends = np.concatenate((starts, until[None]))
-        stretch_begins = np.concatenate((begin[None], ends))
-        own = stretch_ends - stretch_begins
-        if (own < 0).any():
+        step = _step(begin, until, start[is_inside], end[is_inside])
+        if step is None:
             return None
-        own[0] += begin - begin.min()
-        last_starts = starts.max(axis=1, keepdims=True)
-        step = ReplayableStep(
-            own=own,
-            transfer=np.maximum(ends - last_starts, 0),
-            recorded_ns=step_wall_of_job(begin, until),
-        )
         steps.append(step)
     return steps
+
+
+def _step(
+    begin: Int64s, until: Int64s, starts: Int64s, ends: Int64s
+) -> ReplayableStep | None:
+    """A step from when each rank begins it until it ends it, both of shape [ranks],
+    with the starts and ends of its collectives, [collectives, ranks]; ns of the common
+    clock. None if a collective starts before the one before it has ended."""
+    stretch_ends = np.concatenate((starts, until[None]))
+    stretch_begins = np.concatenate((begin[None], ends))
+    own = stretch_ends - stretch_begins
+    if (own < 0).any():
+        return None
+    own[0] += begin - begin.min()
+    last_starts = starts.max(axis=1, keepdims=True)
+    return ReplayableStep(
+        own=own,
+        transfer=np.maximum(ends - last_starts, 0),
+        recorded_ns=step_wall_of_job(begin, until),
+    )
 
 
 def if_ordinary(
@@ -149,9 +157,10 @@ def if_all_ordinary(
     if isinstance(replay, str) or len(changes) < 2 or len(changes) < len(stragglers):
         return None
     numbers = {change.rank for change in changes}
-    late = [
-        index for index, summary in enumerate(matched.ranks) if summary.rank in numbers
-    ]
+    late = []
+    for index, summary in enumerate(matched.ranks):
+        if summary.rank in numbers:
+            late.append(index)
     if len(late) == len(matched.ranks):
         return None
     means = _mean_steps(replay, late)

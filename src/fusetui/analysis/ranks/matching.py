@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -169,17 +169,16 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     of_one_rank = by_number[~is_shared]
 
     without_number = np.flatnonzero(number == UNMATCHED)
-    ranks_of_unmatched = flat.rank[np.concatenate((without_number, of_one_rank))]
+    unmatched = np.concatenate((without_number, of_one_rank))
     # with whom such a send is may not be known, but its rank may have waited in it
     is_unshared = (number == ALONE) & flat.is_point_to_point
-    is_unshared[without_number] = True
+    is_unshared[unmatched] = True
     is_unshared[cut.rows] = True
-    is_unshared[of_one_rank] = True
     return _in_time(
         flat,
         by_number[is_shared],
         number,
-        unmatched=np.bincount(ranks_of_unmatched, minlength=len(ranks)),
+        unmatched=np.bincount(flat.rank[unmatched], minlength=len(ranks)),
         unshared=np.flatnonzero(is_unshared),
         cut=cut,
     )
@@ -239,10 +238,11 @@ def _keys_of(summary: RankSummary, number_of_key: dict[MatchingKey, int]) -> Int
     """For each collective of a rank the number of its key; new keys are added to
     `number_of_key`."""
     collectives = summary.collectives
+    # one number stands for peer, group and name; a peer that is not known is -1
     names = len(summary.names)
     groups = len(summary.groups)
-    peer = collectives.peer + 1  # 0 for none
-    combined = (peer * groups + collectives.group) * names + collectives.name
+    peer_from_0 = collectives.peer + 1
+    combined = (peer_from_0 * groups + collectives.group) * names + collectives.name
     distinct, place = np.unique(combined, return_inverse=True)
     numbers = []
     for combination in distinct.tolist():
@@ -305,17 +305,18 @@ def _numbers_within_key(flat: _Flat, rows: Rows) -> Int64s:
     By order, if all ranks have equally many; else by the recorded sequence, if no rank has
     one twice; else from the end of each step, but not of damaged files."""
     rank = flat.rank[rows]
-    counts = np.bincount(rank)
-    counts = counts[counts > 0]
+    collectives_of_rank = np.bincount(rank)
+    counts = collectives_of_rank[collectives_of_rank > 0]
     if counts.min() == counts.max():
         return ordinals(rank)
     sequence = flat.sequence[rows]
-    distinct = np.unique(np.stack((rank, sequence)), axis=1).shape[1]
-    no_rank_has_one_twice = distinct == len(rank)
+    distinct = np.unique(np.stack((rank, sequence)), axis=1)
+    no_rank_has_one_twice = distinct.shape[1] == len(rank)
     if (sequence >= 0).all() and no_rank_has_one_twice:
         return sequence
-    is_damaged = np.array([bool(summary.damage) for summary in flat.ranks])[rank]
-    return np.where(is_damaged, UNMATCHED, _from_the_end(flat, rows))
+    is_damaged = np.array([bool(summary.damage) for summary in flat.ranks])
+    from_the_end = _from_the_end(flat, rows)
+    return np.where(is_damaged[rank], UNMATCHED, from_the_end)
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
@@ -324,26 +325,36 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
     the last step it is how many come before: a recording may end within a step, at
     another place on each rank."""
     numbers = np.empty(len(rows), dtype=np.int64)
-    step_numbers: dict[StepKey, int] = {}
+    number_of_key: dict[StepKey, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
-        of_rank = np.flatnonzero(flat.rank[rows] == rank)
         summary = flat.ranks[rank]
+        of_rank = np.flatnonzero(flat.rank[rows] == rank)
         issued = summary.collectives.issued[flat.row[rows[of_rank]]]
-        place = np.searchsorted(summary.step_start, issued, side="right") - 1
-        is_inside = (place >= 0) & (issued < np.append(summary.step_end, 0)[place])
-        number_of_step = [
-            step_numbers.setdefault(key, len(step_numbers) + 1)
-            for key in step_keys(summary)
-        ]
-        step_or_none = np.array([*number_of_step, OUTSIDE_STEPS])[place]
-        step = np.where(is_inside, step_or_none, OUTSIDE_STEPS)
-        following = ordinals(step[::-1])[::-1]
+        step = _steps_of_issued(summary, issued, number_of_key)
+        nth = ordinals(step[::-1])[::-1]  # from the end of the step
         if len(summary.step_end):
             is_behind = issued >= summary.step_end.max()
             step[is_behind] = BEHIND_ALL_STEPS
-            following[is_behind] = np.arange(np.count_nonzero(is_behind))
-        numbers[of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + following
+            nth[is_behind] = np.arange(np.count_nonzero(is_behind))
+        numbers[of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + nth
     return numbers
+
+
+def _steps_of_issued(
+    summary: RankSummary, issued: Int64s, number_of_key: dict[StepKey, int]
+) -> Int64s:
+    """The number of the step of a rank during which each collective was issued, equal
+    for the same step of all ranks; OUTSIDE_STEPS for those that are in none. New steps
+    are added to `number_of_key`, from 1 on."""
+    numbers = []
+    for key in step_keys(summary):
+        numbers.append(number_of_key.setdefault(key, len(number_of_key) + 1))
+    place = np.searchsorted(summary.step_start, issued, side="right") - 1
+    # place -1, before the first step, is that of what is appended
+    end = np.append(summary.step_end, 0)[place]
+    is_inside = (place >= 0) & (issued < end)
+    number_or_none = np.array([*numbers, OUTSIDE_STEPS])[place]
+    return np.where(is_inside, number_or_none, OUTSIDE_STEPS)
 
 
 def step_keys(summary: RankSummary) -> list[StepKey]:
@@ -366,33 +377,19 @@ def _in_time(
     """The collectives in the order of their first starts. `order`: the rows of shared
     collectives, by their numbers; `unshared`: those of others that ranks may have waited
     in."""
-    bounds = run_bounds(number[order])
-    counts = np.diff(bounds)
-    start = flat.column("start")
-    first_starts = bounds[:-1]
-    if len(first_starts):
-        first_starts = np.minimum.reduceat(start[order], bounds[:-1])
-    by_time = np.argsort(first_starts, kind="stable")
-    place_in_time = np.repeat(np.argsort(by_time), counts)
-    rows = order[np.argsort(place_in_time, kind="stable")]
-    first = np.concatenate(([0], np.cumsum(counts[by_time])))
-    heads = rows[first[:-1]]
+    collectives = _by_first_start(order, number, flat.column("start"))
+    rows = collectives.rows
+    heads = rows[collectives.first[:-1]]
     keys_of_matched = [flat.keys[key] for key in flat.key[heads].tolist()]
     given = {summary.rank for summary in flat.ranks}
-    has_unknown_group: list[bool] = []  # of each key
-    has_one_given: list[bool] = []  # of each key
-    for key in flat.keys:
-        group = key.group
-        is_unknown = group == UNKNOWN_GROUP
-        given_of_group = len(given & {*group.ranks})
-        has_unknown_group.append(is_unknown)
-        has_one_given.append(not is_unknown and group.size > 1 and given_of_group == 1)
+    has_unknown_group = [key.group == UNKNOWN_GROUP for key in flat.keys]
+    has_one_given = [_is_of_one_given(key.group, given) for key in flat.keys]
     return Matched(
         ranks=flat.ranks,
-        first=first,
+        first=collectives.first,
         rank=flat.rank[rows],
         row=flat.row[rows],
-        start=start[rows],
+        start=flat.column("start")[rows],
         end=flat.column("end")[rows],
         covered=flat.column("covered")[rows],
         ready=flat.column("ready")[rows],
@@ -411,6 +408,37 @@ def _in_time(
         one_given=_count_of_keys(flat, has_one_given),
         no_group=_count_of_keys(flat, has_unknown_group),
     )
+
+
+class _InTime(NamedTuple):
+    """Collectives in the order of their first starts."""
+
+    rows: Rows  # of _Flat; those of one collective are neighbors
+    first: Rows  # where each collective begins in `rows`; [collectives + 1]
+
+
+def _by_first_start(order: Rows, number: Int64s, start: Int64s) -> _InTime:
+    """Collectives in the order of the first start of their rows. `order`: rows of
+    _Flat by the numbers of their collectives; `number`, `start`: of all rows of it."""
+    bounds = run_bounds(number[order])
+    counts = np.diff(bounds)
+    first_starts = bounds[:-1]  # none without collectives
+    if len(counts):
+        first_starts = np.minimum.reduceat(start[order], bounds[:-1])
+    by_time = np.argsort(first_starts, kind="stable")
+    place_of_collective = np.argsort(by_time)
+    place_of_row = np.repeat(place_of_collective, counts)
+    return _InTime(
+        rows=order[np.argsort(place_of_row, kind="stable")],
+        first=np.concatenate(([0], np.cumsum(counts[by_time]))),
+    )
+
+
+def _is_of_one_given(group: ProcessGroup, given: set[int]) -> bool:
+    """Whether just one of several ranks of a group is among those that are given."""
+    if group == UNKNOWN_GROUP or group.size <= 1:
+        return False
+    return len(given.intersection(group.ranks)) == 1
 
 
 def _count_of_keys(flat: _Flat, is_counted: Sequence[bool]) -> int:
@@ -450,9 +478,11 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
     place_of_key = {key: place for place, key in enumerate(keys)}
     by_rank = np.argsort(matched.rank, kind="stable")
     ranks = np.arange(len(matched.ranks) + 1)
-    bounds = np.searchsorted(matched.rank[by_rank], ranks)
-    for rank, summary in enumerate(matched.ranks):
-        rows = by_rank[bounds[rank] : bounds[rank + 1]]
+    bounds = np.searchsorted(matched.rank[by_rank], ranks).tolist()
+    for summary, first, stop in zip(
+        matched.ranks, bounds[:-1], bounds[1:], strict=True
+    ):
+        rows = by_rank[first:stop]
         issued = summary.collectives.issued[matched.row[rows]]
         step_of_rank = np.searchsorted(summary.step_start, issued, side="right") - 1
         places = [place_of_key[key] for key in step_keys(summary)]
@@ -463,16 +493,16 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
 
 def _median_length_ns(matched: Matched) -> float:
     """See StepsOfRows.length_ns; 0 without ranks."""
-    lengths = [
-        step_wall(summary.step_start, summary.step_end)
-        for summary in matched.ranks
-        if summary.steps
-    ]
-    if not lengths:
-        lengths = [
-            np.array([summary.end_ns - summary.begin_ns]) for summary in matched.ranks
-        ]
-    return float(np.median(np.concatenate(lengths))) if lengths else 0.0
+    lengths_ns = []  # of the steps of each rank
+    for summary in matched.ranks:
+        if summary.steps:
+            lengths_ns.append(step_wall(summary.step_start, summary.step_end))
+    if not lengths_ns:
+        for summary in matched.ranks:
+            lengths_ns.append(np.array([summary.end_ns - summary.begin_ns]))
+    if not lengths_ns:
+        return 0.0
+    return float(np.median(np.concatenate(lengths_ns)))
 
 
 APART_NS = 60 * 10**9
@@ -506,12 +536,9 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     windows = sorted((summary.begin_ns, summary.end_ns) for summary in given)
     ranks: dict[int, RankSummary] = {}
     for summary in given:
-        reason = _foreign(summary, size, windows[len(windows) // 2])
-        if not reason and summary.rank in ranks:
-            reason = (
-                f"{summary.path} is rank {summary.rank}, as {ranks[summary.rank].path} is: "
-                "it is left out."
-            )
+        middle_window = windows[len(windows) // 2]
+        reason = _foreign(summary, size, middle_window)
+        reason = reason or _given_before(summary, ranks)
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
@@ -523,6 +550,14 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
         missing=tuple(sorted(set(range(size)) - ranks.keys())),
         notes=tuple(_notes_of_job(given, ranks.values())),
     )
+
+
+def _given_before(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
+    """That `ranks`, by their numbers, have this rank already; else ""."""
+    if summary.rank not in ranks:
+        return ""
+    first_path = ranks[summary.rank].path
+    return f"{summary.path} is rank {summary.rank}, as {first_path} is: it is left out."
 
 
 def _numbered(summaries: Sequence[RankSummary]) -> list[RankSummary]:

@@ -104,8 +104,35 @@ def replayed(
     places = _places(graphs, meetings)
     shift_of_rank = np.zeros(len(graphs), dtype=np.int64)
     shift_of_rank[meetings.rank] = meetings.shift
-    whole = _joined(graphs, meetings, places, shift_of_rank)
-    # A node must come after its sources: nodes are put in the order of their times.
+    ordered = _ordered(_joined(graphs, meetings, places, shift_of_rank))
+    if ordered is None:
+        return None
+    times = replay(ordered.graph, late=late)
+    begin = times.begin[ordered.new_place]
+    end = times.end[ordered.new_place]
+    begin[places.item] = begin[places.arrival]
+    times_of_ranks: list[Times] = []
+    for rank in range(len(graphs)):
+        nodes = places.of(rank)
+        shift = np.where(nodes != ORIGIN, shift_of_rank[rank], 0)
+        times_of_ranks.append(Times(begin=begin[nodes] - shift, end=end[nodes] - shift))
+    return ChangedTimes(
+        times=tuple(times_of_ranks),
+        arrived=end[places.arrival] - shift_of_rank[meetings.rank],
+        residual_share=route_to(ordered.graph, times).unknown_share,
+    )
+
+
+class _Ordered(msgspec.Struct, frozen=True, eq=False):
+    """A graph whose nodes are in an order in which sources come first."""
+
+    graph: Graph
+    new_place: Int32s  # of each node as it was before
+
+
+def _ordered(whole: Graph) -> _Ordered | None:
+    """The same graph with its nodes in the order of their times, in which each comes
+    after its sources; None if there is no such order."""
     file_order = np.arange(float(len(whole)))
     order = in_order(whole.began, whole.ended, file_order, whole.source)
     new_place = np.empty(len(order), dtype=np.int32)
@@ -114,7 +141,7 @@ def replayed(
     is_circular = sources >= np.arange(len(order))
     if is_circular[:, 1:].any():
         return None
-    ordered = msgspec.structs.replace(
+    graph = msgspec.structs.replace(
         whole,
         kind=whole.kind[order],
         source=sources,
@@ -126,21 +153,7 @@ def replayed(
         gone=whole.gone[order],
         batches=reordered(whole.batches, new_place),
     )
-    replayed_times = replay(ordered, late=late)
-    residual_share = route_to(ordered, replayed_times).unknown_share
-    begin = replayed_times.begin[new_place]
-    end = replayed_times.end[new_place]
-    begin[places.item] = begin[places.arrival]
-    times: list[Times] = []
-    for rank in range(len(graphs)):
-        nodes = places.of(rank)
-        shift = np.where(nodes != ORIGIN, shift_of_rank[rank], 0)
-        times.append(Times(begin=begin[nodes] - shift, end=end[nodes] - shift))
-    return ChangedTimes(
-        times=tuple(times),
-        arrived=end[places.arrival] - shift_of_rank[meetings.rank],
-        residual_share=residual_share,
-    )
+    return _Ordered(graph=graph, new_place=new_place)
 
 
 def _places(graphs: Sequence[Graph], meetings: Meetings) -> _Places:
@@ -165,14 +178,15 @@ def _joined(
     a replay needs them. `shift_of_rank`: from the time of each graph to the clock that
     all share."""
     added = len(places.arrival) + len(places.join)
-    columns = {
-        name: _column(graphs, name, added) for name in (*NODE_COLUMNS, *EDGE_COLUMNS)
-    }
-    whole = msgspec.structs.replace(
-        graphs[0], batches=_batches(graphs, places), **columns
-    )
+    columns = {}
+    for name in (*NODE_COLUMNS, *EDGE_COLUMNS):
+        columns[name] = _column(graphs, name, added)
+    batches = _batches(graphs, places)
+    whole = msgspec.structs.replace(graphs[0], batches=batches, **columns)
     _place_ranks(whole, graphs, places, shift_of_rank)
-    _place_meetings(whole, meetings, places, shift_of_rank)
+    drift = meetings.shift - shift_of_rank[meetings.rank]
+    _connect_meetings(whole, meetings, places, drift)
+    _time_meetings(whole, meetings, places)
     return whole
 
 
@@ -195,30 +209,29 @@ def _place_ranks(
         nodes = slice(places.begins[rank], places.begins[rank + 1])
         whole.source[:, nodes] = places.of(rank)[graph.source[:, 1:]]
         whole.began[nodes] += shift_of_rank[rank]
-        is_from_origin = whole.source[:, nodes] == ORIGIN
         is_edge = whole.lag[:, nodes] != NEVER
-        whole.lag[:, nodes] += np.where(
-            is_from_origin & is_edge, shift_of_rank[rank], 0
-        )
+        is_from_origin = is_edge & (whole.source[:, nodes] == ORIGIN)
+        whole.lag[:, nodes] += np.where(is_from_origin, shift_of_rank[rank], 0)
 
 
-def _place_meetings(
-    whole: Graph, meetings: Meetings, places: _Places, shift_of_rank: Int64s
+def _connect_meetings(
+    whole: Graph, meetings: Meetings, places: _Places, drift: Int64s
 ) -> None:
-    """Puts the nodes that are added, and their edges, into `whole`, in place. An
-    arrival has the sources of the kernel;
-    each JOIN waits for the one before it and for one more arrival; the kernel for its
-    own arrival and for the last JOIN."""
+    """Connects the nodes that are added to `whole`, in place.
+
+    An arrival has the sources of the kernel. The first JOIN of a collective waits for
+    the arrivals of its first two ranks, each further one for the JOIN before it and for
+    one more arrival, and each kernel for its own arrival and for the last JOIN.
+    `drift`: of each row, how far the clock of its rank is from its usual shift.
+    """
     item = places.item
     arrival = places.arrival
     join = places.join
-    joined = places.joined
     for edges in (whole.source, whole.lag, whole.residual):
         edges[:, arrival] = edges[:, item]
     whole.residual[:, item] = 0
 
-    drift = meetings.shift - shift_of_rank[meetings.rank]
-    collective = meetings.of_row[joined]
+    collective = meetings.of_row[places.joined]  # of each JOIN
     first_join = join[np.searchsorted(collective, meetings.of_row)]
     joins = np.bincount(collective)[meetings.of_row]
     last_join = first_join + joins - 1
@@ -228,34 +241,40 @@ def _place_meetings(
     whole.lag[1, item] = np.minimum(meetings.transfer, 0) - drift
 
     is_first = ordinals(collective) == 0
-    whole.source[0, join] = np.where(is_first, arrival[joined - 1], join - 1)
-    whole.source[1, join] = arrival[joined]
-    whole.lag[0, join] = np.where(is_first, drift[joined - 1], 0)
-    whole.lag[1, join] = drift[joined]
+    row_before = places.joined - 1  # of a first JOIN: the first row of its collective
+    whole.source[0, join] = np.where(is_first, arrival[row_before], join - 1)
+    whole.source[1, join] = arrival[places.joined]
+    whole.lag[0, join] = np.where(is_first, drift[row_before], 0)
+    whole.lag[1, join] = drift[places.joined]
     whole.kind[arrival] = Node.JOIN
     whole.kind[join] = Node.JOIN
 
-    whole.began[arrival] = whole.began[item]
-    ends = whole.began[item] + whole.lasted[item]
-    latest = meetings.last(whole.began[arrival] - meetings.shift)
-    whole.began[join] = latest[joined]
+
+def _time_meetings(whole: Graph, meetings: Meetings, places: _Places) -> None:
+    """Writes into `whole`, in place, when collectives began as recorded: each rank
+    arrives when its kernel began, and the kernel begins when the last rank arrives."""
+    item = places.item
+    arrived = whole.began[item]
+    ended = arrived + whole.lasted[item]
+    latest = meetings.last(arrived - meetings.shift)
+    whole.began[places.arrival] = arrived
+    whole.began[places.join] = latest[places.joined]
     whole.began[item] = latest
-    whole.lasted[item] = np.maximum(ends - latest, 0)
+    whole.lasted[item] = np.maximum(ended - latest, 0)
 
 
 def _batches(graphs: Sequence[Graph], places: _Places) -> Batches:
     """The batches of all ranks. Each rank has loaders of its own, so the numbers of
     loaders are made different."""
     batches_of_ranks = [graph.batches for graph in graphs]
-    highest_loaders = [
-        int(batches.loader.max(initial=0)) for batches in batches_of_ranks
-    ]
-    loaders_of_a_rank = 1 + max(highest_loaders, default=0)
+    loaders_of_a_rank = 1
+    for batches in batches_of_ranks:
+        loaders_of_a_rank = max(loaders_of_a_rank, 1 + batches.loader.max(initial=0))
     nodes: list[Rows] = []
     loaders: list[Int32s] = []
     for rank, batches in enumerate(batches_of_ranks):
         nodes.append(batches.node + places.begins[rank] - 1)
-        loaders.append(batches.loader + rank * loaders_of_a_rank)
+        loaders.append(batches.loader + rank * int(loaders_of_a_rank))
     return Batches(
         node=np.concatenate(nodes),
         waited=np.concatenate([batches.waited for batches in batches_of_ranks]),

@@ -8,8 +8,8 @@ And which figures of ranks stand out.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,27 +51,35 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
     time in collectives: that is no pipeline. `step_ns`: the usual length of a step."""
     ranks = matched.ranks
     in_sends_ns = [_in_sends_ns(summary) for summary in ranks]
-    in_collectives_ns = [
-        union_length(summary.collectives.start, summary.collectives.end)
-        for summary in ranks
-    ]
-    if 2 * sum(in_sends_ns) <= sum(in_collectives_ns):
+    in_collectives_ns = 0
+    for summary in ranks:
+        collectives = summary.collectives
+        in_collectives_ns += union_length(collectives.start, collectives.end)
+    if 2 * sum(in_sends_ns) <= in_collectives_ns:
         return None
     stage_of = _stages(matched)
     stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
     if not all(len(summary.accounts) for summary in ranks):
         return Pipeline(stage_of=stage_of, stages=stages, bubble=None, slow=())
+    return Pipeline(
+        stage_of=stage_of,
+        stages=stages,
+        bubble=_bubble(ranks, in_sends_ns, step_ns),
+        slow=tuple(_slow(ranks, stage_of, MIN_STEP_SHARE * step_ns)),
+    )
+
+
+def _bubble(
+    ranks: Sequence[RankSummary], in_sends_ns: Sequence[int], step_ns: float
+) -> float:
+    """The share of a step in which a rank does nothing but send or receive, the mean of
+    all ranks. `in_sends_ns`: of each rank, in all steps."""
     shares: list[float] = []
     for sends_ns, summary in zip(in_sends_ns, ranks, strict=True):
         sends_a_step = sends_ns / max(len(summary.steps), 1)
         exposed_a_step = float(np.mean(summary.accounts[:, EXPOSED]))
         shares.append(min(sends_a_step, exposed_a_step) / step_ns)
-    return Pipeline(
-        stage_of=stage_of,
-        stages=stages,
-        bubble=float(np.mean(shares)),
-        slow=tuple(_slow(ranks, stage_of, MIN_STEP_SHARE * step_ns)),
-    )
+    return float(np.mean(shares))
 
 
 def _in_sends_ns(summary: RankSummary) -> int:
@@ -88,11 +96,7 @@ def _in_sends_ns(summary: RankSummary) -> int:
 def _stages(matched: Matched) -> tuple[int | None, ...]:
     """The stage of each rank: its place in its line, counted from the end with the
     lower rank; None for a rank that is in no line."""
-    neighbors: dict[int, set[int]] = {}
-    for name, group in set(zip(matched.names, matched.groups, strict=True)):
-        if name.startswith("send_recv ") and len(group.ranks) == 2:
-            for rank, other in itertools.permutations(group.ranks):
-                neighbors.setdefault(rank, set()).add(other)
+    neighbors = _neighbors(matched)
     stages: dict[int, int] = {}
     for first in sorted(neighbors):
         is_end = len(neighbors[first]) == 1
@@ -100,6 +104,17 @@ def _stages(matched: Matched) -> tuple[int | None, ...]:
             for stage, rank in enumerate(_line(neighbors, first)):
                 stages[rank] = stage
     return tuple(stages.get(summary.rank) for summary in matched.ranks)
+
+
+def _neighbors(matched: Matched) -> dict[int, set[int]]:
+    """The ranks with which each rank exchanges sends and receives, by its number."""
+    neighbors: dict[int, set[int]] = {}
+    for name, group in set(zip(matched.names, matched.groups, strict=True)):
+        if name.startswith("send_recv ") and len(group.ranks) == 2:
+            first, second = group.ranks
+            neighbors.setdefault(first, set()).add(second)
+            neighbors.setdefault(second, set()).add(first)
+    return neighbors
 
 
 def _line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
@@ -142,8 +157,16 @@ def _slow(
         (slow,) = by_own_time
         longest = _longest_class(accounts, stages, slow.place)
         yield _slow_rank(slow, stage_of, stage_count, longest)
-    if by_compute or by_own_time or stage_count < 2:
-        return
+    if not by_compute and not by_own_time and stage_count >= 2:
+        yield from _slow_stages(ranks, stages, compute, min_ns)
+
+
+def _slow_stages(
+    ranks: Sequence[RankSummary], stages: Rows, compute: Floats, min_ns: float
+) -> Iterator[Slow]:
+    """The stages that compute longer than the others by at least `min_ns`. `stages`,
+    `compute`: of each rank; every stage has a rank."""
+    stage_count = int(stages.max()) + 1
     medians = [np.median(compute[stages == stage]) for stage in range(stage_count)]
     for slow_stage in _exceeding(np.array(medians), min_ns):
         of_stage = np.flatnonzero(stages == slow_stage.place).tolist()
@@ -219,12 +242,20 @@ def _exceeding(values: Floats, min_ns: float) -> Iterator[_Exceeding]:
             yield _Exceeding(place=place, excess=excess, others=others)
 
 
-def middle_and_limit(values: Floats) -> tuple[float, float]:
+class MiddleAndLimit(NamedTuple):
+    """The median of values, and how far from it a value stands out."""
+
+    middle: float
+    limit: float
+
+
+def middle_and_limit(values: Floats) -> MiddleAndLimit:
     """The median, and the distance from it beyond which a value stands out:
     MAX_DEVIATIONS scaled median absolute deviations."""
     middle = float(np.median(values))
     median_deviation = float(np.median(np.abs(values - middle)))
-    return middle, MAX_DEVIATIONS * SCALE * median_deviation
+    limit = MAX_DEVIATIONS * SCALE * median_deviation
+    return MiddleAndLimit(middle=middle, limit=limit)
 
 
 def outliers(values: Floats, step_ns: float) -> Flags:

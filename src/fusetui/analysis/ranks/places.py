@@ -28,24 +28,37 @@ MAX_NAME_CHARACTERS = 200
 def places_before(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
 ) -> model.Places:
-    """Where the issuing thread was longest from `begin` to the issue of a collective,
-    for the MAX_STRETCHES_WITH_PLACES collectives for which that took longest.
-    `begin`: of each collective, in ns of the trace."""
-    length_ns = issued.issued - begin
-    longest_first = np.argsort(-length_ns, kind="stable")
-    longest = longest_first[: model.MAX_STRETCHES_WITH_PLACES]
-    is_after_begin = length_ns[longest] > 0
+    """Where the issuing thread spent the time before collectives: for each of them the
+    annotations, ops and Python functions in which it was longest from `begin` to the
+    issue of the collective.
+
+    `begin`: of each collective, in ns of the trace. The result is only of the
+    MAX_STRETCHES_WITH_PLACES collectives with the most time from there to their issue,
+    and of these only of those whose thread was in any such place.
+    """
     thread_of_collective = _threads(trace, issued)
     tracks_of_thread = _tracks_of_threads(trace)
     before: dict[int, model.PlacesBefore] = {}
-    for number in np.sort(longest[is_after_begin]).tolist():
-        tracks = tracks_of_thread.get(int(thread_of_collective[number]), [])
+    for number in _longest(issued.issued - begin):
+        thread = int(thread_of_collective[number])
         times = _times_by_kind(
-            trace, tracks, begin=int(begin[number]), end=int(issued.issued[number])
+            trace,
+            tracks_of_thread.get(thread, []),
+            begin=int(begin[number]),
+            end=int(issued.issued[number]),
         )
         if any(times.values()):
             before[number] = _with_most_time(times)
     return model.places_of(before)
+
+
+def _longest(length_ns: Int64s) -> list[int]:
+    """The numbers of the MAX_STRETCHES_WITH_PLACES longest of these, without those that
+    are not longer than 0; ascending."""
+    longest_first = np.argsort(-length_ns, kind="stable")
+    longest = longest_first[: model.MAX_STRETCHES_WITH_PLACES]
+    has_time = length_ns[longest] > 0
+    return [*np.sort(longest[has_time]).tolist()]
 
 
 def _with_most_time(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
@@ -111,21 +124,29 @@ def _times_on_track(
     rows = _rows_touching(trace, track, begin=begin, end=end)
     if not len(rows):
         return
-    from_ns = np.maximum(trace.start[rows], begin)
-    inside_ns = np.minimum(trace.end[rows], end) - from_ns
-    self_ns = inside_ns.copy()
-    parent = trace.parent[rows]
-    parent_place = np.searchsorted(rows, parent)
-    last_place = len(rows) - 1
-    # whether the parent is one of these rows
-    has_parent = rows[np.minimum(parent_place, last_place)] == parent
-    np.subtract.at(self_ns, parent_place[has_parent], inside_ns[has_parent])
+    self_ns = _self_times(trace, rows, begin=begin, end=end)
     names, place_of_name = np.unique(trace.name[rows], return_inverse=True)
     name_ns = summed(place_of_name, self_ns, len(names))
-    for longest in np.argsort(-name_ns, kind="stable").tolist():
-        name = trace.names[int(names[longest])][:MAX_NAME_CHARACTERS]
-        if name_ns[longest] > 0 and not name.startswith(STEP_PREFIX):
-            yield name, int(name_ns[longest])
+    for place in np.argsort(-name_ns, kind="stable").tolist():
+        name = trace.names[int(names[place])][:MAX_NAME_CHARACTERS]
+        if name_ns[place] > 0 and not name.startswith(STEP_PREFIX):
+            yield name, int(name_ns[place])
+
+
+def _self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
+    """For how many ns of [begin, end) each of these rows, all that touch it of one
+    track in ascending order, was the innermost one."""
+    start_inside = np.maximum(trace.start[rows], begin)
+    end_inside = np.minimum(trace.end[rows], end)
+    inside_ns = end_inside - start_inside
+    parent = trace.parent[rows]
+    place_of_parent = np.searchsorted(rows, parent)
+    # whether the parent is one of these rows
+    nearest = np.minimum(place_of_parent, len(rows) - 1)
+    has_parent = rows[nearest] == parent
+    self_ns = inside_ns.copy()
+    np.subtract.at(self_ns, place_of_parent[has_parent], inside_ns[has_parent])
+    return self_ns
 
 
 def _rows_touching(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:

@@ -49,12 +49,15 @@ def last_before(
     if not len(among):
         return np.full(len(begins), NO_ROW, dtype=np.intp)
     # all ranks on one axis, one after the other
-    span = int(max(ends.max(), begins.max())) + 1
-    keys = end_ranks[among] * span + ends[among]
-    order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], ranks * span + begins, "right") - 1
-    last = among[order[np.maximum(place, 0)]]
-    return np.where((place >= 0) & (end_ranks[last] == ranks), last, NO_ROW)
+    rank_span = int(max(ends.max(), begins.max())) + 1
+    end_on_axis = end_ranks[among] * rank_span + ends[among]
+    begin_on_axis = ranks * rank_span + begins
+    by_end = np.argsort(end_on_axis, kind="stable")
+    ended = np.searchsorted(end_on_axis[by_end], begin_on_axis, "right")
+    last_place = np.maximum(ended - 1, 0)
+    last = among[by_end[last_place]]
+    is_of_rank = (ended > 0) & (end_ranks[last] == ranks)
+    return np.where(is_of_rank, last, NO_ROW)
 
 
 class Programs:

@@ -21,7 +21,7 @@ from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.times import StepEnds, step_ends
 from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
 Why = Literal[
@@ -49,6 +49,7 @@ class NoAnswerError(Exception):
     """Why there is no answer."""
 
     def __init__(self, why: Why) -> None:
+        """`why`: one of the words of Why."""
         self.why: Why = why
 
 
@@ -105,12 +106,7 @@ def graphs_of(
     meet. The trace of each rank is read, one after the other. Raises NoAnswerError, and
     WrongChangeError for a change that changes nothing on any rank."""
     matched = facts.matched
-    waits = facts.waits
-    first_ns = int(waits.start.min())
-    last_start = np.maximum.reduceat(waits.start, matched.first[:-1])
-    shift = waits.start - matched.start
-    transfer = matched.end + shift - np.repeat(last_start, matched.counts)
-    node = np.zeros(len(matched.rank), dtype=np.intp)
+    meetings = _unplaced_meetings(facts)
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
@@ -119,16 +115,9 @@ def graphs_of(
         trace = open_trace(summary.path, cached=cached)
         recorded = graph_of(trace)
         rows = np.flatnonzero(matched.rank == index)
-        nodes = _nodes_of_collectives(trace, recorded, matched.row[rows])
-        node[rows] = nodes
-        shift[rows] += recorded.origin_ns + trace.epoch_ns - first_ns
-        common_start = recorded.began[nodes] + shift[rows]
-        if (common_start != waits.start[rows] - first_ns).any():
-            raise NoAnswerError("not_replayed")  # the file is another one now
-
-        dur = recorded.dur.copy()
-        dur[nodes] = np.maximum(transfer[rows], 0)
-        graph = msgspec.structs.replace(recorded, dur=dur)
+        _place_meetings(facts, meetings, rows, trace, recorded)
+        nodes = meetings.node[rows]
+        graph = _with_transfers(recorded, nodes, meetings.transfer[rows])
         _check_links(trace, graph, nodes)
         of_rank = [change for change in changes if change.rank in (None, summary.rank)]
         with_changes = _changed(trace, graph, of_rank, missing)
@@ -137,19 +126,55 @@ def graphs_of(
         ranks.append(_rank_graph(trace, graph, with_changes))
     for text in missing.keys() - applied:
         raise missing[text]
+    shift = meetings.shift - meetings.shift.min()
+    notes_of_job = dict.fromkeys(notes)
     return JobGraphs(
         ranks=tuple(ranks),
-        meetings=Meetings(
-            of_row=matched.of_row,
-            rank=matched.rank,
-            node=node,
-            shift=shift - shift.min(),
-            transfer=transfer,
-        ),
-        notes=tuple(
-            note for note in dict.fromkeys(notes) if note not in NOTES_OF_ONE_RANK
-        ),
+        meetings=msgspec.structs.replace(meetings, shift=shift),
+        notes=tuple(note for note in notes_of_job if note not in NOTES_OF_ONE_RANK),
     )
+
+
+def _unplaced_meetings(facts: JobFacts) -> Meetings:
+    """The meetings of a job before its graphs are known: nodes are 0, and `shift` is
+    from the clock of each rank's file to the clock of the job."""
+    matched = facts.matched
+    start = facts.waits.start
+    shift = start - matched.start
+    last_start = np.maximum.reduceat(start, matched.first[:-1])
+    end = matched.end + shift
+    return Meetings(
+        of_row=matched.of_row,
+        rank=matched.rank,
+        node=np.zeros(len(matched.rank), dtype=np.intp),
+        shift=shift,
+        transfer=end - np.repeat(last_start, matched.counts),
+    )
+
+
+def _place_meetings(
+    facts: JobFacts, meetings: Meetings, rows: Rows, trace: Trace, graph: Graph
+) -> None:
+    """Writes the nodes of a rank into its rows of `meetings`, in place, and makes
+    `shift` there count from the time of its graph to ns after the first start of all
+    collectives. Raises NoAnswerError if a collective is no kernel, or if the file is
+    another one than was summarized."""
+    start = facts.waits.start
+    first_ns = int(start.min())
+    nodes = _nodes_of_collectives(trace, graph, facts.matched.row[rows])
+    meetings.node[rows] = nodes
+    meetings.shift[rows] += graph.origin_ns + trace.epoch_ns - first_ns
+    common_start = graph.began[nodes] + meetings.shift[rows]
+    if (common_start != start[rows] - first_ns).any():
+        raise NoAnswerError("not_replayed")
+
+
+def _with_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Graph:
+    """The graph of a rank with collectives (nodes) that last as long as their
+    transfers, at least 0."""
+    dur = graph.dur.copy()
+    dur[collectives] = np.maximum(transfer_ns, 0)
+    return msgspec.structs.replace(graph, dur=dur)
 
 
 def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
@@ -214,14 +239,17 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     """By how many ns in all collectives begin later than is understood, and so does
     what begins as one ends, at most LATE_NS after it. `collectives`: nodes."""
     late_ns = graph.residual.max(axis=0)
-    others = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
-    others = np.setdiff1d(others[late_ns[others] > LATE_NS], collectives)
+    nodes = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
+    late_nodes = nodes[late_ns[nodes] > LATE_NS]
+    others = np.setdiff1d(late_nodes, collectives)
     before_all = -LATE_NS - 1  # so long before the begin that nothing follows it
     ends = np.append(before_all, np.sort(graph.ended[collectives]))
     began = graph.began[others]
-    since_end = began - ends[np.searchsorted(ends, began, side="right") - 1]
-    follows = since_end <= LATE_NS
-    return int(late_ns[collectives].sum() + late_ns[others[follows]].sum())
+    last_end = ends[np.searchsorted(ends, began, side="right") - 1]
+    follows = began - last_end <= LATE_NS
+    of_collectives = late_ns[collectives].sum()
+    of_others = late_ns[others[follows]].sum()
+    return int(of_collectives + of_others)
 
 
 def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetings:
@@ -236,21 +264,21 @@ def remaining_meetings(graphs: JobGraphs, *, has_changes_of_one: bool) -> Meetin
         node = meetings.node[of_rank]
         is_gone[of_rank] = rank.changed_graph.gone[node]
         recorded_ns = rank.graph.dur[node]
-        same_ns = rank.changed_graph.dur[node] == recorded_ns
-        is_kept[of_rank] = same_ns & (recorded_ns > 0)
+        is_same = rank.changed_graph.dur[node] == recorded_ns
+        is_kept[of_rank] = is_same & (recorded_ns > 0)
     gone_somewhere = _on_any_rank(meetings, is_gone)
     is_changed = ~is_kept & (meetings.transfer > 0)
     changed_somewhere = _on_any_rank(meetings, is_changed)
-    partly_gone = (gone_somewhere & ~is_gone).any()
-    partly_changed = (changed_somewhere & is_kept).any()
-    if partly_gone or (has_changes_of_one and partly_changed):
+    is_partly_gone = (gone_somewhere & ~is_gone).any()
+    is_partly_changed = (changed_somewhere & is_kept).any()
+    if is_partly_gone or (has_changes_of_one and is_partly_changed):
         raise WrongChangeError(
             "A collective cannot be changed on some of its ranks alone."
         )
     return meetings.take(~is_gone)
 
 
-def _on_any_rank(meetings: Meetings, flags: np.ndarray) -> np.ndarray:
+def _on_any_rank(meetings: Meetings, flags: Flags) -> Flags:
     """For each row whether the flag is set on any rank of its collective."""
     of_collective = np.logical_or.reduceat(flags, meetings.first)
     return np.asarray(of_collective[meetings.of_row])

@@ -64,41 +64,69 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     which it was late then. A delay that was there already where its recording begins
     counts as outside."""
     matched = facts.matched
-    meanwhile = _Meanwhile(matched)
-    longer_ns: Counter[Place] = Counter()
-    explained_ns: Counter[Place] = Counter()
-    inside_ns = 0
+    sums = _SumsOfDelays(matched)
     outside_ns = 0
     late_begin: _LateBegin | None = None
     first_row = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
     delays = facts.charges.own_delays
     is_wanted = _in_late_steps(facts, rank)
-    for row, delay_ns in zip(
-        delays.row[is_wanted].tolist(), delays.ns[is_wanted].tolist(), strict=True
-    ):
+    wanted_rows = delays.row[is_wanted].tolist()
+    wanted_ns = delays.ns[is_wanted].tolist()
+    for row, delay_ns in zip(wanted_rows, wanted_ns, strict=True):
         others = _other_rows(matched, row)
+        begin = None
         if matched.row[row] == first_row:
             begin = _late_begin(matched, facts.clocks, row, others, delay_ns)
-            if begin is not None:
-                late_begin = begin
-                outside_ns += delay_ns
-                continue
-        inside_ns += delay_ns
-        peers = others[_evenly(len(others))]
-        for difference in meanwhile.differences(row, peers.tolist()):
-            longer_ns[difference.what] += difference.ns
-            explained_ns[difference.what] += min(
-                difference.ns, round(MAX_SHARE_OF_DELAY * delay_ns)
-            )
+        if begin is None:
+            sums.add(row, others, delay_ns)
+        else:
+            late_begin = begin
+            outside_ns += delay_ns
     return Reason(
-        late_ns=inside_ns + outside_ns,
+        late_ns=sums.delay_ns + outside_ns,
         outside_ns=outside_ns,
-        inside_ns=inside_ns,
+        inside_ns=sums.delay_ns,
         begins_after_ns=late_begin.after_ns if late_begin else None,
         begins_after_rank=late_begin.after_rank if late_begin else None,
         has_step=late_begin.is_step if late_begin else False,
-        excess=_largest(explained_ns, longer_ns, inside_ns),
+        excess=sums.largest(),
     )
+
+
+class _SumsOfDelays:
+    """What a late rank did longer than the others, summed over its delays."""
+
+    def __init__(self, matched: Matched) -> None:
+        """No delays so far; rows are those of `matched`."""
+        self._meanwhile = _Meanwhile(matched)
+        self._longer_ns: Counter[Place] = Counter()
+        self._explained_ns: Counter[Place] = Counter()
+        self.delay_ns = 0
+        """All delays together."""
+
+    def add(self, row: int, others: Rows, delay_ns: int) -> None:
+        """Adds the delay of a rank before the collective of its row; `others`: the rows
+        of the other ranks there."""
+        self.delay_ns += delay_ns
+        max_explained_ns = round(MAX_SHARE_OF_DELAY * delay_ns)
+        peers = others[_evenly(len(others))].tolist()
+        for difference in self._meanwhile.differences(row, peers):
+            self._longer_ns[difference.what] += difference.ns
+            explained_ns = min(difference.ns, max_explained_ns)
+            self._explained_ns[difference.what] += explained_ns
+
+    def largest(self) -> tuple[Excess, ...]:
+        """The at most MAX_REASONS places that explain most of the delays, the largest
+        first; without those that took longer by more than MAX_SHARE_OF_DELAY of all of
+        them."""
+        max_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
+        reasons: list[Excess] = []
+        for place, ns in self._explained_ns.items():
+            if ns > 0 and self._longer_ns[place] <= max_ns:
+                kind, name = place
+                reasons.append(Excess(kind=kind, name=name, ns=ns))
+        reasons.sort(key=lambda reason: -reason.ns)
+        return tuple(reasons[:MAX_REASONS])
 
 
 def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
@@ -119,21 +147,6 @@ def _other_rows(matched: Matched, row: int) -> Rows:
     return rows[is_other]
 
 
-def _largest(
-    explained_ns: Counter[Place], longer_ns: Counter[Place], inside_ns: int
-) -> tuple[Excess, ...]:
-    """The at most MAX_REASONS places that explain most of a delay, the largest first;
-    without those that took longer by more than MAX_SHARE_OF_DELAY of all of it."""
-    max_ns = MAX_SHARE_OF_DELAY * max(inside_ns, 1)
-    reasons: list[Excess] = []
-    for place, ns in explained_ns.items():
-        if ns > 0 and longer_ns[place] <= max_ns:
-            kind, name = place
-            reasons.append(Excess(kind=kind, name=name, ns=ns))
-    reasons.sort(key=lambda reason: -reason.ns)
-    return tuple(reasons[:MAX_REASONS])
-
-
 def _evenly(count: int) -> Rows:
     """At most MAX_PEERS of the places 0 to `count` - 1, at equal distances."""
     chosen: Rows = np.unique(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
@@ -150,9 +163,7 @@ def _late_begin(
     rows = np.append(row, others)
     indices = matched.rank[rows]
     summaries = [matched.ranks[index] for index in indices.tolist()]
-    steps: list[int] = []  # of each row, -1 before the first step
-    for summary, start in zip(summaries, matched.start[rows].tolist(), strict=True):
-        steps.append(int(np.searchsorted(summary.step_start, start, "right")) - 1)
+    steps = _steps_at(summaries, matched.start[rows])
     is_step = min(steps) >= 0
     begins: list[int] = []
     for summary, step in zip(summaries, steps, strict=True):
@@ -170,18 +181,25 @@ def _late_begin(
     )
 
 
+def _steps_at(summaries: Sequence[RankSummary], times: Int64s) -> list[int]:
+    """The place of the step in which each of some ranks is at a time, on its own clock;
+    -1 before its first step."""
+    steps = []
+    for summary, time in zip(summaries, times.tolist(), strict=True):
+        begun = int(np.searchsorted(summary.step_start, time, "right"))
+        steps.append(begun - 1)
+    return steps
+
+
 class _Meanwhile:
     """What ranks did before their collectives, unpacked once for each rank."""
 
     def __init__(self, matched: Matched) -> None:
+        """Rows are those of `matched`."""
         self._matched = matched
         self._accounts: dict[int, Int64s] = {}
         self._places: dict[int, dict[int, PlacesBefore]] = {}
-        order = np.lexsort((matched.row, matched.rank))
-        is_same_rank = np.diff(matched.rank[order]) == 0
-        # the row before it on the same rank
-        self._previous = np.full(len(order), NO_ROW, dtype=np.intp)
-        self._previous[order[1:][is_same_rank]] = order[:-1][is_same_rank]
+        self._previous = _previous_rows(matched)
 
     def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
         """What took longer, or shorter, before `row` than in the median of the `others`
@@ -200,9 +218,9 @@ class _Meanwhile:
         if account is None or len(accounts_of_others) < len(others):
             return []
         usual_account = medians(np.array(accounts_of_others))
-        longer = (account - usual_account).tolist()
+        longer_ns = (account - usual_account).tolist()
         differences: list[_Difference] = []
-        for name, ns in zip(CLASSES, longer, strict=True):
+        for name, ns in zip(CLASSES, longer_ns, strict=True):
             if name not in ("span", "idle"):  # the sums of others
                 differences.append(_Difference(what=("class", name), ns=ns))
         return differences
@@ -266,14 +284,9 @@ def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float
     The others are at most MAX_PEERS of them, evenly spread; there is at least one. The
     same are names that compute and ran equally often on all of these.
     """
-    kernels_of_others: list[dict[str, KernelRuns]] = []
+    kernels_of_others = []
     for place in _evenly(len(others)).tolist():
-        by_name = {
-            kernel.name: kernel
-            for kernel in others[place].kernels
-            if not kernel.communicates
-        }
-        kernels_of_others.append(by_name)
+        kernels_of_others.append(_computing_kernels(others[place]))
     own_ns = 0.0
     median_of_others_ns = 0.0
     for kernel in summary.kernels:
@@ -289,3 +302,22 @@ def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float
     if median_of_others_ns and own_ns > median_of_others_ns:
         return own_ns / median_of_others_ns - 1
     return None
+
+
+def _computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
+    """The kernels of a rank that do not communicate, by name."""
+    kernels = {}
+    for kernel in summary.kernels:
+        if not kernel.communicates:
+            kernels[kernel.name] = kernel
+    return kernels
+
+
+def _previous_rows(matched: Matched) -> Rows:
+    """For each row of Matched the row before it on the same rank, NO_ROW for none."""
+    order = np.lexsort((matched.row, matched.rank))
+    is_same_rank = np.diff(matched.rank[order]) == 0
+    row = order[1:][is_same_rank]
+    previous = np.full(len(order), NO_ROW, dtype=np.intp)
+    previous[row] = order[:-1][is_same_rank]
+    return previous

@@ -21,7 +21,7 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -77,51 +77,73 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     issued = _first_collectives(collectives_of(trace))
     device = _device(trace)
     spans = steps_of(trace)
-    epoch_ns = trace.epoch_ns
     step_accounts: Sequence[DeviceAccount] = []
     if device and len(spans):
         step_accounts = device.over(spans.start, spans.end)
+    whole_account = [device.span] if device else []
     groups = _groups(trace, issued)
     names = list(dict.fromkeys(collective.name for collective in issued.told))
     ended_before = _latest_ends_before(trace, issued)
-    devices = trace.keys.get("deviceProperties")
-    machine = trace.keys.get("host_name")
     rank, rank_by = rank_of(trace.keys, path)
     peaks = [peak.allocated for peak in memory_peaks(trace).peaks]
-    inferred: list[str] = []
-    cut: list[int] = []
-    for number, collective in enumerate(issued.told):
-        inferred += collective.inferred
-        if collective.is_cut:
-            cut.append(number)
     return model.RankSummary(
         version=model.VERSION,
         path=path,
         rank=rank,
         rank_by=rank_by,
         world_size=process_groups.world_size(trace.keys),
-        host=machine[:MAX_HOST_CHARACTERS] if isinstance(machine, str) else "",
-        devices=len(devices) if isinstance(devices, list) else 0,
+        host=_machine(trace),
+        devices=_device_count(trace),
         device=device.pid if device and isinstance(device.pid, int) else -1,
         device_name=device.line.named[device.number].name if device else "",
-        begin_ns=trace.begin_ns + epoch_ns,
-        end_ns=trace.end_ns + epoch_ns,
+        begin_ns=trace.begin_ns + trace.epoch_ns,
+        end_ns=trace.end_ns + trace.epoch_ns,
         steps=tuple(map(trace.name_of, spans.rows.tolist())),
-        step_start=spans.start + epoch_ns,
-        step_end=spans.end + epoch_ns,
+        step_start=spans.start + trace.epoch_ns,
+        step_end=spans.end + trace.epoch_ns,
         accounts=_table(step_accounts),
-        account=_table([device.span] if device else []).reshape(-1),
+        account=_table(whole_account).reshape(-1),
         kernels=_kernels(trace),
         groups=tuple(groups),
         names=tuple(names),
         collectives=_columns(trace, issued, groups, names, device, ended_before),
-        cut=tuple(cut),
+        cut=_cut(issued),
         places=places_before(trace, issued, ended_before),
         memory_peak=max(peaks, default=-1),
         note=note_of(trace),
-        inferred=tuple(dict.fromkeys(inferred)),
+        inferred=_inferred(issued),
         damage=_damage(trace, issued),
     )
+
+
+def _machine(trace: Trace) -> str:
+    """The name of the machine of a trace, at most MAX_HOST_CHARACTERS; "" if the file
+    has none."""
+    name = trace.keys.get("host_name")
+    return name[:MAX_HOST_CHARACTERS] if isinstance(name, str) else ""
+
+
+def _device_count(trace: Trace) -> int:
+    """How many devices the machine has; 0 if the file does not say."""
+    devices = trace.keys.get("deviceProperties")
+    return len(devices) if isinstance(devices, list) else 0
+
+
+def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
+    """The numbers of the collectives that the recording cuts."""
+    numbers = []
+    for number, collective in enumerate(issued.told):
+        if collective.is_cut:
+            numbers.append(number)
+    return tuple(numbers)
+
+
+def _inferred(issued: IssuedCollectives) -> tuple[str, ...]:
+    """What was inferred about the collectives, each once."""
+    inferred: list[str] = []
+    for collective in issued.told:
+        inferred += collective.inferred
+    return tuple(dict.fromkeys(inferred))
 
 
 def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
@@ -225,13 +247,7 @@ def _columns(
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = ready_of(trace, issued)
-    covered = np.zeros(len(start), dtype=np.int64)
-    ahead = np.zeros(len(start), dtype=np.int64)
-    accounts_before: Sequence[DeviceAccount] = []
-    if device:
-        covered[:] = [account.compute_ns for account in device.over(start, end)]
-        ahead[:] = [account.compute_ns for account in device.over(ready, start)]
-        accounts_before = device.over(ended_before, start)
+    accounts_before = device.over(ended_before, start) if device else []
     return model.Collectives(
         group=_column(number_of_group[each.group] for each in collectives),
         name=_column(number_of_name[each.name] for each in collectives),
@@ -241,15 +257,23 @@ def _columns(
         issued=issued.issued + trace.epoch_ns,
         start=start + trace.epoch_ns,
         end=end + trace.epoch_ns,
-        covered=covered,
+        covered=_computed_ns(device, start, end),
         ready=ready + trace.epoch_ns,
-        ahead=ahead,
+        ahead=_computed_ns(device, ready, start),
         stalled=_stalled(trace, issued, ready),
         before=model.packed(_table(accounts_before)),
     )
 
 
+def _computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
+    """For how many ns of each interval the device computed; 0 without a device."""
+    if device is None:
+        return np.zeros(len(begin), dtype=np.int64)
+    return _column(account.compute_ns for account in device.over(begin, end))
+
+
 def _column(numbers: Iterable[int]) -> Int64s:
+    """These numbers as an array."""
     return np.array(list(numbers), dtype=np.int64)
 
 
@@ -259,35 +283,54 @@ there."""
 
 
 def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
-    """When each collective could have started, in ns of the file: its start, or where
-    it was queued behind another one on its stream while compute went on, the end of the
-    last kernel that was launched before it on the stream with the most compute. Arrays
-    of shape [collectives].
+    """When each collective could have started, in ns of the file, of shape
+    [collectives]: its start, or where it was queued behind another one on its stream
+    while compute went on, the end of the last kernel that was launched before it on the
+    stream with the most compute.
 
     Where one launch starts several kernels, as a CUDA graph does, their order is not
     known, and ready is the start; also where no kernel was launched between the two
     collectives."""
     ready: Int64s = trace.start[issued.rows].copy()
     queued = _queued(trace, issued)
-    kernels = trace.rows_of(Role.KERNEL)
-    is_launched = trace.launch[kernels] >= 0
-    computes = kernels[~communicates(trace, kernels) & is_launched]
-    if not len(queued.collective) or not len(computes):
+    compute = _launched_compute(trace)
+    if not len(queued.collective) or not len(compute.launched):
         return ready
-    busy_ns = summed(trace.track[computes], trace.dur[computes], len(trace.tracks))
-    on_busiest = computes[trace.track[computes] == np.argmax(busy_ns)]
-    launched_ns = trace.start[trace.launch[on_busiest]]
-    by_launch = np.argsort(launched_ns, kind="stable")
-    latest_ends = np.maximum.accumulate(trace.end[on_busiest[by_launch]])
     # for each collective, how many of these kernels were launched before it
-    launched_before = np.searchsorted(launched_ns[by_launch], issued.issued)
+    launched_before = np.searchsorted(compute.launched, issued.issued)
     kernels_before = launched_before[queued.collective]
     computed_between = kernels_before > launched_before[queued.behind]
     delayed = queued.collective[computed_between]
-    inputs_end = latest_ends[kernels_before[computed_between] - 1]
+    inputs_end = compute.latest_end[kernels_before[computed_between] - 1]
     could_start = np.maximum(inputs_end, issued.issued[delayed])
     ready[delayed] = np.minimum(ready[delayed], could_start)
     return ready
+
+
+class _LaunchedCompute(msgspec.Struct, frozen=True, eq=False):
+    """The kernels that compute on one stream, in the order in which they were launched;
+    arrays of shape [kernels], in ns of the file."""
+
+    launched: Int64s
+    latest_end: Int64s  # of the kernels up to this one
+
+
+def _launched_compute(trace: Trace) -> _LaunchedCompute:
+    """The kernels that compute, whose launch is known, on the stream on which these take
+    the most time; none if there are none at all."""
+    kernels = trace.rows_of(Role.KERNEL)
+    is_launched = trace.launch[kernels] >= 0
+    computes = kernels[~communicates(trace, kernels) & is_launched]
+    if len(computes):
+        track = trace.track[computes]
+        busy_ns = summed(track, trace.dur[computes], len(trace.tracks))
+        computes = computes[track == np.argmax(busy_ns)]
+    launched = trace.start[trace.launch[computes]]
+    by_launch = np.argsort(launched, kind="stable")
+    return _LaunchedCompute(
+        launched=launched[by_launch],
+        latest_end=np.maximum.accumulate(trace.end[computes[by_launch]]),
+    )
 
 
 class _Queued(msgspec.Struct, frozen=True, eq=False):
@@ -310,14 +353,18 @@ def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     is_same_track = track[collective] == track[behind]
     gap_ns = start[collective] - end[behind]
     follows = is_same_track & (gap_ns >= 0) & (gap_ns <= QUEUED_NS)
+    is_queued = follows & _has_own_launch(trace, issued)[collective]
+    return _Queued(collective=collective[is_queued], behind=behind[is_queued])
+
+
+def _has_own_launch(trace: Trace, issued: IssuedCollectives) -> Flags:
+    """Whether each collective was launched by a call that launched nothing else."""
     launch = trace.launch[trace.gpu_rows]
     launched_by_call = np.bincount(launch[launch >= 0], minlength=len(trace.start))
-    is_launched = trace.launch[issued.rows[collective]] >= 0
+    is_launched = trace.launch[issued.rows] >= 0
     # an issuer of -1 does not count: what has none was not launched
-    call = np.maximum(issued.issuer[collective], 0)
-    has_own_launch = is_launched & (launched_by_call[call] == 1)
-    is_queued = follows & has_own_launch
-    return _Queued(collective=collective[is_queued], behind=behind[is_queued])
+    call = np.maximum(issued.issuer, 0)
+    return np.asarray(is_launched & (launched_by_call[call] == 1))
 
 
 RESUMED_NS = 5_000
@@ -348,23 +395,23 @@ def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
     """The runs of the kernels of each name: of the MAX_KERNEL_NAMES names with the
     longest totals, the longest first."""
     rows = trace.rows_of(Role.KERNEL)
-    counts = np.bincount(trace.name[rows], minlength=len(trace.names))
-    total_ns = summed(trace.name[rows], trace.dur[rows], len(trace.names))
+    name_of_row = trace.name[rows]
+    counts = np.bincount(name_of_row, minlength=len(trace.names))
+    total_ns = summed(name_of_row, trace.dur[rows], len(trace.names))
     first_row = np.zeros(len(trace.names), dtype=np.intp)
     # backwards, so that the first row of a name is assigned last and stays
-    first_row[trace.name[rows[::-1]]] = rows[::-1]
+    first_row[name_of_row[::-1]] = rows[::-1]
     longest_first = np.argsort(-total_ns, kind="stable")
-    names = longest_first[: min(model.MAX_KERNEL_NAMES, np.count_nonzero(counts))]
-    is_communication = communicates(trace, first_row[names])
-    kernels: list[model.KernelRuns] = []
-    for name, communicates_by_name in zip(
-        names.tolist(), is_communication.tolist(), strict=True
-    ):
+    number_of_names = min(model.MAX_KERNEL_NAMES, np.count_nonzero(counts))
+    names = longest_first[:number_of_names].tolist()
+    does_communicate = communicates(trace, first_row[names]).tolist()
+    kernels = []
+    for name, communication in zip(names, does_communicate, strict=True):
         kernel = model.KernelRuns(
             name=trace.names[name][:MAX_KERNEL_CHARACTERS],
             count=int(counts[name]),
             total_ns=int(total_ns[name]),
-            communicates=communicates_by_name,
+            communicates=communication,
         )
         kernels.append(kernel)
     return tuple(kernels)

@@ -50,16 +50,14 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     # rows by collective and within one by start, so that its last one starts last;
     # every collective has at least two
     by_start = np.lexsort((start, matched.of_row))
-    first = matched.first[:-1]
     latest = by_start[matched.first[1:] - 1]
     second = by_start[matched.first[1:] - 2]
-    lead = start[latest] - start[second]
-    resolution = clocks.resolution_of(matched.rank[latest], matched.rank[second])
-    is_told = (lead > resolution) & ~matched.point_to_point & (not clocks.refused)
+    middle_of_others = matched.first[:-1] + (matched.counts - 2) // 2
     last_start = start[latest]
     wait = np.clip(np.repeat(last_start, matched.counts) - start, 0, end - start)
     if clocks.refused:  # then nothing that compares two ranks is believed
         wait = np.zeros_like(wait)
+    is_told = _is_last_told(matched, clocks, start, latest, second)
     return Waits(
         start=start,
         end=end,
@@ -67,10 +65,21 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
         wait=wait,
         alone=_alone(matched, latest, start, ready, end, wait),
         latest=latest,
-        usual=by_start[first + (matched.counts - 2) // 2],
+        usual=by_start[middle_of_others],
         last=np.where(is_told, matched.rank[latest], UNTOLD),
         transfer=_transfer(matched, clocks, end, last_start),
     )
+
+
+def _is_last_told(
+    matched: Matched, clocks: Clocks, start: Int64s, latest: Rows, second: Rows
+) -> Flags:
+    """Whether clocks tell which rank starts each collective last; never of sends and
+    receives. `latest`, `second`: the rows that start last and last but one."""
+    lead_ns = start[latest] - start[second]
+    resolution = clocks.resolution_of(matched.rank[latest], matched.rank[second])
+    can_be_told = ~matched.point_to_point & (not clocks.refused)
+    return np.asarray((lead_ns > resolution) & can_be_told)
 
 
 def _no_waits(start: Int64s, end: Int64s) -> Waits:
@@ -106,20 +115,28 @@ def _alone(
     still_since = end - stalled
     last_is_still = np.repeat(still_since[latest], matched.counts)
     last_arrives = np.repeat(start[latest], matched.counts)
-    longest = np.minimum(last_is_still - still_since, last_arrives - ready)
+    still_before_last = last_is_still - still_since
+    ready_before_last = last_arrives - ready
+    longest = np.minimum(still_before_last, ready_before_last)
     stands_still = np.where(wait > 0, np.clip(longest, 0, stalled), 0)
+    return _once_a_moment(matched.rank, still_since, stands_still)
 
-    # All ranks on one axis, one after the other: each moment counts once.
-    order = np.lexsort((still_since, matched.rank))
-    first_ns = still_since.min()
-    rank_span = int((still_since + stands_still).max() - first_ns) + 1
-    rank_begin = matched.rank[order] * rank_span
-    begin = rank_begin + still_since[order] - first_ns
-    until = begin + stands_still[order]
-    waited_until = np.maximum.accumulate(np.concatenate((rank_begin[:1], until[:-1])))
-    alone = np.empty_like(stands_still)
-    alone[order] = np.maximum(until - np.maximum(begin, waited_until), 0)
-    return alone
+
+def _once_a_moment(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
+    """The lengths of these intervals without what an interval of the same rank covers
+    that began earlier; arrays of shape [rows], in ns."""
+    order = np.lexsort((begin, rank))
+    # all ranks on one axis, one after the other
+    first_ns = begin.min()
+    rank_span = int((begin + length).max() - first_ns) + 1
+    rank_begin = rank[order] * rank_span
+    since = rank_begin + begin[order] - first_ns
+    until = since + length[order]
+    earlier_until = np.concatenate((rank_begin[:1], until[:-1]))
+    covered_until = np.maximum.accumulate(earlier_until)
+    uncovered = np.empty_like(length)
+    uncovered[order] = np.maximum(until - np.maximum(since, covered_until), 0)
+    return uncovered
 
 
 def _transfer(
@@ -187,11 +204,13 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """The collectives by name, group and size, those with the longest waits first."""
     if not len(matched):
         return ()
-    mean_waits = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
+    sums = np.add.reduceat(waits.wait, matched.first[:-1])
+    mean_waits = sums // matched.counts
     keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
     kinds: list[KindOfCollective] = []
     for places in by_key(range(len(keys)), keys.__getitem__).values():
-        kinds.append(_kind(matched, waits, places, int(mean_waits[places].sum())))
+        wait_ns = int(mean_waits[places].sum())
+        kinds.append(_kind(matched, waits, places, wait_ns))
     kinds.sort(key=lambda kind: -kind.wait_ns)
     return tuple(kinds)
 

@@ -20,7 +20,7 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.matching import step_keys
-from fusetui.analysis.ranks.meeting import Meetings, replayed
+from fusetui.analysis.ranks.meeting import ChangedTimes, Meetings, replayed
 from fusetui.analysis.ranks.rank_graphs import (
     JobGraphs,
     NoAnswerError,
@@ -125,14 +125,10 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
     changes: list[RankChange] = []
     for text in texts:
         match = CHANGE_OF_RANK.fullmatch(text)
-        rank = None
-        change_text = text
-        if match is not None:
-            rank = int(match["rank"])
-            change_text = match["change"]
+        rank = None if match is None else int(match["rank"])
         if rank is not None and rank not in ranks:
             raise NoMatchError(f"There is no rank {rank}.")
-        change = parse_change(change_text)
+        change = parse_change(text if match is None else match["change"])
         changes.append(RankChange(rank=rank, text=text, change=change))
     if is_range([change_of_rank.change for change_of_rank in changes]):
         untold = "What another device would be worth to a job is not told"
@@ -181,9 +177,54 @@ def _answer(
     """The answer, made from `no_answer`; that with a reason if too much of the time of
     some rank is not understood. Raises NoAnswerError and WrongChangeError."""
     graphs = graphs_of(facts, changes, cached=cached)
-    meetings = graphs.meetings
+    job = _replayed_job(graphs, changes)
+    residual_share = max(
+        *(rank.residual_share for rank in graphs.ranks),
+        job.before.residual_share,
+        job.after.residual_share,
+    )
+    if residual_share > UNKNOWN:
+        return msgspec.structs.replace(
+            no_answer, residual_share=residual_share, why_not="not_understood"
+        )
+    lengths = _lengths(facts, graphs, job)
+    arrivals_before = _arrivals(facts, graphs.meetings, job.before.arrived)
+    arrivals_after = _arrivals(facts, job.remaining, job.after.arrived)
+    uncertainty_ns = round(_uncertainty_ns(facts))
+    never_waits = "loader_never_waits" in graphs.notes
+    batches_unknown = lengths.depend_on_batches and not never_waits
+    is_exact = not residual_share and not uncertainty_ns
+    is_bound = _is_bound(changes, graphs, is_exact=is_exact)
+    is_bound = is_bound or never_waits or batches_unknown
+    notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
+    return msgspec.structs.replace(
+        no_answer,
+        residual_share=residual_share,
+        steps=_step_effects(facts, lengths),
+        before_ns=lengths.before_ns,
+        after_ns=lengths.after_ns,
+        ranks=_ranks_then(facts, graphs, before=arrivals_before, after=arrivals_after),
+        inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
+        uncertainty_ns=uncertainty_ns,
+        certainty="bound" if is_bound else "estimate",
+        notes=notes,
+    )
+
+
+class _ReplayedJob(msgspec.Struct, frozen=True, eq=False):
+    """The replays of a job with and without changes."""
+
+    before: ChangedTimes
+    after: ChangedTimes
+    remaining: Meetings  # the collectives that are left after the changes
+
+
+def _replayed_job(graphs: JobGraphs, changes: Sequence[RankChange]) -> _ReplayedJob:
+    """Replays a job with and without changes. Raises NoAnswerError if one of them ends
+    in a circle, or if the one without changes is not the recording; WrongChangeError
+    for a change of a collective on some of its ranks."""
+    before = replayed(graphs.graphs, graphs.meetings)
     recorded = [graph.recorded for graph in graphs.graphs]
-    before = replayed(graphs.graphs, meetings)
     if before is None or not all(map(np.array_equal, before.times, recorded)):
         raise NoAnswerError("not_replayed")
     has_changes_of_one = any(change.rank is not None for change in changes)
@@ -191,56 +232,52 @@ def _answer(
     after = replayed(graphs.changed_graphs, remaining)
     if after is None:
         raise NoAnswerError("not_replayed")
+    return _ReplayedJob(before=before, after=after, remaining=remaining)
 
-    residual_share = max(
-        *(rank.residual_share for rank in graphs.ranks),
-        before.residual_share,
-        after.residual_share,
-    )
-    if residual_share > UNKNOWN:
-        return msgspec.structs.replace(
-            no_answer, residual_share=residual_share, why_not="not_understood"
-        )
 
-    steps_before = step_launched(_ends_of_steps(facts, graphs, recorded, graphs.graphs))
-    ends_after = _ends_of_steps(facts, graphs, after.times, graphs.changed_graphs)
-    steps_after = step_launched(ends_after)
-    in_median = np.ones(len(steps_before), dtype=np.bool_)
-    in_median[0] = len(steps_before) == 1  # before the first step none has ended
-    before_ns = lower_median(steps_before[in_median])
-    after_ns = lower_median(steps_after[in_median])
-    latest_steps = _latest_steps(facts, graphs, remaining, steps_after)
-    never_waits = "loader_never_waits" in graphs.notes
-    batches_unknown = not never_waits and differs(
-        after_ns, lower_median(latest_steps[in_median])
+class _Lengths(msgspec.Struct, frozen=True, eq=False):
+    """How long the steps of a job take, in ns; arrays of shape [steps]."""
+
+    before: Int64s
+    after: Int64s
+    in_median: Flags  # which steps count in the medians
+    before_ns: int  # medians
+    after_ns: int
+    depend_on_batches: bool  # on when workers of a data loader have them
+
+
+def _lengths(facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob) -> _Lengths:
+    """How long the steps of a job take before and after the changes."""
+    recorded = [graph.recorded for graph in graphs.graphs]
+    ends_before = _ends_of_steps(facts, graphs, recorded, graphs.graphs)
+    ends_after = _ends_of_steps(facts, graphs, job.after.times, graphs.changed_graphs)
+    before = step_launched(ends_before)
+    after = step_launched(ends_after)
+    latest = _latest_steps(facts, graphs, job.remaining, after)
+    in_median = np.ones(len(before), dtype=np.bool_)
+    in_median[0] = len(before) == 1  # before the first step none has ended
+    after_ns = lower_median(after[in_median])
+    latest_ns = lower_median(latest[in_median])
+    return _Lengths(
+        before=before,
+        after=after,
+        in_median=in_median,
+        before_ns=lower_median(before[in_median]),
+        after_ns=after_ns,
+        depend_on_batches=differs(after_ns, latest_ns),
     )
-    uncertainty_ns = round(_uncertainty_ns(facts))
-    is_understood = not residual_share and not uncertainty_ns
-    is_exact = is_understood and all(rank.is_certain for rank in graphs.ranks)
-    only_bounds = all(
+
+
+def _is_bound(
+    changes: Sequence[RankChange], graphs: JobGraphs, *, is_exact: bool
+) -> bool:
+    """Whether no job with these changes can save more than the replay: they only remove
+    waits, and nothing was inferred or is not understood (`is_exact`: of the job)."""
+    only_remove_waits = all(
         isinstance(change_of_rank.change, Unsynced) for change_of_rank in changes
     )
-    is_bound = never_waits or batches_unknown or (only_bounds and is_exact)
-    notes = graphs.notes
-    if batches_unknown:
-        notes = (*notes, "batches_unknown")
-    return msgspec.structs.replace(
-        no_answer,
-        residual_share=residual_share,
-        steps=_step_effects(facts, steps_before, steps_after, in_median),
-        before_ns=before_ns,
-        after_ns=after_ns,
-        ranks=_ranks_then(
-            facts,
-            graphs,
-            before=_arrivals(facts, meetings, before.arrived),
-            after=_arrivals(facts, remaining, after.arrived),
-        ),
-        inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
-        uncertainty_ns=uncertainty_ns,
-        certainty="bound" if is_bound else "estimate",
-        notes=notes,
-    )
+    is_certain = all(rank.is_certain for rank in graphs.ranks)
+    return only_remove_waits and is_exact and is_certain
 
 
 def _latest_steps(
@@ -257,16 +294,18 @@ def _latest_steps(
     return step_launched(_ends_of_steps(facts, graphs, late.times, changed))
 
 
-def _step_effects(
-    facts: JobFacts, before: Int64s, after: Int64s, in_median: Flags
-) -> tuple[StepEffect, ...]:
+def _step_effects(facts: JobFacts, lengths: _Lengths) -> tuple[StepEffect, ...]:
     """Each step before and after; () in a job without steps."""
     names = labels_of(facts.matched.ranks[0].steps)
     if not names:
         return ()
     effects: list[StepEffect] = []
     for name, before_ns, after_ns, counted in zip(
-        names, before.tolist(), after.tolist(), in_median.tolist(), strict=True
+        names,
+        lengths.before.tolist(),
+        lengths.after.tolist(),
+        lengths.in_median.tolist(),
+        strict=True,
     ):
         effect = StepEffect(
             name=name, before_ns=before_ns, after_ns=after_ns, in_median=counted
@@ -323,15 +362,16 @@ def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> _Arrivals
     ns on the clock of its rank's graph."""
     ranks = len(facts.matched.ranks)
     common = arrived + meetings.shift
-    waits_ns = summed(meetings.rank, meetings.last(arrived) - common, ranks)
+    waits_ns = meetings.last(arrived) - common
     by_arrival = np.lexsort((common, meetings.of_row))
     first = meetings.first
-    last_places = np.append(first[1:], len(common))[: len(first)] - 1
-    last = by_arrival[last_places]
-    second = by_arrival[last_places - 1]
-    resolution = facts.clocks.resolution_of(meetings.rank[last], meetings.rank[second])
+    next_first = np.append(first[1:], len(common))[: len(first)]
+    last = by_arrival[next_first - 1]
+    second = by_arrival[next_first - 2]
+    last_rank = meetings.rank[last]
+    resolution = facts.clocks.resolution_of(last_rank, meetings.rank[second])
     is_told = common[last] - common[second] > resolution
     return _Arrivals(
-        last=np.bincount(meetings.rank[last[is_told]], minlength=ranks),
-        waits_ns=waits_ns,
+        last=np.bincount(last_rank[is_told], minlength=ranks),
+        waits_ns=summed(meetings.rank, waits_ns, ranks),
     )

@@ -27,7 +27,6 @@ from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import (
     ACROSS,
     IN_CHAIN,
-    NEVER,
     NO_BATCHES,
     Graph,
     Node,
@@ -64,6 +63,8 @@ def is_range(changes: Sequence[Change]) -> bool:
 
 
 def _scale(change: Scaled, draft: Draft) -> None:
+    """Changes how long something takes: to a share of it, to a fixed time or, with
+    neither, to the least time of the kernels."""
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
         return
@@ -78,14 +79,15 @@ def _scale(change: Scaled, draft: Draft) -> None:
     if factor is not None:
         draft.scale_items(items, lambda current_ns: current_ns * factor)
     elif fixed_ns is not None:
-        draft.scale_items(
-            items, lambda current_ns: np.full(len(current_ns), float(fixed_ns))
-        )
+        every_ns = np.full(len(items), float(fixed_ns))
+        draft.scale_items(items, lambda _: every_ns)
     else:
         _shorten_to_bound(draft, items, change.pattern)
 
 
 def _scale_threads(change: Scaled, draft: Draft) -> None:
+    """Changes how long threads take in ops, modules or Python, to a share of it. What
+    takes no time any more also calls nothing and waits for no batch."""
     trace = draft.trace
     graph = draft.graph
     factor = change.factor or 0.0
@@ -126,56 +128,82 @@ def kernels_of(trace: Trace) -> Kernels:
     return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
 
 
+class _ChosenRuns(NamedTuple):
+    """Runs of kernels that are fused; arrays of shape [runs]."""
+
+    rows: Rows  # all GPU events in the order of their streams, shape [events]
+    begin: Rows  # the place of the first kernel of each run in `rows`
+    end: Rows  # the place behind its last one
+    ns: Floats  # how long its kernels take
+    share_of_time: Floats  # of that, what the fused one takes; nan if not known
+
+
 def _fuse(change: FusedKernels, draft: Draft) -> None:
     """The first kernel of each run becomes the fused one; the others go, with the calls
     that launch nothing else."""
-    trace = draft.trace
-    graph = draft.graph
+    runs = _chosen_runs(draft.trace, change.place)
+    is_unknown = np.isnan(runs.share_of_time)
+    if is_unknown.any():
+        draft.notes.append("some_runs_keep_their_time")
+    share_of_time = np.where(is_unknown, 1.0, runs.share_of_time)
+    fused_ns = share_of_time * runs.ns
+    item_of_row = draft.graph.node_of(draft.trace, Node.ITEM)
+    first_items = item_of_row[runs.rows[runs.begin]]
+    draft.scale_items(first_items, lambda _: fused_ns)
+
+    is_other = inside_of(runs.begin + 1, runs.end, len(runs.rows))
+    other_rows = runs.rows[is_other]
+    draft.remove_nodes(item_of_row[other_rows])
+    draft.remove_nodes(_launches_of_nothing_else(draft, other_rows))
+
+
+def _chosen_runs(trace: Trace, place: int | None) -> _ChosenRuns:
+    """The fusable runs of kernels, or only the one with the event at this place of the
+    file. Raises NoMatchError if there is none."""
     kernels = kernels_of(trace)
     runs = runs_of(kernels)
     rows = kernels.rows[kernels.in_order]
-    chosen = np.arange(len(runs.ns))
-    if change.place is not None:
-        place = np.flatnonzero(trace.order[rows] == change.place)[:1]
-        chosen = np.flatnonzero((runs.begin <= place) & (place < runs.end))
-    if not len(chosen):
-        which = "" if change.place is None else f" with event {change.place}"
+    is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
+    which = ""
+    if place is not None:
+        which = f" with event {place}"
+        is_chosen[:] = False
+        for kernel in np.flatnonzero(trace.order[rows] == place).tolist():  # or none
+            is_chosen |= (runs.begin <= kernel) & (kernel < runs.end)
+    if not is_chosen.any():
         raise NoMatchError(f"The trace has no fusable run of kernels{which}.")
+    return _ChosenRuns(
+        rows=rows,
+        begin=runs.begin[is_chosen],
+        end=runs.end[is_chosen],
+        ns=runs.ns[is_chosen].astype(np.float64),
+        share_of_time=runs.moved[is_chosen],
+    )
 
-    share_of_time = runs.moved[chosen]
-    is_unknown = np.isnan(share_of_time)
-    if is_unknown.any():
-        draft.notes.append("some_runs_keep_their_time")
-    share_of_time = np.where(is_unknown, 1.0, share_of_time)
-    fused_ns = share_of_time * runs.ns[chosen].astype(np.float64)
-    item_of_row = graph.node_of(trace, Node.ITEM)
-    first_items = item_of_row[rows[runs.begin[chosen]]]
-    draft.scale_items(first_items, lambda _: fused_ns)
 
-    other_rows = rows[inside_of(runs.begin[chosen] + 1, runs.end[chosen], len(rows))]
-    draft.remove_nodes(item_of_row[other_rows])
-    calls = trace.launch[other_rows]
+def _launches_of_nothing_else(draft: Draft, rows: Rows) -> Rows:
+    """The LAUNCHes of those of these GPU events whose call launches nothing else."""
+    trace = draft.trace
+    calls = trace.launch[rows]
     calls = calls[calls >= 0]
-    events_of_row = np.bincount(
-        trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1
-    )[1:]
-    launches_one = events_of_row[calls] == 1
-    launch_nodes = graph.node_of(trace, Node.LAUNCH)[calls[launches_one]]
-    draft.remove_nodes(launch_nodes[launch_nodes > 0])
+    launch = trace.launch[trace.gpu_rows]
+    events_of_call = np.bincount(launch[launch >= 0], minlength=len(trace))
+    only_calls = calls[events_of_call[calls] == 1]
+    nodes = draft.graph.node_of(trace, Node.LAUNCH)[only_calls]
+    launches: Rows = nodes[nodes > 0]  # 0: none
+    return launches
 
 
 def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
-    trace = draft.trace
-    graph_launches_ns = trace.dur[graph_calls(trace)]
-    if len(graph_launches_ns):
-        launch_ns = median(graph_launches_ns)
-    else:
-        launch_ns = ASSUMED_GRAPH_LAUNCH_NS
-        draft.notes.append("graph_launch_assumed")
-    # a name of slices keeps their ends; of a step counts what lies between launches
-    keeps_ends = bool(change.pattern) and not change.pattern.isdecimal()
+    """Each range of the program with several launches launches them as one graph. A
+    range that is a slice of this name keeps its ends; of a step counts what lies
+    between its launches. Raises NoMatchError if no range has several launches."""
+    launch_ns = _graph_launch_ns(draft)
+    is_of_steps = not change.pattern or change.pattern.isdecimal()
     graphs = 0
-    for begin, end, chains in select.ranges_of(trace, draft.graph, change.pattern):
+    for begin, end, chains in select.ranges_of(
+        draft.trace, draft.graph, change.pattern
+    ):
         calls = _calls_between(draft, begin, end, chains)
         launches = calls[draft.graph.kind[calls] == Node.LAUNCH]
         if len(launches) < 2:
@@ -183,17 +211,33 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         graphs += 1
         since = begin
         until = end
-        if not keeps_ends:
+        if is_of_steps:
             rows = draft.graph.row[launches]
-            since = int(trace.start[rows[0]])
-            until = int(trace.end[rows].max())
+            since = int(draft.trace.start[rows[0]])
+            until = int(draft.trace.end[rows].max())
         _refuse_waits(draft, calls, since, until)
         _launch_as_one_graph(draft, launches, launch_ns)
-        origin_ns = draft.graph.origin_ns
-        cover = Cover(np.array([since - origin_ns]), np.array([until - origin_ns]))
-        draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
+        _skip(draft, chains, since, until)
     if not graphs:
         raise NoMatchError("The trace has no such range with several launches.")
+
+
+def _graph_launch_ns(draft: Draft) -> int:
+    """How long a call that launches a graph takes: the median of those in the trace, or
+    ASSUMED_GRAPH_LAUNCH_NS, which is noted."""
+    trace = draft.trace
+    recorded_ns = trace.dur[graph_calls(trace)]
+    if len(recorded_ns):
+        return median(recorded_ns)
+    draft.notes.append("graph_launch_assumed")
+    return ASSUMED_GRAPH_LAUNCH_NS
+
+
+def _skip(draft: Draft, chains: Rows, since: int, until: int) -> None:
+    """Has some threads take no time between two times (ns of the file)."""
+    origin_ns = draft.graph.origin_ns
+    cover = Cover(np.array([since - origin_ns]), np.array([until - origin_ns]))
+    draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
 
 
 def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
@@ -204,8 +248,10 @@ def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
     start = trace.start[graph.row[calls]]
     stop = trace.end[graph.row[calls]]
     is_within = (start >= begin) & (stop <= end)
-    within = np.flatnonzero(is_within & np.isin(graph.chain[calls], chains))
-    return calls[within[np.argsort(start[within], kind="stable")]]
+    is_of_threads = np.isin(graph.chain[calls], chains)
+    within = np.flatnonzero(is_within & is_of_threads)
+    by_start = np.argsort(start[within], kind="stable")
+    return calls[within[by_start]]
 
 
 def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
@@ -222,7 +268,7 @@ def _refuse_waits(draft: Draft, calls: Rows, since: int, until: int) -> None:
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
-    """The first launch is that of the graph, for the items of all of them."""
+    """Makes the first launch that of the graph, for the items of all of them."""
     graph = draft.graph
     first = launches[0]
     draft.dur[launches] = 0
@@ -230,17 +276,20 @@ def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
     draft.remove_edges(ACROSS, launches[1:])
     launching_row = draft.trace.launch[graph.row[draft.items]]
     items = draft.items[np.isin(launching_row, graph.row[launches])]
+    # an item waits for what is before its launch call
     draft.source[ACROSS, items] = draft.source[IN_CHAIN, first]
     draft.residual[ACROSS, items] = 0
 
 
 def _remove_waits(change: Unsynced, draft: Draft) -> None:
+    """Calls that wait for the device return at once. Raises NoMatchError if none of them
+    is known to wait."""
     trace = draft.trace
     graph = draft.graph
     rows = select.slices_like(trace, graph, "wait", change.pattern)
     called = select.called_in(trace, graph, select.covers(trace, graph, rows))
     waits = called[graph.kind[called] == Node.WAIT]
-    waits = waits[graph.lag[ACROSS, waits] != NEVER]
+    waits = waits[graph.has_edge(ACROSS, waits)]
     if not len(waits):
         raise NoMatchError(
             f"No call like {change.pattern} is known to wait for the device."
@@ -249,8 +298,9 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
 
 
 def _load_beside(change: Loaded, draft: Draft) -> None:
-    """Where workers load batches already, no call waits for one. Else a worker fetches
-    every nth batch, one after the other, from the first one on."""
+    """Workers load the batches. Where some do already, no call waits for one any more;
+    else a worker fetches every nth batch, one after the other, from the first one
+    on."""
     trace = draft.trace
     graph = draft.graph
     loading = select.covers(trace, graph, loader_rows(trace))
@@ -269,17 +319,24 @@ def _load_beside(change: Loaded, draft: Draft) -> None:
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
     for chain, cover in loading.items():
-        ready = _batches_ready(cover, change.workers)
-        nodes = np.flatnonzero(graph.chain == chain)
-        loaded = nodes[np.searchsorted(graph.began[nodes], cover.end)]
-        waits_for_nothing = graph.lag[ACROSS, loaded] == NEVER
-        waiting = loaded[waits_for_nothing]
-        draft.source[ACROSS, waiting] = 0
-        draft.lag[ACROSS, waiting] = ready[waits_for_nothing]
+        _wait_for_batches(draft, chain, cover, change.workers)
+
+
+def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) -> None:
+    """Has a thread wait for each batch, which so many workers load, where it loads it
+    itself; not where it waits for something else there."""
+    graph = draft.graph
+    ready = _batches_ready(loading, workers)
+    nodes = np.flatnonzero(graph.chain == chain)
+    first_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
+    is_free = ~graph.has_edge(ACROSS, first_after)
+    waiting = first_after[is_free]
+    draft.source[ACROSS, waiting] = 0  # the origin
+    draft.lag[ACROSS, waiting] = ready[is_free]
 
 
 def _batches_ready(loading: Cover, workers: int) -> Rows:
-    """When each batch is ready if so many workers load them, each every nth."""
+    """When each batch is ready if so many workers load them, each every nth (ns)."""
     took_ns = loading.end - loading.start
     ready = np.full(len(took_ns), loading.start[0], dtype=np.int64)
     for worker in range(min(workers, len(took_ns))):
@@ -317,21 +374,29 @@ def _overlap(_: Overlapped, draft: Draft) -> None:
     is_moved[communication] = True
     before_moved = _before_communication(draft, communication, is_moved)
 
-    followers = graph.nodes(Node.ITEM, Node.JOIN)
-    source = draft.source[IN_CHAIN, followers]
-    is_on_stream = graph.chain[source] == graph.chain[followers]
-    followers = followers[is_moved[source] & is_on_stream]
+    followers = _followers(draft, is_moved)
+    new_source = before_moved[draft.source[IN_CHAIN, followers]]
+    same_chain = graph.chain[new_source] == graph.chain[followers]
+    is_kept = (new_source > 0) & same_chain
+    draft.source[IN_CHAIN, followers] = new_source
+    draft.residual[IN_CHAIN, followers] = 0
+    draft.remove_edges(IN_CHAIN, followers[~is_kept])
+
+
+def _followers(draft: Draft, is_moved: Flags) -> Rows:
+    """The items that come right after one that moves on their stream and do not move
+    themselves, and the JOINs of such items that do. `is_moved`: of each node."""
+    graph = draft.graph
+    nodes = graph.nodes(Node.ITEM, Node.JOIN)
+    source = draft.source[IN_CHAIN, nodes]
+    is_on_stream = graph.chain[source] == graph.chain[nodes]
+    followers = nodes[is_moved[source] & is_on_stream]
     # a JOIN belongs to the item that follows it on the stream
     place = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
     items = draft.items[np.argsort(place[draft.items])]
     item_of_follower = items[np.searchsorted(place[items], place[followers])]
-    followers = followers[~is_moved[item_of_follower]]
-
-    new_source = before_moved[draft.source[IN_CHAIN, followers]]
-    is_kept = (new_source > 0) & (graph.chain[new_source] == graph.chain[followers])
-    draft.source[IN_CHAIN, followers] = new_source
-    draft.residual[IN_CHAIN, followers] = 0
-    draft.remove_edges(IN_CHAIN, followers[~is_kept])
+    unmoved: Rows = followers[~is_moved[item_of_follower]]
+    return unmoved
 
 
 def _before_communication(draft: Draft, communication: Rows, is_moved: Flags) -> Rows:

@@ -52,8 +52,8 @@ class Draft:
         self.lag[slot, nodes] = NEVER
 
     def remove_nodes(self, nodes: Rows) -> None:
-        """They take no time, wait for nothing but the one before them, and nothing of
-        what was not understood about their successors stays."""
+        """Has these nodes take no time and wait for nothing but the one before them.
+        Nothing of what was not understood about their successors stays."""
         self.gone[nodes] = True
         self.dur[nodes] = 0
         self.unexplained[nodes] = 0
@@ -68,8 +68,9 @@ class Draft:
         self.lag[from_removed] = np.maximum(self.lag[from_removed], 0)
 
     def scale_items(self, nodes: Rows, effective: Callable[[Floats], Floats]) -> None:
-        """The effective durations (ns) of items as a function of those that they have;
-        what overlaps the item before stays."""
+        """Changes the effective durations of items: `effective` makes the new ones of
+        those that they have (ns, shape [nodes]). What overlaps the item before
+        stays."""
         effective_of_row = np.zeros(len(self.trace), dtype=np.int64)
         effective_of_row[self.trace.gpu_rows] = effective_ns(self.trace)
         recorded_ns = effective_of_row[self.graph.row[nodes]]
@@ -114,11 +115,9 @@ class Draft:
         self._apply_time_scales()
         if (self.gone & ~graph.gone).any():
             self._queue_again()
-        self.lag = np.where(
-            self._overlaps_the_item_before(),
-            np.maximum(self.lag, -self.dur[self.source]),
-            self.lag,
-        )
+        overlaps = self._overlaps_the_item_before()
+        lag_within_item = np.maximum(self.lag, -self.dur[self.source])
+        self.lag = np.where(overlaps, lag_within_item, self.lag)
         return msgspec.structs.replace(
             graph,
             dur=self.dur,
@@ -132,6 +131,7 @@ class Draft:
         )
 
     def _apply_time_scales(self) -> None:
+        """Has the threads' own time take as long as their scales say."""
         graph = self.graph
         hosts = graph.nodes(Node.HOST)
         for chain, scale in enumerate(self.time_scales):
@@ -160,19 +160,20 @@ class Draft:
             self._queue_again_on(stream, items[graph.chain[items] == stream])
 
     def _queue_again_on(self, stream: int, items: Rows) -> None:
+        """The same on one stream, a chain of the graph. `items`: all of its items; some
+        of their launch calls wait for one of them."""
         graph = self.graph
         launch_of_row = graph.node_of(self.trace, Node.LAUNCH)
-        call_of_item = launch_of_row[self.trace.launch[graph.row[items]]]
-        has_call = call_of_item > 0
-        frees_a_slot = graph.source[ACROSS, call_of_item]
+        call = launch_of_row[self.trace.launch[graph.row[items]]]
+        has_call = call > 0  # 0: none
+        frees_a_slot = graph.source[ACROSS, call]
         queue_was_full = has_call & (graph.chain[frees_a_slot] == stream)
-        places_before = np.arange(len(items)) - np.searchsorted(items, frees_a_slot)
-        queue_length = int(places_before[queue_was_full].max())
+        place_of_freeing = np.searchsorted(items, frees_a_slot)
+        places_between = np.arange(len(items)) - place_of_freeing
+        queue_length = int(places_between[queue_was_full].max())
 
-        self.remove_edges(ACROSS, call_of_item[queue_was_full])
-        is_left = has_call & ~self.gone[items] & ~self.gone[call_of_item]
-        items_left = items[is_left]
-        calls_left = call_of_item[is_left]
-        waiting = calls_left[queue_length:]
-        self.source[ACROSS, waiting] = items_left[: len(waiting)]
+        self.remove_edges(ACROSS, call[queue_was_full])
+        is_left = has_call & ~self.gone[items] & ~self.gone[call]
+        waiting = call[is_left][queue_length:]
+        self.source[ACROSS, waiting] = items[is_left][: len(waiting)]
         self.lag[ACROSS, waiting] = 0

@@ -56,7 +56,8 @@ class TimeScale(NamedTuple):
         if not len(self.times):
             return times
         lasted = np.diff(self.times) * self.rate[:-1]
-        until_times = self.times[0] + np.concatenate(([0.0], np.cumsum(lasted)))
+        since_first = np.concatenate(([0.0], np.cumsum(lasted)))
+        until_times = self.times[0] + since_first
         last_before = np.searchsorted(self.times, times, side="right") - 1
         place = np.maximum(last_before, 0)
         since_ns = (times - self.times[place]) * self.rate[place]
@@ -172,6 +173,11 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
             return nodes
         return nodes[np.isin(self.row[nodes], rows)]
 
+    def has_edge(self, slot: int, nodes: Rows) -> Flags:
+        """Whether each of these nodes waits for a source by its edge `slot`, IN_CHAIN or
+        ACROSS."""
+        return np.asarray(self.lag[slot, nodes] != NEVER)
+
     def node_of(self, trace: Trace, kind: Node) -> Rows:
         """For each row of the trace, and for -1, which is none: its node of this kind,
         0 if it has none. Shape [slices + 1]."""
@@ -199,16 +205,7 @@ def in_order(
 ) -> Rows:
     """The nodes so that their sources come first: by their times as recorded if
     possible, where those of one chain that tie are in the order of `place`."""
-    # how many nodes that begin at the same time have to come before each
-    level = np.zeros(len(began), dtype=np.int64)
-    slot, target = np.nonzero((source > 0) & (began[source] == began))
-    tied_source = source[slot, target]
-    for _ in range(MAX_TIED_NODES):
-        is_behind = level[tied_source] >= level[target]
-        if not is_behind.any():
-            break
-        level_after_source = level[tied_source[is_behind]] + 1
-        np.maximum.at(level, target[is_behind], level_after_source)
+    level = _tie_levels(began, source)
     order = np.lexsort((place, ended, level, began))
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
@@ -218,19 +215,29 @@ def in_order(
     return order
 
 
+def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
+    """How many nodes that begin at the same time have to come before each, because it
+    waits for them, one after the other; at most MAX_TIED_NODES. Shape [nodes]."""
+    level = np.zeros(len(began), dtype=np.int64)
+    slot, target = np.nonzero((source > 0) & (began[source] == began))
+    tied_source = source[slot, target]
+    for _ in range(MAX_TIED_NODES):
+        is_behind = level[tied_source] >= level[target]
+        if not is_behind.any():
+            break
+        level_after_source = level[tied_source[is_behind]] + 1
+        np.maximum.at(level, target[is_behind], level_after_source)
+    return level
+
+
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
-    """Kahn's algorithm, the lowest rank first; a circle is broken at its lowest
-    rank."""
+    """The nodes so that their sources come first, of those that might come next the one
+    with the lowest rank (Kahn's algorithm); a circle is broken at its lowest rank."""
     from heapq import heappop, heappush  # only for clocks that differ, and for circles
 
     size = len(rank)
     ranks = rank.tolist()
-    # the targets of each node, one behind the other; a target has two sources
-    sources = source.reshape(-1)
-    by_source = np.argsort(sources, kind="stable")
-    targets = (by_source % size).tolist()
-    first_target = np.searchsorted(sources[by_source], np.arange(size + 1)).tolist()
-
+    targets = _Targets(source)
     missing_sources = [0, *[2] * (size - 1)]
     is_ordered = bytearray(size)
     order: list[int] = []
@@ -246,8 +253,25 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
             continue
         is_ordered[node] = 1
         order.append(node)
-        for target in targets[first_target[node] : first_target[node + 1]]:
+        for target in targets.of_node(node):
             missing_sources[target] -= 1
             if not missing_sources[target]:
                 heappush(ready, (ranks[target], target))
     return np.array(order, dtype=np.intp)
+
+
+class _Targets:
+    """The nodes that wait for each node, once for each of their two sources that it
+    is."""
+
+    def __init__(self, source: Int32s) -> None:
+        sources = source.reshape(-1)  # two rows, one behind the other
+        size = len(sources) // 2
+        by_source = np.argsort(sources, kind="stable")
+        self._targets: list[int] = (by_source % size).tolist()
+        bounds = np.searchsorted(sources[by_source], np.arange(size + 1))
+        self._bounds: list[int] = bounds.tolist()
+
+    def of_node(self, node: int) -> list[int]:
+        """The targets of a node, in order."""
+        return self._targets[self._bounds[node] : self._bounds[node + 1]]

@@ -86,53 +86,106 @@ class Items(msgspec.Struct, frozen=True, eq=False):
 
 
 class WaitPairs(NamedTuple):
-    """What waits, a cut or an item, and the item that it waits for."""
+    """What waits, a cut or an item, and the item that it waits for; shape [pairs]."""
 
     target: Rows
     item: Rows
 
 
+class _Order(NamedTuple):
+    """GPU events by stream, then by start; arrays of shape [items]."""
+
+    rows: Rows
+    stream: Int32s  # as in Trace.thread_of_track
+    streams: Rows  # the distinct ones; shape [streams]
+    bounds: Rows  # see Items.bounds
+
+
+class _Launches(NamedTuple):
+    """What launched each item; arrays of shape [items]."""
+
+    row: Int32s  # of the call; only meaningful where `cut` is not -1
+    cut: Rows  # see Items.cut
+
+
 def items_of(trace: Trace, cuts: ThreadCuts) -> Items:
-    """All GPU events of a trace."""
+    """All GPU events of a trace, by stream and start."""
+    order = _by_stream_and_start(trace)
+    start = trace.start[order.rows]
+    end = trace.end[order.rows]
+    launches = _launches(trace, cuts, order.rows)
+    given = _given(trace, launches, order.bounds)
+    by_given = np.lexsort((np.arange(len(order.rows)), given, order.stream))
+    return Items(
+        rows=order.rows,
+        start=start,
+        end=end,
+        cut=launches.cut,
+        given=given,
+        streams=order.streams,
+        bounds=order.bounds,
+        by_given=by_given,
+        latest=_latest_of_streams(by_given, end, order.bounds),
+        process=_launching_processes(trace, launches, order.bounds),
+    )
+
+
+def _by_stream_and_start(trace: Trace) -> _Order:
+    """The GPU events by stream, those of a stream by start and then by end."""
     gpu_rows = trace.gpu_rows
     stream = trace.thread_of_track[trace.track[gpu_rows]]
     order = np.lexsort((trace.end[gpu_rows], trace.start[gpu_rows], stream))
-    rows = gpu_rows[order]
-    stream = stream[order]
-    start = trace.start[rows]
-    end = trace.end[rows]
-    launch = trace.launch[rows]
-    has_launch = (launch >= 0) & (trace.start[launch] <= start)
-    cut = np.where(has_launch, cuts.cut_of_row[launch], NONE)
-    streams = distinct(stream).astype(np.intp)
-    bounds = np.searchsorted(stream, np.append(streams, streams[-1:] + 1))
+    sorted_stream = stream[order]
+    streams = distinct(sorted_stream).astype(np.intp)
+    after_last = streams[-1:] + 1  # empty if there are no streams
+    return _Order(
+        rows=gpu_rows[order],
+        stream=sorted_stream,
+        streams=streams,
+        bounds=np.searchsorted(sorted_stream, np.append(streams, after_last)),
+    )
 
-    places = np.arange(len(rows))
-    last_launched = np.maximum.accumulate(np.where(cut >= 0, places, NONE))
+
+def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
+    """The launch calls of these GPU events. A call that begins after the event that it
+    is said to launch counts as not known."""
+    call = trace.launch[rows]
+    is_known = (call >= 0) & (trace.start[call] <= trace.start[rows])
+    cut = np.where(is_known, cuts.cut_of_row[call], NONE)
+    return _Launches(row=call, cut=cut)
+
+
+def _given(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
+    """When each item was given to its stream: the begin of its launch call (ns). Where
+    that is not known, the time of the item before it on its stream that has one, or
+    else the begin of the trace."""
+    places = np.arange(len(launches.cut))
+    has_launch = launches.cut >= 0
+    last_launched = np.maximum.accumulate(np.where(has_launch, places, NONE))
     first_of_stream = np.repeat(bounds[:-1], np.diff(bounds))
     is_on_stream = last_launched >= first_of_stream
-    given = np.where(is_on_stream, trace.start[launch[last_launched]], trace.begin_ns)
-    by_given = np.lexsort((places, given, stream))
+    launched_at = trace.start[launches.row[last_launched]]
+    return np.where(is_on_stream, launched_at, trace.begin_ns)
 
+
+def _latest_of_streams(by_given: Rows, end: Int64s, bounds: Rows) -> Rows:
+    """See Items.latest; shape [items]."""
     latest = by_given.copy()
-    process = np.full(len(streams), NONE)
-    for number, (first, stop) in enumerate(pairwise(bounds.tolist())):
+    for first, stop in pairwise(bounds.tolist()):
         latest[first:stop] = _latest_so_far(by_given[first:stop], end)
-        launches = launch[first:stop][cut[first:stop] >= 0]
-        if len(launches):
-            process[number] = trace.process_of_track[trace.track[launches[0]]]
-    return Items(
-        rows=rows,
-        start=start,
-        end=end,
-        cut=cut,
-        given=given,
-        streams=streams,
-        bounds=bounds,
-        by_given=by_given,
-        latest=latest,
-        process=process,
-    )
+    return latest
+
+
+def _launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Rows:
+    """The process whose call launched the first item of each stream that has a known
+    launch; -1 if none has. Shape [streams]."""
+    process = np.full(len(bounds[:-1]), NONE)
+    for stream, (first, stop) in enumerate(pairwise(bounds.tolist())):
+        has_launch = launches.cut[first:stop] >= 0
+        calls = launches.row[first:stop][has_launch]
+        if len(calls):
+            process[stream] = trace.process_of_track[trace.track[calls[0]]]
+    return process
 
 
 def _latest_so_far(items: Rows, end: Int64s) -> Rows:
@@ -156,41 +209,60 @@ class Syncs(NamedTuple):
 
 
 def syncs_of(trace: Trace, items: Items) -> Syncs:
-    """Reads the args of those about events."""
+    """The waits that CUPTI recorded on the device, with what the args of those that
+    wait for an event say about it."""
     rows = trace.rows_of(Role.SYNC)
     rows = rows[trace.correlation[rows] > 0]
     place_of_stream = np.full(len(trace.tracks) + 1, NONE)
     place_of_stream[items.streams] = np.arange(len(items.streams))
     of_event = trace.matching(rows, re.compile("Event").search)
-    awaited = np.full(len(rows), NONE)
-    recorded_by = np.full(len(rows), NONE)  # a correlation
-    events = np.flatnonzero(of_event)
-    if len(events):
-        args = arguments(trace.elements.own, trace.order[rows[events]], WAITS_ON)
-        thread_of_lane = _thread_of_lane(trace)
-        for event, number in zip(events.tolist(), args.number.tolist(), strict=True):
-            if number < 0:
-                continue
-            stream, correlation = map(parsed, args.distinct[number])
-            device = str(trace.track_of(int(rows[event])).pid)
-            thread = thread_of_lane.get((device, str(stream)), NONE)
-            awaited[event] = place_of_stream[thread]
-            if type(correlation) is int:
-                recorded_by[event] = correlation
+    recorded = _recorded_events(trace, rows, np.flatnonzero(of_event))
     calls = trace.rows_of(Role.CALL)
     correlation_of_call = trace.correlation[calls]
-    recording_call = first_with(correlation_of_call, calls, recorded_by)
+    recording_call = first_with(correlation_of_call, calls, recorded.correlation)
     return Syncs(
         call=first_with(correlation_of_call, calls, trace.correlation[rows]),
         stream=place_of_stream[trace.thread_of_track[trace.track[rows]]],
-        awaited=awaited,
-        recorded=np.where(recorded_by > 0, recording_call, NONE),
+        awaited=np.where(recorded.thread >= 0, place_of_stream[recorded.thread], NONE),
+        recorded=np.where(recorded.correlation > 0, recording_call, NONE),
         of_event=of_event,
     )
 
 
+class _RecordedEvents(NamedTuple):
+    """Where the event was recorded that each synchronization waits for; arrays of shape
+    [syncs], -1: not known."""
+
+    thread: Rows  # of the stream, as in Trace.thread_of_track
+    correlation: Rows  # of the call
+
+
+def _recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvents:
+    """What the args of the synchronizations in `rows` say about the events that they
+    wait for. `of_event`: the places in `rows` of those that wait for an event; only
+    their args are read."""
+    thread = np.full(len(rows), NONE)
+    correlation = np.full(len(rows), NONE)
+    if not len(of_event):
+        return _RecordedEvents(thread=thread, correlation=correlation)
+    args = arguments(trace.elements.own, trace.order[rows[of_event]], WAITS_ON)
+    thread_of_lane = _thread_of_lane(trace)
+    for sync, number in zip(of_event.tolist(), args.number.tolist(), strict=True):
+        if number < 0:
+            continue
+        stream_text, correlation_text = args.distinct[number]
+        device = str(trace.track_of(int(rows[sync])).pid)
+        lane = (device, str(parsed(stream_text)))
+        thread[sync] = thread_of_lane.get(lane, NONE)
+        recorded_by = parsed(correlation_text)
+        if type(recorded_by) is int:
+            correlation[sync] = recorded_by
+    return _RecordedEvents(thread=thread, correlation=correlation)
+
+
 def _thread_of_lane(trace: Trace) -> dict[tuple[str, str], int]:
-    """By pid and tid, as texts."""
+    """The number of each lane, as in Trace.thread_of_track, by its pid and tid as
+    texts."""
     lanes = ((str(track.pid), str(track.tid)) for track in trace.tracks)
     return dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
 
@@ -208,50 +280,101 @@ class _WaitingCalls(NamedTuple):
     is_synchronization: Flags
 
 
+class AwaitedByCalls(NamedTuple):
+    """What the calls that wait wait for."""
+
+    pairs: list[WaitPairs]
+    inferred: int  # how many calls wait for what was inferred, not recorded
+
+
+class _Synchronizations(NamedTuple):
+    """What is recorded of each waiting call; arrays of shape [calls]."""
+
+    stream: Rows  # the place of the stream that it waits for
+    since: Rows  # it waits for what that stream was given before this row
+    is_recorded: Flags  # it waits for one stream, and the two above are known
+    is_unknown: Flags  # it waits for one stream or event, and nothing says for which
+
+
 def awaited_by_calls(
     trace: Trace, cuts: ThreadCuts, items: Items, syncs: Syncs
-) -> tuple[list[WaitPairs], int]:
-    """What each waiting call waits for, and for how many this was inferred: the latest
-    end before its own that fits."""
+) -> AwaitedByCalls:
+    """What each waiting call waits for.
+
+    A call that waits for a device waits for all its streams. What a call waits for that
+    waits for one stream or event is recorded, or else inferred: of the items that fit,
+    the one that ends last.
+    """
     calls = _waiting_calls(trace, cuts)
+    recorded = _synchronizations(trace, calls, syncs)
     pairs = [_awaited_by_their_launch(trace, cuts, items)]
-
-    recorded_stream, recorded_since = _recorded_waits(trace, syncs)
-    stream = recorded_stream[calls.row]
-    since = recorded_since[calls.row]
-    for_some_stream = calls.is_synchronization & ~calls.for_device
-    is_recorded = for_some_stream & (stream >= 0)
-    is_unknown = for_some_stream & ~is_recorded
-
     inferred = np.full(len(calls.cut), NONE)
-    for number in range(len(items.streams)):
-        may_give = (items.process[number] == calls.process) | (
-            items.process[number] < 0
-        )
-        given_before = items.before(number, calls.begin)
-        fits = (given_before >= 0) & may_give
-        fits &= items.end[given_before] <= calls.end + MAX_CLOCK_SKEW_NS
-        for_all = fits & calls.for_device
-        pairs.append(WaitPairs(calls.cut[for_all], given_before[for_all]))
+    for stream in range(len(items.streams)):
+        given_before = items.before(stream, calls.begin)
+        candidates = _candidates(items, calls, stream, given_before)
 
-        ended_before = items.before(number, calls.begin, calls.end)
-        candidate = np.where(calls.for_event, ended_before, given_before)
-        event_fits = may_give & (ended_before >= 0)
-        fits = np.where(calls.for_event, event_fits, fits)
-        is_later = (inferred < 0) | (items.end[candidate] > items.end[inferred])
-        is_better = is_unknown & fits & is_later
-        inferred[is_better] = candidate[is_better]
+        for_device = candidates.fits_device & calls.for_device
+        pairs.append(WaitPairs(calls.cut[for_device], given_before[for_device]))
 
-        on_stream = np.flatnonzero(is_recorded & (stream == number))
-        awaited = items.before(number, trace.start[since[on_stream]])
+        item = candidates.item
+        is_later = (inferred < 0) | (items.end[item] > items.end[inferred])
+        is_better = recorded.is_unknown & candidates.fits & is_later
+        inferred[is_better] = item[is_better]
+
+        on_stream = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
+        awaited = items.before(stream, trace.start[recorded.since[on_stream]])
         is_known = awaited >= 0
         pairs.append(WaitPairs(calls.cut[on_stream[is_known]], awaited[is_known]))
     is_inferred = inferred >= 0
     pairs.append(WaitPairs(calls.cut[is_inferred], inferred[is_inferred]))
-    return pairs, int(is_inferred.sum())
+    return AwaitedByCalls(pairs=pairs, inferred=int(is_inferred.sum()))
+
+
+class _Candidates(NamedTuple):
+    """What calls may wait for on one stream; arrays of shape [calls]."""
+
+    item: Rows  # what a call for a stream or an event may wait for, -1: nothing
+    fits: Flags  # it may indeed
+    fits_device: Flags  # the call may wait for what the stream was given before it
+
+
+def _candidates(
+    items: Items, calls: _WaitingCalls, stream: int, given_before: Rows
+) -> _Candidates:
+    """The items of a stream that calls of its process may wait for. `given_before`: the
+    item that ends last of those that the stream was given before each call."""
+    process = items.process[stream]
+    may_give = (process == calls.process) | (process < 0)
+    ends_in_time = items.end[given_before] <= calls.end + MAX_CLOCK_SKEW_NS
+    fits_device = may_give & (given_before >= 0) & ends_in_time
+    # an event is recorded after only some of the items that the stream was given
+    ended_before = items.before(stream, calls.begin, calls.end)
+    fits_event = may_give & (ended_before >= 0)
+    return _Candidates(
+        item=np.where(calls.for_event, ended_before, given_before),
+        fits=np.where(calls.for_event, fits_event, fits_device),
+        fits_device=fits_device,
+    )
+
+
+def _synchronizations(
+    trace: Trace, calls: _WaitingCalls, syncs: Syncs
+) -> _Synchronizations:
+    """What CUPTI recorded of the waiting calls."""
+    waits = _recorded_waits(trace, syncs)
+    stream = waits.stream[calls.row]
+    for_some_stream = calls.is_synchronization & ~calls.for_device
+    is_recorded = for_some_stream & (stream >= 0)
+    return _Synchronizations(
+        stream=stream,
+        since=waits.since[calls.row],
+        is_recorded=is_recorded,
+        is_unknown=for_some_stream & ~is_recorded,
+    )
 
 
 def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
+    """The calls of all cuts that wait."""
     cut = np.flatnonzero(cuts.kind == Node.WAIT)
     row = cuts.row[cut]
     return _WaitingCalls(
@@ -267,9 +390,10 @@ def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
 
 
 def _awaited_by_their_launch(trace: Trace, cuts: ThreadCuts, items: Items) -> WaitPairs:
-    """Items that the very call waits for that launched them, as a copy does. A copy to
-    the device may end later than its call: that only fills a buffer."""
-    launched_by_wait = np.append(cuts.kind, 0)[items.cut] == Node.WAIT
+    """The items that the very call waits for that launched them, as a copy does. A copy
+    to the device may end later than its call: that only fills a buffer."""
+    no_kind = 0  # at place -1: of items whose launch call is not known
+    launched_by_wait = np.append(cuts.kind, no_kind)[items.cut] == Node.WAIT
     launched = np.flatnonzero(launched_by_wait)
     to_device = trace.matching(items.rows[launched], TO_DEVICE.search)
     skew_ns = np.where(to_device, 0, MAX_CLOCK_SKEW_NS)
@@ -278,22 +402,31 @@ def _awaited_by_their_launch(trace: Trace, cuts: ThreadCuts, items: Items) -> Wa
     return WaitPairs(items.cut[awaited], awaited)
 
 
-def _recorded_waits(trace: Trace, syncs: Syncs) -> tuple[Rows, Rows]:
-    """By call: the stream that CUPTI says it waits for, and the call of which on it
-    waits for what was given before; -1 where it says nothing. Shape [slices]."""
+class _RecordedWaits(NamedTuple):
+    """By call, what CUPTI says that it waits for; arrays of shape [slices], -1 where it
+    says nothing."""
+
+    stream: Rows  # the place of the stream
+    since: Rows  # it waits for what the stream was given before this row
+
+
+def _recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
+    """What each call waits for: the end of a stream's work before the call itself, or
+    before the call that recorded the event it waits for."""
     awaited_stream = np.where(syncs.of_event, syncs.awaited, syncs.stream)
     awaited_since = np.where(syncs.of_event, syncs.recorded, syncs.call)
     is_known = (syncs.call >= 0) & (awaited_since >= 0)
-    stream_of_call = np.full(len(trace), NONE)
-    since_of_call = np.full(len(trace), NONE)
-    stream_of_call[syncs.call[is_known]] = awaited_stream[is_known]
-    since_of_call[syncs.call[is_known]] = awaited_since[is_known]
-    return stream_of_call, since_of_call
+    call = syncs.call[is_known]
+    stream = np.full(len(trace), NONE)
+    since = np.full(len(trace), NONE)
+    stream[call] = awaited_stream[is_known]
+    since[call] = awaited_since[is_known]
+    return _RecordedWaits(stream=stream, since=since)
 
 
 def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitPairs]:
-    """Events that streams wait for, and dependencies of the nodes of graphs, as
-    recorded."""
+    """What items wait for as recorded: events of other streams, and the nodes before
+    them in CUDA graphs."""
     is_recorded = syncs.of_event & (syncs.stream >= 0) & (syncs.awaited >= 0)
     is_recorded &= (syncs.recorded >= 0) & (syncs.call >= 0)
     sources = syncs.awaited[is_recorded].tolist()
@@ -303,94 +436,154 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitP
         waits = np.flatnonzero(is_recorded & is_between)
         before = items.before(source, trace.start[syncs.recorded[waits]])
         after = items.after(target, trace.start[syncs.call[waits]])
-        both = (before >= 0) & (after >= 0)
-        yield WaitPairs(after[both], before[both])
+        yield _known_pairs(target=after, item=before)
     if graph_calls(trace).any() and len(items.streams) > 1:
-        in_graphs = dependencies(trace)
-        item_of_row = np.full(len(trace), NONE)
-        item_of_row[items.rows] = np.arange(len(items.rows))
-        before = item_of_row[in_graphs.before]
-        after = item_of_row[in_graphs.after]
-        both = (before >= 0) & (after >= 0)
-        yield WaitPairs(after[both], before[both])
+        yield _dependencies_in_graphs(trace, items)
+
+
+def _dependencies_in_graphs(trace: Trace, items: Items) -> WaitPairs:
+    """The nodes of CUDA graphs and the nodes that they depend on."""
+    in_graphs = dependencies(trace)
+    item_of_row = np.full(len(trace), NONE)
+    item_of_row[items.rows] = np.arange(len(items.rows))
+    return _known_pairs(
+        target=item_of_row[in_graphs.after], item=item_of_row[in_graphs.before]
+    )
+
+
+def _known_pairs(*, target: Rows, item: Rows) -> WaitPairs:
+    """The pairs of which neither is -1."""
+    is_known = (item >= 0) & (target >= 0)
+    return WaitPairs(target[is_known], item[is_known])
+
+
+class _LateItems(NamedTuple):
+    """Items that start late, whose launch is known; arrays of shape [late items]."""
+
+    item: Rows
+    stream: Rows  # its place
+    start: Int64s
+    given: Int64s
+    given_before: Int64s  # when the item before was given, or the begin of the trace
 
 
 def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
     """What items wait for that start later than is understood, where a stream was told
-    to wait for an event since the launch before: what ended last on another stream of
-    what that was given before, if it ended just before."""
+    to wait for an event since the launch before.
+
+    That is what ended last on another stream of what that was given before, if it ended
+    just before.
+    """
     event_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     process_of_call = trace.process_of_track[trace.track[event_calls]]
-    late = late[items.cut[late] >= 0]
-    stream = items.stream_of(late)
-    is_first = late == items.bounds[stream]
-    launch_before = np.where(is_first, trace.begin_ns, items.given[late - 1])
-    awaited = np.full(len(late), NONE)
-    for process in distinct(items.process[stream]).tolist():
-        call_starts = np.sort(trace.start[event_calls[process_of_call == process]])
-        last_before = np.searchsorted(call_starts, items.given[late]) - 1
-        # place -1 is the time that is appended: never
-        told_to_wait = np.append(call_starts, np.iinfo(np.int64).min)[last_before]
-        waits = (told_to_wait >= launch_before) & (items.process[stream] == process)
-        for number in np.flatnonzero(items.process == process).tolist():
-            ended = items.before(number, told_to_wait, items.start[late])
-            is_other = waits & (stream != number) & (ended >= 0)
-            is_soon = items.start[late] - items.end[ended] <= MAX_EVENT_DELAY_NS
+    late_items = _late_items(trace, items, late)
+    process_of_item = items.process[late_items.stream]
+    awaited = np.full(len(late_items.item), NONE)
+    for process in distinct(process_of_item).tolist():
+        calls = event_calls[process_of_call == process]
+        told_to_wait = _last_before(trace.start[calls], late_items.given)
+        waits = told_to_wait >= late_items.given_before
+        waits &= process_of_item == process
+        for stream in np.flatnonzero(items.process == process).tolist():
+            ended = items.before(stream, told_to_wait, late_items.start)
+            is_other = waits & (late_items.stream != stream) & (ended >= 0)
+            is_soon = late_items.start - items.end[ended] <= MAX_EVENT_DELAY_NS
             is_later = (awaited < 0) | (items.end[ended] > items.end[awaited])
             is_better = is_other & is_soon & is_later
             awaited[is_better] = ended[is_better]
-    is_known = awaited >= 0
-    return WaitPairs(late[is_known], awaited[is_known])
+    return _known_pairs(target=late_items.item, item=awaited)
+
+
+def _late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
+    """Those of the late items whose launch is known."""
+    late = late[items.cut[late] >= 0]
+    stream = items.stream_of(late)
+    is_first = late == items.bounds[stream]
+    return _LateItems(
+        item=late,
+        stream=stream,
+        start=items.start[late],
+        given=items.given[late],
+        given_before=np.where(is_first, trace.begin_ns, items.given[late - 1]),
+    )
+
+
+def _last_before(call_starts: Int64s, times: Int64s) -> Int64s:
+    """The last start of a call before each time; the least number where there is none."""
+    no_time = np.iinfo(np.int64).min
+    starts = np.append(no_time, np.sort(call_starts))
+    calls_before = np.searchsorted(starts[1:], times)
+    return starts[calls_before]
+
+
+class CommunicationWaits(NamedTuple):
+    """Waits for communication, which count where a change lets others go ahead."""
+
+    of_targets: WaitPairs
+    of_communication: WaitPairs
 
 
 def behind_communication(
     trace: Trace, items: Items, pairs: WaitPairs
-) -> tuple[WaitPairs, WaitPairs]:
-    """What waits for an item also waits for the communication before that on its
-    stream, and communication for the one before it: that counts where a change lets
-    others go ahead of it."""
+) -> CommunicationWaits:
+    """Further waits for communication: what waits for an item in `pairs` also waits for
+    the communication before that item on its stream, and communication for the
+    communication before it."""
     is_communication = communicates(trace, items.rows)
     place = np.arange(len(items.rows))
     first_of_stream = np.repeat(items.bounds[:-1], np.diff(items.bounds))
-    last_before = np.maximum.accumulate(np.where(is_communication, place, NONE))
-    is_of_other_stream = last_before < first_of_stream
-    last_before = np.where(is_communication | is_of_other_stream, NONE, last_before)
-    communication = last_before[pairs.item]
-    is_known = communication >= 0
-    waiting = WaitPairs(pairs.target[is_known], communication[is_known])
+    last_so_far = np.maximum.accumulate(np.where(is_communication, place, NONE))
+    is_of_other_stream = last_so_far < first_of_stream
+    has_none_before = is_communication | is_of_other_stream
+    last_before = np.where(has_none_before, NONE, last_so_far)
+    of_targets = _known_pairs(target=pairs.target, item=last_before[pairs.item])
 
-    # of the item before communication, the communication before that
+    # the item before a communication has the communication before that
     follows_items = np.flatnonzero(is_communication & (place > first_of_stream))
     follows = follows_items[last_before[follows_items - 1] >= 0]
-    return waiting, WaitPairs(follows, last_before[follows - 1])
+    of_communication = WaitPairs(follows, last_before[follows - 1])
+    return CommunicationWaits(of_targets, of_communication)
 
 
 def freeing(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
-    """Of each stream whose queue was full the launch calls, and the item that frees the
-    slot of each: its queue holds as many as were ever in flight."""
+    """The launch calls of each stream whose queue was full, with the items that free
+    the slot of each: its queue holds as many as were ever in flight."""
     items_of_cut = np.bincount(items.cut[items.cut >= 0], minlength=len(cuts.kind))
     for first, stop in pairwise(items.bounds.tolist()):
-        launch = items.cut[items.by_given[first:stop]]
-        # what launches many at once does not tell
-        if not len(launch) or (launch < 0).any() or (items_of_cut[launch] != 1).any():
+        launches = items.cut[items.by_given[first:stop]]
+        if not len(launches) or (launches < 0).any():
             continue
+        if (items_of_cut[launches] != 1).any():
+            continue  # what launches many at once does not tell
         latest = items.latest[first:stop]
-        number = np.arange(len(latest))
-        begin = cuts.begin[launch]
-        end = cuts.end[launch]
-        ended = items.end[latest]
-        ended_by_end = np.searchsorted(ended, end, side="right")
-        queue_length = int((number + 1 - ended_by_end).max())
-        ended_by_begin = np.searchsorted(ended, begin, side="right")
-        is_full = number - ended_by_begin >= queue_length
-        took_ns = end - begin
-        usual_ns = 0 if is_full.all() else np.median(took_ns[~is_full])
-        is_slow = is_full & (took_ns > SLOW_LAUNCH_FACTOR * usual_ns)
-        slow_launches = is_slow.sum()
-        most_are_slow = 2 * slow_launches > is_full.sum()
-        if queue_length > 0 and slow_launches >= MIN_SLOW_LAUNCHES and most_are_slow:
-            freed_by = latest[: len(launch) - queue_length]
-            yield WaitPairs(launch[queue_length:], freed_by)
+        queue_length = _full_queue_length(cuts, launches, items.end[latest])
+        if queue_length > 0:
+            freed_by = latest[: len(launches) - queue_length]
+            yield WaitPairs(launches[queue_length:], freed_by)
+
+
+def _full_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
+    """The most items of a stream that were in flight at the end of a launch call, if
+    most calls that were made with so many in flight were slow; else 0.
+
+    `launches`: the cuts of the launch calls, in the order of their items; `ended`: when
+    the items up to that of each call had all ended (ns).
+    """
+    begin = cuts.begin[launches]
+    end = cuts.end[launches]
+    number = np.arange(len(launches))
+    ended_by_begin = np.searchsorted(ended, begin, side="right")
+    ended_by_end = np.searchsorted(ended, end, side="right")
+    most_in_flight = int((number + 1 - ended_by_end).max())
+    is_full = number - ended_by_begin >= most_in_flight
+    took_ns = end - begin
+    usual_ns = 0 if is_full.all() else np.median(took_ns[~is_full])
+    is_slow = is_full & (took_ns > SLOW_LAUNCH_FACTOR * usual_ns)
+    slow_launches = is_slow.sum()
+    most_are_slow = 2 * slow_launches > is_full.sum()
+    if slow_launches < MIN_SLOW_LAUNCHES or not most_are_slow:
+        return 0
+    return max(0, most_in_flight)
 
 
 def by_target(pairs: list[WaitPairs]) -> WaitPairs:

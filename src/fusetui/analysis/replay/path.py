@@ -3,7 +3,7 @@ to spare."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -19,7 +19,12 @@ from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route
 from fusetui.analysis.why.account import line_of
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
-from fusetui.analysis.why.thread_activity import LAYERS, merged_slices
+from fusetui.analysis.why.thread_activity import (
+    LAYERS,
+    ThreadActivity,
+    Threads,
+    merged_slices,
+)
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
@@ -97,10 +102,11 @@ def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
     """What the replay does not understand of each device."""
     graph = graph_of(trace)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
-    return tuple(
-        DeviceResidual(exact_id(device), residual_share(graph, graph.recorded, device))
-        for device in devices
-    )
+    residuals = []
+    for device in devices:
+        share = residual_share(graph, graph.recorded, device)
+        residuals.append(DeviceResidual(exact_id(device), share))
+    return tuple(residuals)
 
 
 class _Total(NamedTuple):
@@ -113,28 +119,37 @@ class _Total(NamedTuple):
 
 
 def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
-    """The stretches of a route by kind and name, at most MAX_ROWS; what is left of
-    each kind is one row."""
-    totals = _summed(
-        [*_of_nodes(trace, graph, route), *_of_threads(trace, graph, route)]
-    )
+    """The stretches of a route by kind and name, at most MAX_ROWS, the longest first;
+    what is left of each kind is one row."""
+    of_nodes = _of_nodes(trace, graph, route)
+    of_threads = _of_threads(trace, graph, route)
+    totals = [total for total in _summed([*of_nodes, *of_threads]) if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
-    totals = [total for total in totals if total.ns]
-    kept = len(totals)
-    while kept and kept + len({total.kind for total in totals[kept:]}) > MAX_ROWS:
-        kept -= 1
+    kept = _kept_totals(totals)
     remaining = [total._replace(name="") for total in totals[kept:]]
-    rows = [
-        PathRow(
+    rows = []
+    for total in _summed([*totals[:kept], *remaining]):
+        row = PathRow(
             kind=total.kind,
             what=total.name,
             count=total.events,
             ns=total.ns,
             share=total.ns / route.span_ns,
         )
-        for total in _summed([*totals[:kept], *remaining])
-    ]
+        rows.append(row)
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
+
+
+def _kept_totals(totals: list[_Total]) -> int:
+    """How many of these have rows of their own, the first ones: as many as leave room,
+    within MAX_ROWS, for one row for each kind of the others."""
+    kept = len(totals)
+    while kept:
+        kinds_left = {total.kind for total in totals[kept:]}
+        if kept + len(kinds_left) <= MAX_ROWS:
+            break
+        kept -= 1
+    return kept
 
 
 def _summed(totals: list[_Total]) -> list[_Total]:
@@ -152,37 +167,47 @@ def _summed(totals: list[_Total]) -> list[_Total]:
 
 
 def _of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """What is not the own time of threads."""
-    node = route.node
-    kind = graph.kind[node]
-    row = graph.row[node]
+    """What is not the own time of threads: what items and calls do by their names, then
+    what is before them."""
+    kind = graph.kind[route.node]
+    row = graph.row[route.node]
     does_something = route.part == OWN
     is_item = kind == Node.ITEM
-    is_communication = np.zeros(len(node), dtype=np.bool_)
+    is_communication = np.zeros(len(kind), dtype=np.bool_)
     is_communication[is_item] = communicates(trace, row[is_item])
     is_kernel = trace.role[row] == Role.KERNEL
-    is_computing = does_something & is_item & ~is_communication
-    yield from _by_name(trace, graph, route, "kernel", is_computing & is_kernel)
-    yield from _by_name(trace, graph, route, "copy", is_computing & ~is_kernel)
-    yield from _by_name(
-        trace, graph, route, "communication", does_something & is_communication
-    )
-    is_launch = does_something & (kind == Node.LAUNCH)
-    yield from _by_name(trace, graph, route, "launch", is_launch)
-    is_wait = does_something & (kind == Node.WAIT)
-    yield from _by_name(trace, graph, route, "wait", is_wait)
+    is_computing = is_item & ~is_communication
+    stretches_of_kind: dict[Kind, Flags] = {
+        "kernel": is_computing & is_kernel,
+        "copy": is_computing & ~is_kernel,
+        "communication": is_communication,
+        "launch": kind == Node.LAUNCH,
+        "wait": kind == Node.WAIT,
+    }
+    for name_of_kind, stretches in stretches_of_kind.items():
+        yield from _by_name(
+            trace, graph, route, name_of_kind, does_something & stretches
+        )
+    yield from _before_nodes(trace, graph, route)
 
+
+def _before_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+    """What is before nodes: the latency of launches, waits, what is not understood, and
+    the loading of batches under the name of the first call that loads one."""
+    kind = graph.kind[route.node]
     is_lag = route.part == LAG
-    follows_thread = graph.kind[np.roll(node, 1)] == Node.HOST
-    is_latency = is_lag & is_item & follows_thread
-    is_batch = np.isin(node, graph.batches.node)
-    is_loading = is_lag & (is_batch | (kind == Node.MARK)) & (route.ns > 0)
+    follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
+    is_latency = is_lag & (kind == Node.ITEM) & follows_thread
+    is_batch = np.isin(route.node, graph.batches.node)
+    arrives = is_batch | (kind == Node.MARK)
+    is_loading = is_lag & arrives & (route.ns > 0)
     yield _nameless(route, "launch", is_latency)
     yield _nameless(route, "wait", is_lag & ~is_latency & ~is_loading)
-    yield _nameless(route, "residual", ~is_lag & ~does_something)
+    yield _nameless(route, "residual", ~is_lag & (route.part != OWN))
     if is_loading.any():
         first = int(loader_rows(trace)[0])
-        yield _nameless(route, "host", is_loading)._replace(name=trace.name_of(first))
+        loading = _nameless(route, "host", is_loading)
+        yield loading._replace(name=trace.name_of(first))
 
 
 def _by_name(
@@ -196,6 +221,7 @@ def _by_name(
 
 
 def _nameless(route: Route, kind: Kind, stretches: Flags) -> _Total:
+    """The sum of some stretches that have no name."""
     ns = route.ns[stretches & (route.ns > 0)]
     return _Total(kind, "", events=len(ns), ns=int(ns.sum()))
 
@@ -239,6 +265,7 @@ class _OwnTimes:
         self.end: list[Int64s] = [np.empty(0, dtype=np.int64)]
 
     def add(self, node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
+        """Adds parts; the four arrays have the same shape."""
         self.node.append(node)
         self.row.append(row)
         self.start.append(start)
@@ -248,7 +275,9 @@ class _OwnTimes:
 def _add_parts_of_thread(
     parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
 ) -> None:
-    """Adds the parts of the nodes of one thread, which are in order."""
+    """Adds the parts of the nodes of one thread, which are in order: first those in ops
+    and Python frames, then of what is left those in annotations, and last what nothing
+    was recorded in."""
     began = graph.began[nodes]
     remaining = Cover(began, graph.ended[nodes])
 
@@ -259,29 +288,56 @@ def _add_parts_of_thread(
         shift = -graph.origin_ns - offset  # from the line's time to the graph's
         for kinds in LAYERS[1:]:
             on_line = Cover(remaining.start - shift, remaining.end - shift)
-            touching = [
-                line.slices(kind).touching(on_line.start, on_line.end) for kind in kinds
-            ]
-            innermost = merged_slices(touching).parts()
-            in_slices, place = pieces(on_line, Cover(innermost.start, innermost.end))
-            has_length = in_slices.start < in_slices.end
-            start = in_slices.start[has_length]
-            end = in_slices.end[has_length]
-            place_of_slice = innermost.end.searchsorted(start, side="right")
+            inside = _inside_slices(line, kinds, on_line)
             parts.add(
-                node=node_at(remaining.start[place[has_length]]),
-                row=innermost.rows[place_of_slice],
-                start=start + shift,
-                end=end + shift,
+                node=node_at(remaining.start[inside.place]),
+                row=inside.row,
+                start=inside.start + shift,
+                end=inside.end + shift,
             )
-            taken = Cover(innermost.start + shift, innermost.end + shift)
+            taken = Cover(inside.slices.start + shift, inside.slices.end + shift)
             remaining = without(remaining, taken)
-    node = node_at(remaining.start)
+    nothing_recorded = np.full(len(remaining.start), NOTHING_RECORDED)
     parts.add(
-        node=node,
-        row=np.full(len(node), NOTHING_RECORDED),
+        node=node_at(remaining.start),
+        row=nothing_recorded,
         start=remaining.start,
         end=remaining.end,
+    )
+
+
+class _InsideSlices(NamedTuple):
+    """The parts of some intervals that lie in slices; arrays of shape [parts], in ns of
+    the line."""
+
+    place: Rows  # of the interval
+    row: Rows  # of the innermost slice
+    start: Int64s
+    end: Int64s
+    slices: Cover  # what is innermost, within and around the intervals
+
+
+def _inside_slices(
+    line: Threads, kinds: Sequence[ThreadActivity], intervals: Cover
+) -> _InsideSlices:
+    """The parts of these intervals in which a slice of some kinds is innermost, without
+    those of no length."""
+    touching = []
+    for kind in kinds:
+        slices = line.slices(kind)
+        touching.append(slices.touching(intervals.start, intervals.end))
+    innermost = merged_slices(touching).parts()
+    slices_cover = Cover(innermost.start, innermost.end)
+    inside, place = pieces(intervals, slices_cover)
+    has_length = inside.start < inside.end
+    start = inside.start[has_length]
+    place_of_slice = innermost.end.searchsorted(start, side="right")
+    return _InsideSlices(
+        place=place[has_length],
+        row=innermost.rows[place_of_slice],
+        start=start,
+        end=inside.end[has_length],
+        slices=slices_cover,
     )
 
 
@@ -292,74 +348,96 @@ def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     stretches = np.flatnonzero(is_own_time & (route.ns > 0))
     if not len(stretches):
         return
-    parts = host_parts(trace, graph, route.node[stretches])
-    last_part_first = np.lexsort((-np.arange(len(parts.node)), parts.node))
-    node = parts.node[last_part_first]
-    row = parts.row[last_part_first]
-    part_ns = parts.ns[last_part_first]
+    node = route.node[stretches]
     on_route_ns = np.zeros(len(graph), dtype=np.int64)
-    on_route_ns[route.node[stretches]] = route.ns[stretches]
-
-    # from the end of each node back to the end of a part, and to its beginning
-    sums = np.cumsum(part_ns)
-    first_of_node = np.searchsorted(node, node)
-    back_to_begin = sums - (sums - part_ns)[first_of_node]
-    back_to_end = back_to_begin - part_ns
-    limit_ns = on_route_ns[node]
-    counted_ns = np.minimum(back_to_begin, limit_ns) - np.minimum(back_to_end, limit_ns)
-
+    on_route_ns[node] = route.ns[stretches]
+    parts = _last_first(host_parts(trace, graph, node))
+    counted_ns = _counted(parts, on_route_ns)
     counts = counted_ns > 0
-    row = row[counts]
+    row = parts.row[counts]
     counted_ns = counted_ns[counts]
     has_name = row != NOTHING_RECORDED
     names = by_text(trace, row[has_name], counted_ns[has_name], str)
     for name, (events, ns) in names.items():
         yield _Total("host", name, events, ns)
-    yield _Total(
-        "host",
-        "",
-        events=int(np.count_nonzero(~has_name)),
-        ns=int(counted_ns[~has_name].sum()),
-    )
+    nameless_ns = counted_ns[~has_name]
+    yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
+
+
+def _last_first(parts: HostTimes) -> HostTimes:
+    """The parts by node, the last part of each node first."""
+    order = np.lexsort((-np.arange(len(parts.node)), parts.node))
+    return HostTimes(node=parts.node[order], row=parts.row[order], ns=parts.ns[order])
+
+
+def _counted(parts: HostTimes, limit_ns: Int64s) -> Int64s:
+    """How much of each part counts (ns), if of each node only so much does, from its
+    end back: `limit_ns`, of shape [nodes of the graph]. The parts are by node, the last
+    part of each first."""
+    sums = np.cumsum(parts.ns)
+    first_of_node = np.searchsorted(parts.node, parts.node)
+    before_node = (sums - parts.ns)[first_of_node]
+    # from the end of the node back to the begin and to the end of each part
+    back_to_begin = sums - before_node
+    back_to_end = back_to_begin - parts.ns
+    limit = limit_ns[parts.node]
+    counted: Int64s = np.minimum(back_to_begin, limit) - np.minimum(back_to_end, limit)
+    return counted
 
 
 def _slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
-    """Of the largest families of kernels and ops; the most first."""
-    items = graph.nodes(Node.ITEM)
-    kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
-    kernel_rows = graph.row[kernels].astype(np.intp)
-    effective_of_row = np.zeros(len(trace), dtype=np.int64)
-    effective_of_row[trace.gpu_rows] = effective_ns(trace)
-    families = [_family(name) for name in trace.names]
-
-    parts = host_parts(trace, graph, graph.nodes(Node.HOST))
-    in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
-    op_names = list(trace.names)
-
-    slack = [
-        *_slack_by_name(
-            graph,
-            route,
-            kind="kernel",
-            nodes=kernels,
-            ns=effective_of_row[kernel_rows],
-            names=families,
-            name_of_node=trace.name[kernel_rows],
-        ),
-        *_slack_by_name(
-            graph,
-            route,
-            kind="op",
-            nodes=parts.node[in_op],
-            ns=parts.ns[in_op],
-            names=op_names,
-            name_of_node=trace.name[parts.row[in_op]],
-        ),
-    ]
+    """The slack of the largest families of kernels and of the largest ops, the most
+    first."""
+    of_kernels = _slack_by_name(
+        graph,
+        route,
+        kind="kernel",
+        times=_kernel_times(trace, graph),
+        names=[_family(name) for name in trace.names],
+    )
+    of_ops = _slack_by_name(
+        graph,
+        route,
+        kind="op",
+        times=_op_times(trace, graph),
+        names=list(trace.names),
+    )
+    slack = [*of_kernels, *of_ops]
     return tuple(sorted(slack, key=lambda each: (-each.ns, each.kind, each.what)))
 
 
+class _NamedTimes(NamedTuple):
+    """How long nodes take under a name; arrays of shape [n]."""
+
+    node: Rows  # may be repeated
+    ns: Int64s
+    name: NDArray[np.integer]  # its place in Trace.names
+
+
+def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
+    """The effective times of all kernels."""
+    items = graph.nodes(Node.ITEM)
+    kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
+    rows = graph.row[kernels].astype(np.intp)
+    effective_of_row = np.zeros(len(trace), dtype=np.int64)
+    effective_of_row[trace.gpu_rows] = effective_ns(trace)
+    return _NamedTimes(node=kernels, ns=effective_of_row[rows], name=trace.name[rows])
+
+
+def _op_times(trace: Trace, graph: Graph) -> _NamedTimes:
+    """The own time of threads in ops."""
+    parts = host_parts(trace, graph, graph.nodes(Node.HOST))
+    in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
+    return _NamedTimes(
+        node=parts.node[in_op],
+        ns=parts.ns[in_op],
+        name=trace.name[parts.row[in_op]],
+    )
+
+
 def _family(name: str) -> str:
+    """The op or the family of a kernel of this name; the name if it is not
+    recognized."""
     kernel = decode(name)
     if kernel is None:
         return name
@@ -371,27 +449,25 @@ def _slack_by_name(
     route: Route,
     *,
     kind: Literal["kernel", "op"],
-    nodes: Rows,
-    ns: Int64s,
+    times: _NamedTimes,
     names: list[str],
-    name_of_node: NDArray[np.integer],
 ) -> Iterator[Slack]:
-    """Of the names that take most. `ns`: how long each of the nodes takes under its
-    name, a place in `names`."""
+    """The slack of the MAX_GROUPS names that take the most time. `names`: the name that
+    counts for each of Trace.names; several may have the same."""
     groups = {name: number for number, name in enumerate(dict.fromkeys(names))}
     group_of_name = np.array([groups[name] for name in names] or [0])
-    group_of_node = group_of_name[name_of_node]
-    group_ns = np.bincount(group_of_node, ns, minlength=len(groups))
+    group_of_time = group_of_name[times.name]
+    group_ns = np.bincount(group_of_time, times.ns, minlength=len(groups))
     largest = np.argsort(-group_ns, kind="stable")[:MAX_GROUPS]
     group_names = list(groups)
     end = int(graph.ended.max())
     for group in largest.tolist():
-        is_of_group = group_of_node == group
-        group_ns_of_node = summed(nodes[is_of_group], ns[is_of_group], len(graph))
-        if not group_ns_of_node.any():
+        is_of_group = group_of_time == group
+        ns_of_node = summed(times.node[is_of_group], times.ns[is_of_group], len(graph))
+        if not ns_of_node.any():
             continue
-        is_critical = group_ns_of_node[route.node].any()
-        spare_ns = 0 if is_critical else _spare(graph, group_ns_of_node, end)
+        is_critical = ns_of_node[route.node].any()
+        spare_ns = 0 if is_critical else _spare(graph, ns_of_node, end)
         yield Slack(what=group_names[group], kind=kind, ns=spare_ns)
 
 

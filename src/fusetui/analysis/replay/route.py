@@ -27,10 +27,12 @@ class Route(NamedTuple):
 
     @property
     def ns(self) -> Int64s:
+        """How long each stretch takes; shape [stretches]."""
         return np.diff(self.begin)
 
     @property
     def span_ns(self) -> int:
+        """How long the path is."""
         return int(self.ns.sum())
 
     @property
@@ -48,13 +50,28 @@ class Route(NamedTuple):
 
 
 def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
-    """From the origin to the end of a node, if not given the last, by the edge that
-    ends last of each."""
-    last = last_of(graph, times) if last is None else last
+    """The critical path from the origin to the end of a node: back from it by the edge
+    of each node that ends last. `last`: the node; if None, the one that ends last."""
+    if last is None:
+        last = last_of(graph, times)
     edges_end = times.end[graph.source] + graph.lag + graph.residual
     last_edge = np.argmax(edges_end, axis=0)
     nodes = _nodes_to(graph, last_edge, last)
-    edge = last_edge[nodes]
+    begins = _begins_of_parts(graph, times, nodes, last_edge[nodes])
+    begin = np.append(begins.reshape(-1), times.end[last])
+    # the next may begin before one has ended
+    begin = np.minimum.accumulate(begin[::-1])[::-1]
+    begin[0] = 0
+    return Route(
+        node=np.repeat(nodes, len(PARTS)),
+        part=np.tile(PARTS, len(nodes)),
+        begin=np.maximum(begin, 0),
+    )
+
+
+def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int64s:
+    """When each part of each node begins (ns after the origin); shape [nodes, PARTS].
+    `edge`: that by which each node waits."""
     source_ended = times.end[graph.source[edge, nodes]]
     lag_is_over = source_ended + graph.lag[edge, nodes]
     is_batch = np.isin(nodes, graph.batches.node)
@@ -67,16 +84,7 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
         OWN: times.begin[nodes],
         LATE: times.end[nodes] - unexplained,
     }
-    stretches = np.stack([begins[part] for part in PARTS], axis=1).reshape(-1)
-    begin = np.append(stretches, times.end[last])
-    # the next may begin before one has ended
-    begin = np.minimum.accumulate(begin[::-1])[::-1]
-    begin[0] = 0
-    return Route(
-        node=np.repeat(nodes, len(PARTS)),
-        part=np.tile(PARTS, len(nodes)),
-        begin=np.maximum(begin, 0),
-    )
+    return np.stack([begins[part] for part in PARTS], axis=1)
 
 
 def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
@@ -93,15 +101,17 @@ def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
     """How much of the time from the first launch for a device to its last end is not
     understood, on the critical path to that."""
-    is_of_device = [
-        chain.is_stream and chain.device == device for chain in graph.chains
-    ]
+    is_of_device = []
+    for chain in graph.chains:
+        is_of_device.append(chain.is_stream and chain.device == device)
     is_of_device.append(False)  # chain -1: none
-    items = np.flatnonzero(np.array(is_of_device)[graph.chain] & ~graph.gone)
+    on_device = np.array(is_of_device)[graph.chain]
+    items = np.flatnonzero(on_device & ~graph.gone)
     if not len(items):
         return 0.0
     launch = graph.source[ACROSS, items]
-    launched = np.where(launch > 0, times.end[launch], times.begin[items])
+    has_launch = launch > 0
+    launched = np.where(has_launch, times.end[launch], times.begin[items])
     last = int(items[np.argmax(times.end[items])])
     return route_to(graph, times, last).since(int(launched.min())).unknown_share
 
@@ -122,18 +132,25 @@ def slack_of(graph: Graph, times: Times) -> Int64s:
     lag = graph.lag + graph.residual
     lag[IN_CHAIN, graph.batches.node] += graph.batches.unsure
     for last in range(len(graph) - 1, 0, -BLOCK_NODES):
-        block = slice(max(1, last - BLOCK_NODES + 1), last + 1)
-        source_a, source_b = graph.source[:, block].tolist()
-        lag_a, lag_b = lag[:, block].tolist()
-        durations = graph.dur[block].tolist()
-        nodes = range(block.start, block.stop)
-        forward = list(
-            zip(nodes, source_a, source_b, lag_a, lag_b, durations, strict=True)
-        )
-        for node, a, b, after_a, after_b, dur in reversed(forward):
-            begin = latest_end[node] - dur
-            if begin - after_a < latest_end[a]:
-                latest_end[a] = begin - after_a
-            if begin - after_b < latest_end[b]:
-                latest_end[b] = begin - after_b
+        first = max(1, last - BLOCK_NODES + 1)
+        _limit_sources(graph, lag, first, last + 1, latest_end)
     return np.array(latest_end, dtype=np.int64) - times.end
+
+
+def _limit_sources(
+    graph: Graph, lag: Int64s, first: int, stop: int, latest_end: list[int]
+) -> None:
+    """Lowers the latest end of the sources of the nodes from `first` to `stop`, the
+    last node first, so that these end no later than theirs; changes `latest_end`."""
+    block = slice(first, stop)
+    source_a, source_b = graph.source[:, block].tolist()
+    lag_a, lag_b = lag[:, block].tolist()
+    durations = graph.dur[block].tolist()
+    nodes = range(first, stop)
+    in_order = zip(nodes, source_a, source_b, lag_a, lag_b, durations, strict=True)
+    for node, a, b, after_a, after_b, dur in reversed(list(in_order)):
+        begin = latest_end[node] - dur
+        if begin - after_a < latest_end[a]:
+            latest_end[a] = begin - after_a
+        if begin - after_b < latest_end[b]:
+            latest_end[b] = begin - after_b

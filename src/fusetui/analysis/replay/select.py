@@ -19,7 +19,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.thread_activity import ThreadActivity
+from fusetui.analysis.why.thread_activity import ThreadActivity, Threads
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of
@@ -102,9 +102,8 @@ def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     backward = every_origin.backward
     regions = np.intersect1d(rows, every_origin.regions.rows)
     has_forward = np.flatnonzero(backward.forward >= 0)
-    is_of_region = inside(
-        trace, graph, covers(trace, graph, regions), backward.forward[has_forward]
-    )
+    in_regions = covers(trace, graph, regions)
+    is_of_region = inside(trace, graph, in_regions, backward.forward[has_forward])
     return np.concatenate((regions, backward.rows[has_forward[is_of_region]]))
 
 
@@ -133,7 +132,8 @@ def inside(
     trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
 ) -> Flags:
     """Which of these slices of threads lie in covers; not those that are -1."""
-    chain = np.where(rows >= 0, _chain_of_track(trace, graph)[trace.track[rows]], -1)
+    chain_of_track = _chain_of_track(trace, graph)
+    chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], -1)
     is_inside = np.zeros(len(rows), dtype=np.bool_)
     for number, cover in within.items():
         of_chain = np.flatnonzero(chain == number)
@@ -170,16 +170,23 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
             end = graph.ended[nodes].max() + shift
             lifetime = Cover(np.array([begin]), np.array([end]))
             if has_frames:
-                frames = line.slices(ThreadActivity.PYTHON)
-                asks = frames.only(trace.matching(frames.rows, RUNS_BACKWARD.search))
-                waits = joined(waiting_frames(trace, line), union(*asks[1:]))
-                in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
-                python = without(in_frames, waits)
+                python = _in_frames(trace, line, lifetime)
             else:
                 ops_and_calls = joined(*line.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
             cover_of_chain[number] = Cover(python.start - shift, python.end - shift)
     return cover_of_chain
+
+
+def _in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
+    """When a thread is in a Python frame during its lifetime, but in none that waits or
+    asks for backward; in the time of its line."""
+    frames = line.slices(ThreadActivity.PYTHON)
+    runs_backward = trace.matching(frames.rows, RUNS_BACKWARD.search)
+    asking = frames.only(runs_backward)
+    waits = joined(waiting_frames(trace, line), union(asking.start, asking.end))
+    in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
+    return without(in_frames, waits)
 
 
 class LaunchRange(NamedTuple):
@@ -195,14 +202,17 @@ class _Threads:
     which come before those of streams."""
 
     def __init__(self, trace: Trace, graph: Graph) -> None:
+        """The threads of a graph of this trace."""
         threads = [chain.thread for chain in graph.chains if not chain.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
         self._runs_backward = np.isin(self._thread, engines_of(trace))
-        self._process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
-        self._process_of_thread[trace.thread_of_track] = trace.process_of_track
+        process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+        process_of_thread[trace.thread_of_track] = trace.process_of_track
+        self._process_of_thread = process_of_thread
 
     @property
     def process(self) -> Int64s:
+        """The process of each thread."""
         process: Int64s = self._process_of_thread[self._thread]
         return process
 
@@ -219,20 +229,14 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]
     WrongChangeError."""
     steps = steps_of(trace)
     threads = _Threads(trace, graph)
-    if pattern.isdecimal():
+    if pattern and not pattern.isdecimal():
+        yield from _ranges_like(trace, graph, threads, pattern)
+        return
+    if pattern:
         place = steps.place(int(pattern))
         if place < 0:
             raise NoMatchError(f"There is no step {pattern}, but {steps.known}.")
         steps = steps.only(np.array([place]))
-    elif pattern:
-        rows = slices_like(trace, graph, "wait", pattern)
-        for number, cover in covers(trace, graph, rows).items():
-            chains = threads.with_engines(graph.chains[number].thread)
-            starts = (cover.start + graph.origin_ns).tolist()
-            ends = (cover.end + graph.origin_ns).tolist()
-            for begin, end in zip(starts, ends, strict=True):
-                yield LaunchRange(begin, end, chains)
-        return
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
         thread = int(trace.thread_of_track[trace.track[row]])
         yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
@@ -240,6 +244,20 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[LaunchRange]
         for process in distinct(threads.process).tolist():
             chains = np.flatnonzero(threads.process == process)
             yield LaunchRange(trace.begin_ns, trace.end_ns, chains)
+
+
+def _ranges_like(
+    trace: Trace, graph: Graph, threads: _Threads, pattern: str
+) -> Iterator[LaunchRange]:
+    """The outermost slices of each thread like a pattern. Raises NoMatchError for
+    none."""
+    rows = slices_like(trace, graph, "wait", pattern)
+    for number, cover in covers(trace, graph, rows).items():
+        chains = threads.with_engines(graph.chains[number].thread)
+        starts = (cover.start + graph.origin_ns).tolist()
+        ends = (cover.end + graph.origin_ns).tolist()
+        for begin, end in zip(starts, ends, strict=True):
+            yield LaunchRange(begin, end, chains)
 
 
 class OnOtherDevice(NamedTuple):
@@ -275,14 +293,17 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
     limits = job.limits
     if limits.bound is None:
         return None
-    flop_here = here.flop_per_s(limits.kind)
-    flop_other = other.flop_per_s(limits.kind)
     times_here: list[float] = []
     times_other: list[float] = []
-    for ns, rate_here, rate_other in (
-        (limits.compute_ns, flop_here, flop_other),
+    rates = (
+        (
+            limits.compute_ns,
+            here.flop_per_s(limits.kind),
+            other.flop_per_s(limits.kind),
+        ),
         (limits.memory_ns, here.bytes_per_s, other.bytes_per_s),
-    ):
+    )
+    for ns, rate_here, rate_other in rates:
         if ns is None or not rate_here:
             continue
         times_here.append(ns)

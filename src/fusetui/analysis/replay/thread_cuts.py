@@ -68,7 +68,7 @@ class ThreadCuts(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Cuts(NamedTuple):
-    """Cuts that may overlap; arrays of shape [cuts]."""
+    """Cuts that may overlap; arrays of shape [cuts], times in ns of the file."""
 
     thread: NDArray[np.integer]
     begin: Int64s
@@ -80,6 +80,7 @@ class _Cuts(NamedTuple):
         return len(self.thread)
 
     def take(self, places: Rows) -> _Cuts:
+        """The cuts at these places."""
         return _Cuts(
             thread=self.thread[places],
             begin=self.begin[places],
@@ -120,50 +121,63 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     busiest."""
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
-    threads = _launching_threads(trace, launches)
-    handoffs = _handoffs(trace, threads)
-    threads = distinct(np.concatenate((threads, handoffs.asking, handoffs.engine)))
-    threads = threads.astype(np.intp)
-
-    # the first ones are found again by their places: batches, then handoffs
+    launching = _launching_threads(trace, launches)
+    handoffs = _handoffs(trace, launching)
+    threads = _with_engines(launching, handoffs)
+    # the cuts of batches and handoffs come first, where they are found again below
     batch_cuts = _batch_cuts(trace)
+    handoff_cuts = _handoff_cuts(handoffs)
     sources = [
         batch_cuts,
-        *_handoff_cuts(handoffs),
+        *handoff_cuts,
         *_call_cuts(trace, launches),
         *_marks(trace),
     ]
     cuts = _concatenated(sources)
     groups = _grouped(cuts, threads)
     bounds = np.searchsorted(groups.thread, np.append(threads, threads[-1:] + 1))
-
-    cut_of_row = np.full(len(trace) + 1, -1, dtype=np.intp)  # the last is of NO_ROW
-    cut_of_row[cuts.row] = groups.of_cut
-    handoff_end = len(batch_cuts) + 3 * len(handoffs)
-    of_handoffs = groups.of_cut[len(batch_cuts) : handoff_end].reshape(3, -1)
-    batches = distinct(groups.of_cut[: len(batch_cuts)])
-    batches = batches[(batches >= 0) & ~np.isin(batches, of_handoffs)]
-    # of another kind is a wait in which a call lies
-    batches = batches[groups.kind[batches] == Node.HANDOFF]
-
-    first, last = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
-    for place, (first_cut, next_cut) in enumerate(pairwise(bounds.tolist())):
-        if next_cut > first_cut:
-            first[place] = min(first[place], groups.begin[first_cut])
-            last[place] = max(last[place], groups.end[next_cut - 1])
+    of_batches, of_handoffs, _ = np.split(
+        groups.of_cut, [len(batch_cuts), len(batch_cuts) + 3 * len(handoffs)]
+    )
+    handoff_groups = of_handoffs.reshape(3, -1)
+    lifetimes = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
+    lifetimes.extend_to(groups, bounds)
     return ThreadCuts(
         threads=threads,
-        first=first,
-        last=last,
+        first=lifetimes.first,
+        last=lifetimes.last,
         bounds=bounds,
         begin=groups.begin,
         end=groups.end,
         kind=groups.kind,
         row=groups.row,
-        cut_of_row=cut_of_row[:-1],
-        handoffs=of_handoffs,
-        batches=batches,
+        cut_of_row=_groups_of_rows(cuts, groups, rows=len(trace)),
+        handoffs=handoff_groups,
+        batches=_batch_groups(groups, of_batches, handoff_groups),
     )
+
+
+def _with_engines(launching: Rows, handoffs: _Handoffs) -> Rows:
+    """These threads, those that ask an engine for backward, and those of engines;
+    ascending."""
+    every_thread = np.concatenate((launching, handoffs.asking, handoffs.engine))
+    return distinct(every_thread).astype(np.intp)
+
+
+def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
+    """See ThreadCuts.cut_of_row; `rows`: how many slices the trace has."""
+    group_of_row = np.full(rows + 1, -1, dtype=np.intp)
+    group_of_row[cuts.row] = groups.of_cut  # the last place is that of NO_ROW
+    return group_of_row[:-1]
+
+
+def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
+    """The groups in which a thread waits for a batch, in order: without those of
+    handoffs, and without waits in which a call lies, whose kind is another one."""
+    waits = distinct(of_batches)
+    waits = waits[(waits >= 0) & ~np.isin(waits, of_handoffs)]
+    of_batches_alone: Rows = waits[groups.kind[waits] == Node.HANDOFF]
+    return of_batches_alone
 
 
 def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
@@ -175,7 +189,7 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
     group = _overlapping(sorted_cuts)
     first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
     by_importance = np.lexsort((-sorted_cuts.kind, group))
-    most_important = by_importance[first_of_group]
+    most_important = sorted_cuts.take(by_importance[first_of_group])
     end = sorted_cuts.end
     if len(first_of_group):
         end = np.maximum.reduceat(end, first_of_group)
@@ -185,20 +199,28 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
         thread=sorted_cuts.thread[first_of_group],
         begin=sorted_cuts.begin[first_of_group],
         end=end,
-        kind=sorted_cuts.kind[most_important].astype(np.uint8),
-        row=sorted_cuts.row[most_important].astype(np.intp),
+        kind=most_important.kind.astype(np.uint8),
+        row=most_important.row.astype(np.intp),
         of_cut=group_of_cut,
     )
 
 
 def _launching_threads(trace: Trace, launches: Rows) -> Rows:
+    """The threads of these launch calls, ascending; the busiest one without any."""
     if not len(launches):
         return _busiest(trace)
     return distinct(trace.thread_of_track[trace.track[launches]]).astype(np.intp)
 
 
 def _concatenated(sources: Sequence[_Cuts]) -> _Cuts:
-    return _Cuts(*(np.concatenate(column) for column in zip(*sources, strict=True)))
+    """All of these cuts, in their order."""
+    return _Cuts(
+        thread=np.concatenate([cuts.thread for cuts in sources]),
+        begin=np.concatenate([cuts.begin for cuts in sources]),
+        end=np.concatenate([cuts.end for cuts in sources]),
+        kind=np.concatenate([cuts.kind for cuts in sources]),
+        row=np.concatenate([cuts.row for cuts in sources]),
+    )
 
 
 def _batch_cuts(trace: Trace) -> _Cuts:
@@ -247,6 +269,7 @@ def _call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
 
 
 def _cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
+    """The cuts of the calls in these rows, all of one kind."""
     return _Cuts(
         thread=trace.thread_of_track[trace.track[rows]],
         begin=trace.start[rows],
@@ -259,6 +282,7 @@ def _cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
 def _rowless_cuts(
     thread: NDArray[np.integer], *, begin: Int64s, end: Int64s, kind: Node
 ) -> _Cuts:
+    """Cuts of one kind that are no calls."""
     return _Cuts(
         thread=thread,
         begin=begin,
@@ -281,7 +305,7 @@ def _marks(trace: Trace) -> list[_Cuts]:
 
 
 def _marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _Cuts:
-    """On the threads of these slices."""
+    """Marks at these times, on the threads of these slices."""
     return _rowless_cuts(
         trace.thread_of_track[trace.track[rows]],
         begin=times,
@@ -303,9 +327,27 @@ def _overlapping(cuts: _Cuts) -> Rows:
     return np.cumsum(begins_group) - 1
 
 
-def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> tuple[Int64s, Int64s]:
-    """The first start and the last end of each thread; of an engine, those of its
-    ops."""
+class _Lifetimes(NamedTuple):
+    """When threads begin and end (ns of the file); arrays of shape [threads]."""
+
+    first: Int64s
+    last: Int64s
+
+    def extend_to(self, groups: _Groups, bounds: Rows) -> None:
+        """Extends them in place to the groups of cuts of each thread. `bounds`: where
+        those of each begin, then their number."""
+        for place, (first_group, next_group) in enumerate(pairwise(bounds.tolist())):
+            if next_group == first_group:
+                continue
+            begin = groups.begin[first_group]
+            end = groups.end[next_group - 1]
+            self.first[place] = min(self.first[place], begin)
+            self.last[place] = max(self.last[place], end)
+
+
+def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
+    """The first start and the last end of the slices of each thread; of an engine,
+    those of its ops."""
     limits = np.iinfo(np.int64)
     first = np.full(len(threads), limits.max)
     last = np.full(len(threads), limits.min)
@@ -317,7 +359,7 @@ def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> tuple[Int64s, 
         place = places[thread]
         first[place] = min(first[place], int(trace.start[track.first_row]))
         last[place] = max(last[place], int(trace.end[track.rows].max()))
-    return first, last
+    return _Lifetimes(first=first, last=last)
 
 
 def _busiest(trace: Trace) -> Rows:
@@ -336,35 +378,70 @@ def _busiest(trace: Trace) -> Rows:
 
 def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
     """What each thread of an engine does while the busiest other thread of its process
-    does nothing. None where both work at the same time."""
+    does nothing, if one of the two is among `threads`. None where both work at the same
+    time."""
     ops, thread_of_op = outermost_work(trace)
-    rows: list[tuple[int, int, int, int, int]] = []
+    handoffs = [_no_handoffs()]
     for engine, asking in asking_threads(trace).items():
         if asking not in threads and engine not in threads:
             continue
         asking_ops = ops[thread_of_op == asking]
         engine_ops = ops[thread_of_op == engine]
-        asking_is_idle = outside(union(trace.start[asking_ops], trace.end[asking_ops]))
+        asking_works = union(trace.start[asking_ops], trace.end[asking_ops])
         engine_works = union(trace.start[engine_ops], trace.end[engine_ops])
-        for idle_since, begin, end in _between(asking_is_idle, engine_works):
-            rows.append((asking, engine, idle_since, begin, end))
-    return _Handoffs(*np.array(rows, dtype=np.int64).reshape(-1, 5).T)
+        stretches = _between(outside(asking_works), engine_works)
+        handoffs.append(stretches.of_threads(asking=asking, engine=engine))
+    return _Handoffs(
+        asking=np.concatenate([each.asking for each in handoffs]),
+        engine=np.concatenate([each.engine for each in handoffs]),
+        idle_since=np.concatenate([each.idle_since for each in handoffs]),
+        begin=np.concatenate([each.begin for each in handoffs]),
+        end=np.concatenate([each.end for each in handoffs]),
+    )
 
 
-def _between(idle: Cover, works: Cover) -> list[tuple[int, int, int]]:
-    """What the engine does in each stretch in which the asking thread is idle: since
-    when it did nothing, its begin and its end."""
-    stretch = idle.place_of(works.start)
-    is_inside = (stretch >= 0) & (works.end <= idle.end[stretch])
+def _no_handoffs() -> _Handoffs:
+    """No handoffs: all arrays are empty."""
+    no_times = np.empty(0, dtype=np.int64)
+    return _EngineWork(no_times, no_times, no_times).of_threads(asking=0, engine=0)
+
+
+class _EngineWork(NamedTuple):
+    """Stretches in which an engine works; arrays of shape [stretches], in ns of the
+    file."""
+
+    idle_since: Int64s  # since when it did nothing before
+    begin: Int64s
+    end: Int64s
+
+    def of_threads(self, *, asking: int, engine: int) -> _Handoffs:
+        """The same as handoffs between two threads."""
+        count = len(self.begin)
+        return _Handoffs(
+            asking=np.full(count, asking, dtype=np.int64),
+            engine=np.full(count, engine, dtype=np.int64),
+            idle_since=self.idle_since,
+            begin=self.begin,
+            end=self.end,
+        )
+
+
+def _between(idle: Cover, works: Cover) -> _EngineWork:
+    """What the engine does in each interval in which the asking thread is idle; none if
+    less than MIN_SHARE_APART of its work is in such intervals."""
+    interval = idle.place_of(works.start)
+    is_inside = (interval >= 0) & (works.end <= idle.end[interval])
     inside_ns = (works.end - works.start)[is_inside].sum()
+    if inside_ns < MIN_SHARE_APART * works.ns:
+        is_inside[:] = False
     places = np.flatnonzero(is_inside)
-    if not len(places) or inside_ns < MIN_SHARE_APART * works.ns:
-        return []
-    first_of_stretch = np.flatnonzero(np.diff(stretch[places], prepend=-1))
-    last_of_stretch = np.append(first_of_stretch[1:], len(places)) - 1
-    firsts = places[first_of_stretch]
-    lasts = places[last_of_stretch]
-    idle_since = np.where(firsts > 0, works.end[firsts - 1], works.start[firsts])
-    begin = works.start[firsts]
-    end = works.end[lasts]
-    return list(zip(idle_since.tolist(), begin.tolist(), end.tolist(), strict=True))
+    begins_interval = np.diff(interval[places], prepend=-1) != 0
+    ends_interval = np.append(begins_interval[1:], True)[: len(places)]
+    first = places[begins_interval]
+    last = places[ends_interval]
+    end_before = works.end[first - 1]
+    return _EngineWork(
+        idle_since=np.where(first > 0, end_before, works.start[first]),
+        begin=works.start[first],
+        end=works.end[last],
+    )

@@ -14,7 +14,7 @@ from fusetui.trace.layout.steps import (
     step_launched,
     steps_of,
 )
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
@@ -22,32 +22,52 @@ NO_CHAIN = -1
 
 
 def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
-    """When a thread gets where it was at some times as recorded (ns after the
-    origin)."""
+    """When a thread, a chain of the graph, gets where it was at some times as recorded;
+    both in ns after the origin and of the same shape."""
     nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
-    began = graph.began[nodes]
-    # of nodes that begin at the very time the first one, else the last before it
-    not_before = np.searchsorted(began, recorded)
-    begins_then = np.append(began, -1)[not_before] == recorded
-    place = np.where(begins_then, not_before, np.maximum(not_before - 1, 0))
+    place = _places_at(graph.began[nodes], recorded)
     node = nodes[place]
-
-    inside_until = np.clip(recorded, began[place], graph.ended[node])
-    scale = graph.time_scales[chain]
-    of_thread = scale.until(inside_until) - scale.until(began[place])
-    call_factor = graph.dur[node] / np.maximum(graph.lasted[node], 1)
-    of_call = np.rint((inside_until - began[place]) * call_factor).astype(np.int64)
-    inside_ns = np.where(graph.kind[node] == Node.HOST, of_thread, of_call)
+    inside_until = np.clip(recorded, graph.began[node], graph.ended[node])
+    inside_ns = _time_inside(graph, chain, node, inside_until)
 
     # behind the node: inside a wait, or before the thread begins or after it has ended
     following = nodes[np.minimum(place + 1, len(nodes) - 1)]
+    wait_factor = _wait_factors(graph, times, node, following)
     behind_ns = recorded - inside_until
+    wait_factor = np.where(behind_ns > 0, wait_factor, 1.0)
+    waited_ns = np.rint(behind_ns * wait_factor).astype(np.int64)
+    return times.begin[node] + inside_ns + waited_ns
+
+
+def _places_at(began: Int64s, recorded: Int64s) -> Rows:
+    """The place of the node in which a thread is at each of some times: of those that
+    begin at the very time the first one, else the last before it; the first of all if
+    there is none. `began`: when its nodes begin, ascending."""
+    not_before = np.searchsorted(began, recorded)
+    begins_then = np.append(began, -1)[not_before] == recorded
+    last_before = np.maximum(not_before - 1, 0)
+    return np.where(begins_then, not_before, last_before)
+
+
+def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> Int64s:
+    """How long a thread takes from the begin of each node until it gets where it was at
+    a time as recorded within the node (ns): by the scale of the thread, and in a call
+    by how much longer or shorter the call takes."""
+    began = graph.began[node]
+    scale = graph.time_scales[chain]
+    of_thread = scale.until(inside_until) - scale.until(began)
+    call_factor = graph.dur[node] / np.maximum(graph.lasted[node], 1)
+    of_call = np.rint((inside_until - began) * call_factor).astype(np.int64)
+    return np.where(graph.kind[node] == Node.HOST, of_thread, of_call)
+
+
+def _wait_factors(graph: Graph, times: Times, node: Rows, following: Rows) -> Floats:
+    """How many times as long as recorded each wait takes, from the end of a node to the
+    begin of the one after it; 1 where no wait was recorded."""
     recorded_wait = graph.began[following] - graph.ended[node]
     wait = times.begin[following] - times.end[node]
-    is_in_wait = (behind_ns > 0) & (recorded_wait > 0)
-    wait_factor = np.where(is_in_wait, wait / np.maximum(recorded_wait, 1), 1.0)
-    inside_ns += np.rint(behind_ns * wait_factor).astype(np.int64)
-    return times.begin[node] + inside_ns
+    factor = wait / np.maximum(recorded_wait, 1)
+    return np.where(recorded_wait > 0, factor, 1.0)
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
@@ -71,6 +91,7 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
 
 def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
+    """The chains of a thread, which has one or none."""
     threads = range(len(graph.time_scales))
     return [chain for chain in threads if graph.chains[chain].thread == thread]
 
@@ -86,7 +107,7 @@ class StepEnds(NamedTuple):
 
 
 def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
-    """Of the steps of a trace; `by`: see steps_of."""
+    """What decides when the steps of a trace end; `by`: see steps_of."""
     steps = steps_of(trace, by)
     no_rows = np.empty(0, dtype=np.intp)
     if not len(steps):

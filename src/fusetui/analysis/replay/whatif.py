@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range, scalable
@@ -135,85 +136,181 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         places = np.array([_place_of(trace, step)])
     graph = graph_of(trace)
     replayed = _replayed(trace, graph, parsed)
+    lengths = _lengths(graph, replayed, places)
+    routes = _Routes(
+        recorded=route_to(graph, graph.recorded),
+        replayed=route_to(replayed.graph, replayed.times),
+    )
+    range_of_change = _NO_RANGE
+    if is_range(parsed):
+        range_of_change = _range_of_change(trace, graph, parsed, replayed, places)
+    effects = _effects(trace, lengths)
+    answer = WhatIf(
+        changes=tuple(changes),
+        of="step" if len(steps_of(trace)) else "span",
+        devices=residuals_of(trace),
+        steps=effects if step is None else effects[places[0] : places[0] + 1],
+        before_ns=lengths.before_ns,
+        after_ns=lengths.after_ns,
+        saved_ns=lengths.before_ns - lengths.after_ns,
+        before_range_ns=_range(lengths.before[places]),
+        after_range_ns=_range(lengths.after[places]),
+        between_ns=range_of_change.between_ns,
+        residual_share=_residual_share(trace, routes),
+        inferred_waits=graph.inferred_waits,
+        certainty="bound" if _is_bound(trace, parsed, routes) else "estimate",
+        limit=_limit(trace, replayed, places),
+        notes=_notes(trace, graph, replayed, routes, lengths),
+        scaled_share=range_of_change.scaled_share,
+    )
+    answer = _with_batches(answer, replayed, lengths)
+    return _without_unknown(answer, is_range=is_range(parsed))
+
+
+def _residual_share(trace: Trace, routes: _Routes) -> float:
+    """How much is not understood: the largest share of all devices as recorded and of
+    the critical path after the change."""
+    shares = [device.residual_share for device in residuals_of(trace)]
+    return max([*shares, routes.replayed.unknown_share])
+
+
+def _with_batches(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
+    """The answer with what depends on when workers of a data loader have batches: then
+    it is a bound, as it is where no call for a batch waits."""
+    if "loader_never_waits" in replayed.notes:
+        return replace(answer, certainty="bound")
+    if differs(lengths.after_ns, lengths.latest_ns):
+        return replace(answer, certainty="bound", latest_ns=lengths.latest_ns)
+    return answer
+
+
+def _without_unknown(answer: WhatIf, *, is_range: bool) -> WhatIf:
+    """The answer without the range where too little is understood, and then, or where
+    the changes give only a range (`is_range`), without numbers after the change."""
+    is_understood = answer.residual_share <= UNKNOWN
+    if is_understood and not is_range:
+        return answer
+    steps = tuple(replace(effect, after_ns=None) for effect in answer.steps)
+    return replace(
+        answer,
+        steps=steps,
+        after_ns=None,
+        saved_ns=None,
+        after_range_ns=None,
+        latest_ns=None,
+        between_ns=answer.between_ns if is_understood else None,
+    )
+
+
+class _Lengths(NamedTuple):
+    """How long steps take, before and after a change; arrays of shape [steps], in ns.
+    Medians are of the steps that count."""
+
+    before: Int64s
+    after: Int64s
+    before_ns: int
+    after_ns: int
+    latest_ns: int  # as after_ns, if batches come as late as the recording allows
+    # whether the last step that counts ends no later than recorded
+    ends_no_later: bool
+
+
+def _lengths(graph: Graph, replayed: _Replayed, places: Rows) -> _Lengths:
+    """How long the steps take; `places`: those that count."""
     recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
     before = step_launched(recorded_bounds)
     after = step_launched(replayed.bounds)
-    before_ns = lower_median(before[places])
-    after_ns = lower_median(after[places])
-    latest_ns = lower_median(step_launched(replayed.late_bounds)[places])
-
-    devices = residuals_of(trace)
-    recorded_route = route_to(graph, graph.recorded)
-    replayed_route = route_to(replayed.graph, replayed.times)
-    unknown_shares = [device.residual_share for device in devices]
-    residual_share = max([*unknown_shares, replayed_route.unknown_share])
-    is_understood = residual_share <= UNKNOWN
-    gives_number = is_understood and not is_range(parsed)
-
-    between_ns = None
-    scaled_share = None
-    if is_range(parsed):
-        other_end = _replayed(trace, graph, parsed, latest=True)
-        scaled_share = _scaled_share(trace, graph, parsed, replayed, other_end)
-        if is_understood and scaled_share >= MIN_SCALED_SHARE:
-            between_ns = _between(replayed, other_end, places)
-
-    never_waits = "loader_never_waits" in replayed.notes
-    depends_on_batches = not never_waits and differs(after_ns, latest_ns)
-    only_removes_waits = all(isinstance(change, Unsynced) for change in parsed)
-    cannot_save_more = only_removes_waits and is_certain(
-        trace, recorded_route.unknown_share, replayed_route.unknown_share
-    )
-    is_bound = cannot_save_more or never_waits or depends_on_batches
-
-    late = max(
-        late_share(graph, recorded_route), late_share(replayed.graph, replayed_route)
-    )
+    latest = step_launched(replayed.late_bounds)
     last_end = places[-1] + 1
-    ends_no_later = replayed.bounds[last_end] <= recorded_bounds[last_end]
+    return _Lengths(
+        before=before,
+        after=after,
+        before_ns=lower_median(before[places]),
+        after_ns=lower_median(after[places]),
+        latest_ns=lower_median(latest[places]),
+        ends_no_later=bool(replayed.bounds[last_end] <= recorded_bounds[last_end]),
+    )
+
+
+class _Routes(NamedTuple):
+    """The critical paths before and after a change."""
+
+    recorded: Route
+    replayed: Route
+
+
+class _RangeOfChange(NamedTuple):
+    """See WhatIf; None of changes that give a number."""
+
+    between_ns: tuple[int, int] | None
+    scaled_share: float | None
+
+
+_NO_RANGE = _RangeOfChange(between_ns=None, scaled_share=None)
+
+
+def _range_of_change(
+    trace: Trace,
+    graph: Graph,
+    changes: Sequence[Change],
+    earlier: _Replayed,
+    places: Rows,
+) -> _RangeOfChange:
+    """What changes that give a range are worth, where they scale enough of the critical
+    path. `earlier`: the replay by the earlier end of the range."""
+    later = _replayed(trace, graph, changes, latest=True)
+    scaled_share = _scaled_share(trace, graph, changes, earlier, later)
+    between_ns = None
+    if scaled_share >= MIN_SCALED_SHARE:
+        between_ns = _between(earlier, later, places)
+    return _RangeOfChange(between_ns=between_ns, scaled_share=scaled_share)
+
+
+def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
+    """Whether no program with these changes can save more than the replay: they only
+    remove waits, and all is understood."""
+    only_removes_waits = all(isinstance(change, Unsynced) for change in changes)
+    return only_removes_waits and is_certain(
+        trace, routes.recorded.unknown_share, routes.replayed.unknown_share
+    )
+
+
+def _notes(
+    trace: Trace, graph: Graph, replayed: _Replayed, routes: _Routes, lengths: _Lengths
+) -> tuple[str, ...]:
+    """What has to be said about an answer, see Note: of any change, of this answer, and
+    of the changes themselves; each once."""
+    late = max(
+        late_share(graph, routes.recorded),
+        late_share(replayed.graph, routes.replayed),
+    )
+    takes_longer = lengths.after_ns > lengths.before_ns
+    never_waits = "loader_never_waits" in replayed.notes
+    is_later = differs(lengths.after_ns, lengths.latest_ns)
     holds: dict[Note, bool] = {
         **_notes_of_any_change(trace),
         "late_unexplained": late > MAX_LATE_SHARE,
-        "same_work_later": after_ns > before_ns and bool(ends_no_later),
-        "batches_unknown": depends_on_batches,
+        "same_work_later": takes_longer and lengths.ends_no_later,
+        "batches_unknown": is_later and not never_waits,
     }
     if "waits_scaled" in replayed.notes:
         holds["other_ranks_unchanged"] = False
     notes = [note for note in holds if holds[note]]
-
-    effects = _effects(trace, before, after if gives_number else None)
-    if step is not None:
-        (place,) = places
-        effects = effects[place : place + 1]
-    return WhatIf(
-        changes=tuple(changes),
-        of="step" if len(steps_of(trace)) else "span",
-        devices=devices,
-        steps=effects,
-        before_ns=before_ns,
-        after_ns=after_ns if gives_number else None,
-        saved_ns=before_ns - after_ns if gives_number else None,
-        before_range_ns=_range(before[places]),
-        after_range_ns=_range(after[places]) if gives_number else None,
-        between_ns=between_ns,
-        residual_share=residual_share,
-        inferred_waits=graph.inferred_waits,
-        certainty="bound" if is_bound else "estimate",
-        limit=_limit(trace, replayed, places),
-        notes=tuple(dict.fromkeys([*notes, *replayed.notes])),
-        latest_ns=latest_ns if gives_number and depends_on_batches else None,
-        scaled_share=scaled_share,
-    )
+    return tuple(dict.fromkeys([*notes, *replayed.notes]))
 
 
 def _between(earlier: _Replayed, later: _Replayed, places: Rows) -> tuple[int, int]:
     """The least and the most that the median of these steps takes by the two ends of a
     range, with batches as early and as late as the recording allows."""
-    medians_ns = [
-        lower_median(step_launched(bounds)[places])
-        for end in (earlier, later)
-        for bounds in (end.bounds, end.late_bounds)
-    ]
+    every_bounds = (
+        earlier.bounds,
+        earlier.late_bounds,
+        later.bounds,
+        later.late_bounds,
+    )
+    medians_ns = []
+    for bounds in every_bounds:
+        medians_ns.append(lower_median(step_launched(bounds)[places]))
     return min(medians_ns), max(medians_ns)
 
 
@@ -231,7 +328,7 @@ class _Replayed(NamedTuple):
 def _replayed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> _Replayed:
-    """`latest`: see changed. Raises WrongChangeError."""
+    """The replay with some changes. `latest`: see changed. Raises WrongChangeError."""
     changed_graph, notes = changed(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
@@ -247,7 +344,7 @@ def _replayed(
 
 
 def _place_of(trace: Trace, step: int) -> int:
-    """Among the steps. Raises NoMatchError."""
+    """The place of the step with this number. Raises NoMatchError."""
     steps = steps_of(trace)
     place = steps.place(step)
     if place < 0:
@@ -258,38 +355,41 @@ def _place_of(trace: Trace, step: int) -> int:
 def _scaled_share(
     trace: Trace, graph: Graph, changes: Sequence[Change], *replayed: _Replayed
 ) -> float:
-    """See WhatIf."""
-    devices = [change.name for change in changes if isinstance(change, OnDevice)]
-    scaled = np.concatenate(
-        [scalable(trace, graph, device).nodes for device in devices]
-    )
+    """See WhatIf: how much of the critical path other devices scale, of the path as
+    recorded or after one of these replays, whichever is more."""
+    nodes = []
+    for change in changes:
+        if isinstance(change, OnDevice):
+            nodes.append(scalable(trace, graph, change.name).nodes)
+    scaled = np.concatenate(nodes)
     routes = [route_to(graph, graph.recorded)]
     routes += [route_to(each.graph, each.times) for each in replayed]
     return max(share_of(scaled, route) for route in routes)
 
 
-def _effects(
-    trace: Trace, before: Int64s, after: Int64s | None
-) -> tuple[StepEffect, ...]:
-    """Of each step; () without steps."""
+def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
+    """Each step before and after; () without steps."""
     steps = steps_of(trace)
     if not len(steps):
         return ()
-    in_median = np.isin(np.arange(len(before)), told_steps(trace)).tolist()
-    before_ns = before.tolist()
-    after_ns = [None] * len(before) if after is None else after.tolist()
-    return tuple(
-        StepEffect(
-            name=name,
-            before_ns=before_ns[place],
-            after_ns=after_ns[place],
-            in_median=in_median[place],
+    in_median = np.isin(np.arange(len(steps)), told_steps(trace))
+    effects = []
+    for name, before_ns, after_ns, counted in zip(
+        labels_of(steps.names),
+        lengths.before.tolist(),
+        lengths.after.tolist(),
+        in_median.tolist(),
+        strict=True,
+    ):
+        effect = StepEffect(
+            name=name, before_ns=before_ns, after_ns=after_ns, in_median=counted
         )
-        for place, name in enumerate(labels_of(steps.names))
-    )
+        effects.append(effect)
+    return tuple(effects)
 
 
 def _range(lengths: Int64s) -> tuple[int, int]:
+    """The least and the most of these lengths."""
     return int(lengths.min()), int(lengths.max())
 
 
@@ -326,10 +426,10 @@ def _limit(trace: Trace, replayed: _Replayed, places: Rows) -> tuple[PathRow, ..
     times = replayed.times
     if not len(steps_of(trace)):
         return rows_of(trace, graph, route_to(graph, times))
-    end = replayed.bounds[places[-1] + 1]
-    does_not_count = graph.gone | (times.end > end)
-    last = int(np.argmax(np.where(does_not_count, -1, times.end)))
     begin = int(replayed.bounds[places[0]])
+    end = replayed.bounds[places[-1] + 1]
+    counts = ~graph.gone & (times.end <= end)
+    last = int(np.argmax(np.where(counts, times.end, -1)))
     return rows_of(trace, graph, route_to(graph, times, last).since(begin))
 
 
@@ -366,7 +466,7 @@ def events_unknown(trace: Trace) -> bool:
 
 
 def _notes_of_any_change(trace: Trace) -> dict[Note, bool]:
-    """Whether each holds."""
+    """Whether each of the notes holds that are about the trace alone."""
     return {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),

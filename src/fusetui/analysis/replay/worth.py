@@ -14,7 +14,7 @@ from fusetui.analysis.replay.apply import EDITS
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.draft import Draft
-from fusetui.analysis.replay.graph import ACROSS, NEVER, Graph, Node, Times
+from fusetui.analysis.replay.graph import ACROSS, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import late_share, route_to
@@ -78,52 +78,86 @@ def with_worth(
     if reason or all(change is None for change in why._wanted):
         return replace(why, findings=_unreplayed(why, notes, reason))
 
-    graph = graph_of(trace)
-    before = _result(trace, graph, graph.recorded, graph.recorded, by)
-    has_workers = len(worker_rows(trace)) > 0
-    findings: list[Finding] = []
-    unknown_shares = [residuals.residual_share for residuals in residuals_of(trace)]
+    gains = _Gains(trace, by)
+    findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
-        if change is None:
-            findings.append(replace(finding, worth_note=note))
-            continue
-        after = _replayed(trace, graph, [change], by)
-        if not isinstance(after, ReplayResult):
-            findings.append(replace(finding, worth_note=after))
-            continue
-        assumed = _loader_note(has_workers) if change == LOADER_CHANGE else note
-        findings.append(_with_gain(trace, finding, assumed, before, after))
-        unknown_shares.append(after.unknown_share)
-
-    steps = len(steps_of(trace, by))
-    usual_ns = lower_median(before.lengths)
-    ranks = [
-        _rank(
-            finding,
-            steps=max(steps, 1),
-            devices=max(len(why.devices), 1),
-            usual_ns=usual_ns,
-        )
-        for finding in findings
-    ]
-    order = sorted(range(len(findings)), key=ranks.__getitem__)
+        findings.append(gains.of(finding, change, note))
+    order = _ranked(trace, why, findings, gains.usual_ns, by)
     replayed = [why._wanted[n] for n in order if _is_replayed(findings[n])]
-    combined = None
-    if first := replayed[:together]:
-        after = _replayed(trace, graph, first, by)
-        if isinstance(after, ReplayResult):
-            unknown_shares.append(after.unknown_share)
-            combined = _combined(before, after, len(first))
+    combined = gains.of_all(replayed[:together])
     return replace(
         why,
         findings=tuple(findings[n] for n in order),
         _wanted=tuple(why._wanted[n] for n in order),
-        worth_of="step" if steps else "span",
-        worth_before_ns=usual_ns,
+        worth_of="step" if len(steps_of(trace, by)) else "span",
+        worth_before_ns=gains.usual_ns,
         residuals=residuals_of(trace),
-        residual_share=max(unknown_shares),
+        residual_share=max(gains.unknown_shares),
         together=combined,
     )
+
+
+class _Gains:
+    """What the changes of findings save, by replays of one trace."""
+
+    def __init__(self, trace: Trace, by: str | None) -> None:
+        """`by`: see steps_of."""
+        self._trace = trace
+        self._by = by
+        self._graph = graph_of(trace)
+        recorded = self._graph.recorded
+        self._before = _result(trace, self._graph, recorded, recorded, by)
+        residuals = residuals_of(trace)
+        self.unknown_shares = [device.residual_share for device in residuals]
+        """How much of the critical path is not understood: of each device as recorded,
+        then of each replay so far."""
+
+    @property
+    def usual_ns(self) -> int:
+        """The median length of the steps as recorded."""
+        return lower_median(self._before.lengths)
+
+    def of(
+        self, finding: Finding, change: Wanted | None, note: WorthNote | None
+    ) -> Finding:
+        """The finding with what its change saves, or with why that is not known. `note`:
+        what the change assumes; without a change, why it has none."""
+        if change is None:
+            return replace(finding, worth_note=note)
+        after = _replayed(self._trace, self._graph, [change], self._by)
+        if not isinstance(after, ReplayResult):
+            return replace(finding, worth_note=after)
+        if change == LOADER_CHANGE:
+            note = _loader_note(len(worker_rows(self._trace)) > 0)
+        self.unknown_shares.append(after.unknown_share)
+        return _with_gain(self._trace, finding, note, self._before, after)
+
+    def of_all(self, changes: Sequence[Wanted | None]) -> CombinedWorth | None:
+        """What these changes save at once; None for none, or if it is not known."""
+        if not changes:
+            return None
+        after = _replayed(self._trace, self._graph, changes, self._by)
+        if not isinstance(after, ReplayResult):
+            return None
+        self.unknown_shares.append(after.unknown_share)
+        return _combined(self._before, after, len(changes))
+
+
+def _ranked(
+    trace: Trace,
+    why: Why,
+    findings: Sequence[Finding],
+    usual_ns: int,
+    by: str | None,
+) -> list[int]:
+    """The places of the findings in the order of `_rank`."""
+    steps = max(len(steps_of(trace, by)), 1)
+    devices = max(len(why.devices), 1)
+    ranks = []
+    for finding in findings:
+        rank = _rank(finding, steps=steps, devices=devices, usual_ns=usual_ns)
+        ranks.append(rank)
+    return sorted(range(len(findings)), key=ranks.__getitem__)
 
 
 def _unreplayed(
@@ -133,9 +167,8 @@ def _unreplayed(
     reason why none is."""
     findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
-        findings.append(
-            replace(finding, worth_note=reason if change and reason else note)
-        )
+        worth_note = reason if change and reason else note
+        findings.append(replace(finding, worth_note=worth_note))
     return tuple(findings)
 
 
@@ -151,7 +184,8 @@ class ReplayResult(NamedTuple):
 def _result(
     trace: Trace, graph: Graph, times: Times, late_times: Times, by: str | None
 ) -> ReplayResult:
-    """`late_times`: if batches come as late as the recording allows."""
+    """How long the steps that count take at some times of the nodes. `late_times`: if
+    batches come as late as the recording allows."""
     steps_that_count = told_steps(trace, by)
     lengths = _lengths(trace, graph, times, by)[steps_that_count]
     latest = lengths
@@ -169,14 +203,16 @@ def _result(
 def _combined(
     before: ReplayResult, after: ReplayResult, findings: int
 ) -> CombinedWorth:
+    """What the changes of so many findings save of the median step at once."""
     before_ns = lower_median(before.lengths)
     after_ns = lower_median(after.lengths)
     return CombinedWorth(findings, before_ns, after_ns, before_ns - after_ns)
 
 
 def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
-    """Of each step; without steps from the first start to the last end of GPU events:
-    what the program does before and after that is no part of a GPU's span."""
+    """The length of each step (ns); without steps one length, from the first start to
+    the last end of GPU events: what the program does before and after that is no part
+    of a GPU's span."""
     if len(steps_of(trace, by)):
         return lengths_of(trace, graph, times, by)
     items = graph.nodes(Node.ITEM)
@@ -196,10 +232,13 @@ def _loader_note(has_workers: bool) -> WorthNote:
 
 
 def _is_replayed(finding: Finding) -> bool:
+    """Whether it is known what the change of a finding saves."""
     return finding.worth_ns is not None or finding.worth_steps is not None
 
 
 def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
+    """How many steps become shorter and how many longer, each by more than one part in
+    NOTHING of its length."""
     gains = before.lengths - after.lengths
     is_shorter = gains * NOTHING > before.lengths
     is_longer = -gains * NOTHING > before.lengths
@@ -225,31 +264,44 @@ def _with_gain(
     Where that is next to nothing, the answer may be that nothing is known, or that few
     steps gain."""
     usual_ns = lower_median(before.lengths)
+    after_ns = lower_median(after.lengths)
     mean_gain_ns = int((before.lengths - after.lengths).mean())
-    gain_ns = max(0, usual_ns - lower_median(after.lengths))
+    gain_ns = max(0, usual_ns - after_ns)
     some_steps = _some_steps(before, after)
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
-    if gain_ns * NOTHING <= usual_ns or few_steps_gain:
+    is_next_to_nothing = gain_ns * NOTHING <= usual_ns
+    is_reported = not is_next_to_nothing and not few_steps_gain
+    if not is_reported:
         if _limit_is_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
         if some_steps.steps and mean_gain_ns * NOTHING > usual_ns:
             return replace(finding, worth_note="some_steps", worth_steps=some_steps)
         if few_steps_gain:
             gain_ns = 0  # it is that of another phase
-    elif note == "at_most" and not is_certain(
-        trace, before.unknown_share, after.unknown_share
-    ):
-        note = None
-    if note is None and differs(
-        lower_median(after.lengths), lower_median(after.latest)
-    ):
-        note = "at_most"
     return replace(
         finding,
         worth_ns=gain_ns,
         worth_share=gain_ns / max(usual_ns, 1),
-        worth_note=note,
+        worth_note=_note_of_gain(trace, note, before, after, is_reported=is_reported),
     )
+
+
+def _note_of_gain(
+    trace: Trace,
+    note: WorthNote | None,
+    before: ReplayResult,
+    after: ReplayResult,
+    *,
+    is_reported: bool,
+) -> WorthNote | None:
+    """What is said of a gain: `note`, which is what the change assumes, but `at_most`
+    only if it is not certain that this much is saved. `is_reported`: the gain is more
+    than next to nothing, and of most steps."""
+    if note == "at_most" and is_reported:
+        is_sure = is_certain(trace, before.unknown_share, after.unknown_share)
+        note = note if is_sure else None
+    is_range = differs(lower_median(after.lengths), lower_median(after.latest))
+    return "at_most" if note is None and is_range else note
 
 
 def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
@@ -341,6 +393,8 @@ def _replayed(
 
 
 def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
+    """GPU events and launch calls take so much less. Raises WrongChangeError if none of
+    these rows is one."""
     saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
     saved_of_row[wanted.rows] = wanted.ns
     items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
@@ -354,6 +408,7 @@ def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
 
 
 def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
+    """Calls take no time and wait for nothing."""
     draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.remove_edges(ACROSS, waits)
@@ -367,7 +422,7 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.WAIT, rows=wanted.rows)
-    does_wait = graph.lag[ACROSS, calls] != NEVER
+    does_wait = graph.has_edge(ACROSS, calls)
     copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
     copies = graph.nodes(Node.ITEM, rows=copy_rows)
     if not does_wait.any() and not len(copies):

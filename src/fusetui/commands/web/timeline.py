@@ -122,7 +122,7 @@ def timeline(trace: Trace, width: int) -> str:
         if place.line is not None:
             shapes += _slices(trace, place.line, axis, y, slices_of_a_line)
         elif place.idle_of is not None:
-            device = place.idle_of.key[1]
+            device = place.idle_of.pid
             shapes += _idle(idle_by_device[device], axis, y)
     caption = (
         f"Of each line the {count(slices_of_a_line)} longest slices as they are, "
@@ -143,7 +143,7 @@ def timeline(trace: Trace, width: int) -> str:
 def _is_drawn(place: Place, idle_by_device: Collection[Id]) -> bool:
     """Not the counters, nor what is hidden; the names of groups stay."""
     if place.idle_of is not None:
-        return place.idle_of.key[1] in idle_by_device
+        return place.idle_of.pid in idle_by_device
     return place.curve is None and not place.where and place.lane >= 0
 
 

@@ -6,8 +6,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from lzma import LZMAError
-from typing import IO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from typing import IO, cast
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipExtFile, ZipFile, ZipInfo
 
 from fusetui.trace.model.errors import CannotReadError, NotATraceError
 from fusetui.trace.read.unpack import limit_for, too_large
@@ -21,6 +21,7 @@ ENCRYPTED = 1  # a flag of an entry
 PIECE_BYTES = 1 << 16  # that are read at once
 UNLIMITED_PIECE_BYTES = 1 << 12
 """The same where zipfile does not limit what that unpacks to."""
+MAX_BYTES_ONE_BY_ONE = 1 << 20  # of a compressed trace that is damaged
 UNKNOWN_SIZE = 1 << 60  # bytes
 DAMAGE = (
     BadZipFile,
@@ -51,6 +52,7 @@ class Archive:
                 f"{path} is a damaged zip file: the list of its files is not at its end, byte {end}. "
                 "Was it cut short?"
             ) from None
+        self._checksum = 0  # of what was copied last
         self._trace = self._only_trace(self._archive.infolist())
         if self._trace.flag_bits & ENCRYPTED:
             raise CannotReadError(
@@ -74,37 +76,51 @@ class Archive:
         # where they differ.
         del self._trace.CRC
         self._trace.file_size = UNKNOWN_SIZE
-        checksum = 0
-        wrong = None
-        pieces = self._pieces()
-        while True:
-            try:
-                piece = next(pieces, b"")
-            except DAMAGE:
-                wrong = f"the zip file is damaged before byte {self._file.tell()}"
-                break
-            if not piece:
-                break
-            checksum = zlib.crc32(piece, checksum)
-            room.write(piece)
-            if room.tell() > limit:
-                raise too_large(self._path, limit)
-        room.flush()
+        wrong = self._copy(room, limit)
+        if wrong and self._trace.compress_size <= MAX_BYTES_ONE_BY_ONE:
+            # Decompressors give nothing of a piece that has damage in it.
+            room.seek(0)
+            room.truncate()
+            wrong = self._copy(room, limit, one_by_one=True)
         if wrong and not room.tell():
             raise CannotReadError(
                 f"{self._path} is a zip file that cannot be unpacked: {wrong}."
             )
-        if checksum != expected_checksum:
+        if self._checksum != expected_checksum:
             return wrong or "the zip file is damaged (its checksum does not fit)"
         return None
 
-    def _pieces(self) -> Iterator[bytes]:
-        """The trace. Raises one of DAMAGE, and CannotReadError if the compression is not known."""
+    def _copy(
+        self, room: IO[bytes], limit: int, *, one_by_one: bool = False
+    ) -> str | None:
+        """Writes the trace into `room`, up to damage; returns what is wrong with it.
+        Raises CannotReadError if it is larger than `limit` bytes."""
+        self._checksum = 0
+        pieces = self._pieces(one_by_one)
+        while True:
+            try:
+                piece = next(pieces, b"")
+            except DAMAGE:
+                room.flush()
+                return f"the zip file is damaged before byte {self._file.tell()}"
+            if not piece:
+                room.flush()
+                return None
+            self._checksum = zlib.crc32(piece, self._checksum)
+            room.write(piece)
+            if room.tell() > limit:
+                raise too_large(self._path, limit)
+
+    def _pieces(self, one_by_one: bool) -> Iterator[bytes]:
+        """The trace; `one_by_one` decompresses single bytes. Raises one of DAMAGE, and
+        CannotReadError if the compression is not known."""
         method = self._trace.compress_type
         is_limited = method in (ZIP_STORED, ZIP_DEFLATED)
         size = PIECE_BYTES if is_limited else UNLIMITED_PIECE_BYTES
         try:
             with self._archive.open(self._trace) as member:
+                if one_by_one:
+                    yield from _by_single_bytes(cast(ZipExtFile, member))
                 while piece := member.read(size):
                     yield piece
         except NotImplementedError:
@@ -136,6 +152,14 @@ class Archive:
         raise NotATraceError(
             f"{self._path} is a zip file without a trace ({', '.join(FORMS)})."
         )
+
+
+def _by_single_bytes(member: ZipExtFile) -> Iterator[bytes]:
+    """What a file in a zip unpacks to, where its decompressor gets one byte at a time:
+    it then gives all that comes before damage."""
+    member.MIN_READ_SIZE = 1
+    while ready := member.peek(1):
+        yield member.read(len(ready))
 
 
 def _base_name(entry: ZipInfo) -> str:

@@ -31,7 +31,7 @@ def test_alignment_reports_products_of_unaligned_tensors(found: Ask) -> None:
     assert finding.certainty == "likely"
 
 
-def test_what_has_no_bound_does_not_count_as_time_to_save(found: Ask) -> None:
+def test_unaligned_product_without_a_bound_adds_no_upper_bound(found: Ask) -> None:
     """The same product, and one whose shapes were not recorded."""
     events = work(*[("aten::mm", ALIGN1, 1_000)] * 2, args=SHAPES)
     events[3].pop("args")
@@ -62,12 +62,12 @@ def test_aligned_tensors_are_silent(found: Ask) -> None:
 @pytest.mark.parametrize(
     "kind", ["simt_sgemm_128x32_8x5_nn", "tensorop_d884gemm_64x64_16x3_nn"]
 )
-def test_what_has_no_other_alignment_is_silent(found: Ask, kind: str) -> None:
+def test_product_that_cannot_be_aligned_is_not_reported(found: Ask, kind: str) -> None:
     name = f"void cutlass::Kernel2<cutlass_80_{kind}_align1>(int)"
     assert found("alignment", work(("aten::mm", name, 1_000)), **A100) == []
 
 
-def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+def test_alignment_ignores_kernels_of_an_algorithm_search(
     found: Ask,
 ) -> None:
     names = tuple(ALIGN1.replace("128x128", f"128x{n}") for n in (32, 64, 128))

@@ -205,7 +205,7 @@ def test_copies_within_the_device_that_set_the_program_up_are_silent(
     assert finding.at_stake_ns == 100_000
 
 
-def test_other_kernels_are_silent(found: Ask) -> None:
+def test_kernels_that_do_not_copy_are_not_reported(found: Ask) -> None:
     assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
 
 

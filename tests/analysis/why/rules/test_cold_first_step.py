@@ -50,7 +50,7 @@ def test_a_cold_first_step_is_not_counted(
     assert said in finding.text
 
 
-def test_what_only_the_first_step_has_is_not_told(
+def test_kernels_of_a_cold_first_step_alone_are_not_reported(
     found: Ask, lacking: Lack, event: Callable[..., Event]
 ) -> None:
     events = steps(event, 1_000, 100, 100)

@@ -114,7 +114,7 @@ def test_several_kernels_far_from_peak_name_the_one_with_most_at_stake(
     assert "2.3 ms at 44 %" in finding.text
 
 
-def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+def test_far_from_peak_ignores_kernels_of_an_algorithm_search(
     found: Ask,
 ) -> None:
     """2 x 2048 ** 3 FLOP take 63.3 us at the measured 271.2 TFLOP/s, and each kernel takes

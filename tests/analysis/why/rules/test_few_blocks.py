@@ -91,7 +91,7 @@ def test_a_kernel_beside_another_is_silent(found: Ask) -> None:
     assert found("few-blocks", kernel(54, 100, others=[other]), **A100) == []
 
 
-def test_what_memory_bounds_is_silent(found: Ask) -> None:
+def test_few_blocks_is_silent_for_memory_bound_kernels(found: Ask) -> None:
     """Adding two tensors of 420 MB takes more than 600 us at 2 TB/s."""
     large = ROWS | {"Input Dims": [[10_240, 10_240]] * 2}
     events = work(("aten::add", ADD, 1_000), args=large)
@@ -118,7 +118,7 @@ def test_an_unknown_device_is_told(found: Ask, lacking: Lack) -> None:
     assert lack.missing == "the number of multiprocessors"
 
 
-def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+def test_few_blocks_ignores_kernels_of_an_algorithm_search(
     found: Ask,
 ) -> None:
     """Three kernels on half of the multiprocessors are measured, and one of them then

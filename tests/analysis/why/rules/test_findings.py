@@ -123,5 +123,5 @@ def test_pointwise_work_comes_first_where_the_gpu_is_busy() -> None:
     assert first == {"fusable-run", "casts-and-copies"}
 
 
-def test_nothing_is_said_of_the_host_where_a_graph_is_replayed() -> None:
+def test_trace_of_replayed_graphs_has_no_finding() -> None:
     assert [line.rule for line in of("mi300_vllm_decode_graph.json.gz")] == [NONE]

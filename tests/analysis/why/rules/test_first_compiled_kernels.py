@@ -59,13 +59,15 @@ def test_gap_before_a_first_compiled_kernel_is_not_cpu_work(
 @pytest.mark.parametrize(
     ("name", "idle_us"), [("ampere_sgemm_128x64_tn", 200_000), (GENERATED, 90_000)]
 )
-def test_other_kernels_and_short_gaps_are_silent(
+def test_first_compiled_kernels_ignores_other_kernels_and_short_gaps(
     found: Ask, launched: Make, name: str, idle_us: int
 ) -> None:
     assert found(RULE, two_kernels(launched, name, idle_us)) == []
 
 
-def test_what_an_op_explains_is_silent(found: Ask, launched: Make, event: Make) -> None:
+def test_first_compiled_kernels_ignores_gaps_that_an_op_explains(
+    found: Ask, launched: Make, event: Make
+) -> None:
     events = two_kernels(launched, GENERATED, 200_000)
     assert found(RULE, [*events, event("aten::randn", 20, 150_000)]) == []
 

@@ -59,7 +59,7 @@ def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> No
     assert finding.certainty == "likely"
 
 
-def test_what_was_not_recorded_is_to_be_recorded_first(
+def test_host_bound_without_recorded_activity_advises_recording_it(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of 75 us the thread spends 20 us in an op, then 50 us."""
@@ -104,7 +104,7 @@ def test_without_ops_an_annotation_may_have_had_some(
         )
 
 
-def test_what_the_loader_claims_is_left_out(
+def test_host_bound_leaves_out_gaps_of_the_data_loader(
     found: Ask, event: Make, launched: Make
 ) -> None:
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")

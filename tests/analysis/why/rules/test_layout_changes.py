@@ -63,7 +63,7 @@ def test_the_steps_of_a_convolution_are_no_change_of_layout(
     )
 
 
-def test_what_a_search_for_algorithms_tries_changes_no_layout(found: Ask) -> None:
+def test_layout_changes_ignores_kernels_of_an_algorithm_search(found: Ask) -> None:
     tries = tried((CUDNN, "conv_a", "conv_b"), 30)
     assert found("layout-changes", search(0, tries, tries[1:])) == []
     (finding,) = found("layout-changes", search(0, tries, tries[:2]))

@@ -38,7 +38,7 @@ def test_memory_headroom_reports_reserved_memory_that_is_never_used(found: Ask) 
     assert "30 % of it" in finding.text
 
 
-def test_what_is_used_is_silent(found: Ask) -> None:
+def test_memory_headroom_is_silent_where_memory_is_used(found: Ask) -> None:
     assert found("memory-headroom", used((60, 70)), deviceProperties=[DEVICE]) == []
 
 

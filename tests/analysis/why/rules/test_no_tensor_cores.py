@@ -180,7 +180,7 @@ CONVOLUTIONS = tuple(
 )
 
 
-def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+def test_no_tensor_cores_ignores_kernels_of_an_algorithm_search(
     found: Ask,
 ) -> None:
     """Three kernels of 80 us are measured, and the fastest one then runs: it alone
@@ -234,7 +234,7 @@ def test_no_tensor_cores_reports_float32_attention_on_plain_cores(found: Ask) ->
     ("name", "device"),
     [(attention(80).replace("f32", "bf16"), A100), (attention(60), GP100)],
 )
-def test_other_attention_is_left_out(
+def test_no_tensor_cores_leaves_out_attention_of_other_dtypes(
     found: Ask, name: str, device: dict[str, Any]
 ) -> None:
     """In 16 bits, and on a device without tensor cores."""

@@ -263,7 +263,9 @@ def test_gpu_events_without_a_launch_are_reported_with_their_share(
     assert "torch.cuda.synchronize() right before" in finding.try_
 
 
-def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> None:
+def test_all_notes_about_the_recording_are_one_finding(
+    found: Ask, event: Make, launched: Make
+) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
     (finding,) = found(

@@ -52,5 +52,7 @@ def test_without_sizes_it_is_likely(found: Ask) -> None:
     [(49, 11, 8_192), (100, 60, 8_192), (100, 40, 1 << 20)],
     ids=["few", "long", "large"],
 )
-def test_others_are_silent(found: Ask, number: int, dur: int, elements: int) -> None:
+def test_small_collectives_is_silent_for_few_or_large_ones(
+    found: Ask, number: int, dur: int, elements: int
+) -> None:
     assert found("small-collectives", reduces(number, dur, elements)) == []

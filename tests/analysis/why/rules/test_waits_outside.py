@@ -43,7 +43,9 @@ def test_short_waits_are_silent(found: Ask, launched: Make) -> None:
     assert found("waits-outside", [*launched(1, 0, 5), *launched(2, 10, 30)]) == []
 
 
-def test_what_follows_a_slow_launch_call_is_silent(found: Ask, launched: Make) -> None:
+def test_waits_outside_is_silent_behind_a_slow_launch_call(
+    found: Ask, launched: Make
+) -> None:
     """The call of 150 us loads a module, which goes on for 50 us behind it."""
     events = [*launched(1, 0, 5), *launched(2, 20, 220)]
     events[-2]["dur"] = 150

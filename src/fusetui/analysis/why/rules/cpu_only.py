@@ -52,7 +52,8 @@ def _profiled(facts: Facts) -> str | None:
 
 def _cover(facts: Facts, rows: Rows) -> Cover:
     """The time in which any of these rows runs, within the window (ns of the file)."""
-    return common(union(facts.trace.start[rows], facts.trace.end[rows]), facts.whole)
+    running = union(facts.trace.start[rows], facts.trace.end[rows])
+    return common(running, facts.whole)
 
 
 def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
@@ -97,12 +98,13 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
 
 def _mostly(facts: Facts, cover: Cover) -> str:
-    """The op, function or wait that is the innermost for most of a cover; blank if none
-    is, or only those of the loader itself."""
+    """`, 2 s of it in NAME`: the op, function or wait that is the innermost one for most
+    of a cover; "" if none is, or only those of the loader itself."""
+    least_ns = MOST_OF_IT * cover.ns
     for named in _longest_names(facts, cover):
-        is_most = named.share.ns >= MOST_OF_IT * cover.ns
-        if is_most and not ITSELF.search(named.share.name):
-            return f", {duration(named.share.ns)} of it in {named.share.name}"
+        share = named.share
+        if share.ns >= least_ns and not ITSELF.search(share.name):
+            return f", {duration(share.ns)} of it in {share.name}"
     return ""
 
 
@@ -124,13 +126,11 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     cover = _cover(facts, rows)
     if facts.devices or not cover.ns:
         return
-    is_read = np.zeros(len(trace), dtype=np.bool_)
-    is_read[rows] = True
-    parent = trace.parent[rows]
-    outer = rows[~((parent >= 0) & is_read[parent])]
+    outer = _without_inner(trace, rows)
+    calls = plural(len(outer), "call")
     s = "s" if len(outer) == 1 else ""
     yield Claim(
-        text=f"{plural(len(outer), 'call')} that read{s} one value of a tensor "
+        text=f"{calls} that read{s} one value of a tensor "
         f"({_names(facts, outer)}) take{s} {of_recording(facts, cover.ns)}. On a GPU, such a call "
         "also waits for all work before it.",
         at_stake_ns=cover.ns,
@@ -139,11 +139,22 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _without_inner(trace: Trace, rows: Rows) -> Rows:
+    """The rows whose parent is none of these rows."""
+    is_row = np.zeros(len(trace), dtype=np.bool_)
+    is_row[rows] = True
+    parent = trace.parent[rows]  # -1 for none
+    is_inner = (parent >= 0) & is_row[parent]
+    return rows[~is_inner]
+
+
 def _names(facts: Facts, rows: Rows) -> str:
     """`aten::item`, or `mostly aten::item` if there are several names."""
-    counts = np.bincount(facts.trace.name[rows])
-    most = printable(facts.trace.names[int(counts.argmax())])
-    return f"mostly {most}" if np.count_nonzero(counts) > 1 else most
+    calls_of_name = np.bincount(facts.trace.name[rows])
+    most_frequent = int(calls_of_name.argmax())
+    name = printable(facts.trace.names[most_frequent])
+    has_others = np.count_nonzero(calls_of_name) > 1
+    return f"mostly {name}" if has_others else name
 
 
 @Rule(
@@ -161,9 +172,11 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     cover = _cover(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
+    calls = plural(len(rows), "call")
+    wait = "waits" if len(rows) == 1 else "wait"
     yield Claim(
-        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {plural(len(rows), 'call')} that "
-        f"wait{'s' if len(rows) == 1 else ''} for a GPU ({_names(facts, rows)}). What it did "
+        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {calls} that "
+        f"{wait} for a GPU ({_names(facts, rows)}). What it did "
         "meanwhile was not recorded.",
         rows=the_most(rows, trace.dur[rows]),
     )
@@ -206,20 +219,22 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
 
 
 def _compilations(facts: Facts) -> str:
-    """`: 4 compilations, in 3 of 8 steps`; blank where they cannot be counted."""
+    """`: 4 compilations, in 3 of 8 steps`, or without several steps `: 4 compilations`;
+    "" where they cannot be counted."""
     trace = facts.trace
-    roles = (Role.OP, Role.ANNOTATION, Role.PYTHON)
-    rows = facts.inside(trace.rows_named(COMPILES.search, *roles))
+    rows = facts.inside(
+        trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
+    )
     if not len(rows):
         return ""
     compilations = union(trace.start[rows], trace.end[rows])
     text = f": {plural(len(compilations.start), 'compilation')}"
     steps = facts.spans
-    if len(steps) > 1:
-        compiles_ns = compilations.within(steps.start, steps.end)
-        compiling_steps = int(np.count_nonzero(compiles_ns))
-        text += f", in {count(compiling_steps)} of {plural(len(steps), 'step')}"
-    return text
+    if len(steps) < 2:
+        return text
+    compiles_ns = compilations.within(steps.start, steps.end)
+    compiling_steps = int(np.count_nonzero(compiles_ns))
+    return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
 def _explained(facts: Facts) -> Cover:
@@ -249,9 +264,10 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     thread = _main_thread(facts)
     if thread is None:
         return
-    unrecorded = _unrecorded(facts, thread)
     trace = facts.trace
-    label = printable(trace.track_of(int(_work_of(facts, thread)[0])).label)
+    unrecorded = _unrecorded(facts, thread)
+    first_row = int(_work_of(facts, thread)[0])
+    label = printable(trace.track_of(first_row).label)
     text = (
         f"For {of_recording(facts, unrecorded.ns)}, nothing was recorded of {label} between its "
         "ops: it ran Python or other code, or waited."
@@ -288,11 +304,11 @@ def _main_thread(facts: Facts) -> int | None:
 
 
 def _work_of(facts: Facts, thread: int) -> Rows:
-    """The ops, calls and frames of a thread."""
+    """The ops, calls and frames of a thread that lie in the window."""
     trace = facts.trace
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
-    is_own = trace.thread_of_track[trace.track] == thread
-    return facts.inside(np.flatnonzero(is_work & is_own))
+    is_of_thread = trace.thread_of_track[trace.track] == thread
+    return facts.inside(np.flatnonzero(is_work & is_of_thread))
 
 
 def _unrecorded(facts: Facts, thread: int) -> Cover:
@@ -302,11 +318,12 @@ def _unrecorded(facts: Facts, thread: int) -> Cover:
     work = _work_of(facts, thread)
     begin_ns = trace.start[work].min(keepdims=True)
     end_ns = trace.end[work].max(keepdims=True)
+    from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole)
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
         _cover(facts, work), _explained(facts), _cover(facts, collectives)
     )
-    return without(common(Cover(begin_ns, end_ns), facts.whole), recorded)
+    return without(from_first_to_last, recorded)
 
 
 class AnnotatedTime(NamedTuple):
@@ -319,21 +336,24 @@ class AnnotatedTime(NamedTuple):
 def _annotation_with_most(
     facts: Facts, time: Cover, thread: int
 ) -> AnnotatedTime | None:
-    """The annotation of a thread, steps and the profiler's own aside, that has most of
-    some time; None if none has at least MOST_OF_IT of it."""
+    """The name whose annotations on a thread hold most of some time (`time`, ns of the
+    file), and how much of it they hold. Steps, the profiler's own too, do not count.
+    None if no name holds at least MOST_OF_IT of the time."""
     trace = facts.trace
     rows = facts.inside(trace.rows_of(Role.ANNOTATION))
-    rows = rows[trace.thread_of_track[trace.track[rows]] == thread]
-    rows = rows[~np.isin(rows, steps_of(trace).rows)]
+    is_of_thread = trace.thread_of_track[trace.track[rows]] == thread
+    is_step = np.isin(rows, steps_of(trace).rows)
+    rows = rows[is_of_thread & ~is_step]
     if not len(rows):
         return None
     ns_of_row = time.within(trace.start[rows], trace.end[rows])
     ns_of_name = np.bincount(trace.name[rows], ns_of_row)
-    number = int(ns_of_name.argmax())
-    if ns_of_name[number] < MOST_OF_IT * time.ns:
+    name = int(ns_of_name.argmax())
+    if ns_of_name[name] < MOST_OF_IT * time.ns:
         return None
-    # annotations of one name may lie in each other
-    return AnnotatedTime(trace.names[number], min(int(ns_of_name[number]), time.ns))
+    # annotations of one name may lie in each other, and then count twice
+    held_ns = min(int(ns_of_name[name]), time.ns)
+    return AnnotatedTime(name=trace.names[name], ns=held_ns)
 
 
 SLOW_FIRST: Final = 10
@@ -405,19 +425,30 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     time. Time that other findings of this module are about does not count."""
     if facts.devices:
         return
-    trace = facts.trace
     times = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
-    for named in longest(trace, _program_ops(facts, times.ops))[:1]:
-        first = _slow_first_call(named)
+    yield from _hot_op(facts, times.ops)
+    yield from _hot_function(facts, times.functions)
+    yield from _hot_wait(facts, times.waits)
+
+
+def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
+    """A claim about the op or call with the longest own time, if there is any."""
+    for named in longest(facts.trace, _program_ops(facts, ops))[:1]:
+        first_call = _slow_first_call(named)
         yield _hot(
             facts,
             named,
             verb="takes",
-            apart=f", without what it calls{first}",
-            remedy=FIRST_CALL if first else _op_remedy(facts, named),
+            apart=f", without what it calls{first_call}",
+            remedy=FIRST_CALL if first_call else _op_remedy(facts, named),
         )
-    functions = times.functions.only(~of_profiler(trace, times.functions.rows))
-    for named in longest(trace, functions)[:1]:
+
+
+def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
+    """A claim about the Python function with the longest own time, if there is any; the
+    profiler's own do not count."""
+    functions = functions.only(~of_profiler(facts.trace, functions.rows))
+    for named in longest(facts.trace, functions)[:1]:
         has_many = _has_many_short_calls(named)
         yield _hot(
             facts,
@@ -426,20 +457,25 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
             apart=", without what it calls",
             remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
         )
-    # see cpu-collectives
-    is_left_out = trace.matching(times.waits.rows, ON_CPU.match)
-    is_left_out |= of_profiler(trace, times.waits.rows)
-    waits = times.waits.only(~is_left_out)
-    for named in longest(trace, waits, with_caller=True)[:1]:
+
+
+def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
+    """A claim about the wait with the longest own time, if there is any. Collectives are
+    what cpu-collectives is about, and the profiler's own waits do not count."""
+    is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
+    is_of_profiler = of_profiler(facts.trace, waits.rows)
+    waits = waits.only(~is_collective & ~is_of_profiler)
+    for named in longest(facts.trace, waits, with_caller=True)[:1]:
         yield _hot(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
 def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
-    """The ops and calls of the program, from all of them: without calls where counters
-    are measured inside of the calls that launch, which makes these long."""
+    """The ops and calls of the program: without calls where counters are measured
+    inside of the calls that launch, which makes these long."""
     trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
-    if has_counters and len(trace.rows_named(LAUNCHES.search, Role.CALL)):
+    has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    if has_counters and has_launches:
         return ops.only(trace.role[ops.rows] != Role.CALL)
     return ops
 
@@ -447,14 +483,15 @@ def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
 def _slow_first_call(named: NamedTime) -> str:
     """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the
     first call takes most of the time of all and SLOW_FIRST times as long as the others;
-    else blank."""
+    else ""."""
     ns_of_call = named.own.ns  # rows are in the order of their starts
-    others_ns = ns_of_call[1:]
-    if not len(others_ns):
+    if len(ns_of_call) < 2:
         return ""
     first_ns = int(ns_of_call[0])
-    usual_ns = median(others_ns)
-    if first_ns < MOST_OF_IT * ns_of_call.sum() or first_ns < SLOW_FIRST * usual_ns:
+    usual_ns = median(ns_of_call[1:])
+    is_most = first_ns >= MOST_OF_IT * ns_of_call.sum()
+    is_slow = first_ns >= SLOW_FIRST * usual_ns
+    if not is_most or not is_slow:
         return ""
     return (
         f"; the first call takes {duration(first_ns)} of that, the others {duration(usual_ns)} "
@@ -469,14 +506,19 @@ def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
     row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
         return RUNTIME_CALL
-    computes = np.isin(named.own.rows, cpu_compute_rows(trace))
-    computing_ns = int(named.own.ns[computes].sum())
     uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
-    if uses_gpu and 2 * computing_ns > named.share.ns:
+    if uses_gpu and _mostly_computes(trace, named):
         return instead_of_computing(trace.name_of(row))
     if CAT.match(trace.name_of(row)):
         return CONCATENATES
     return None if _has_many_short_calls(named) else LONG_CALLS_OF_OP
+
+
+def _mostly_computes(trace: Trace, named: NamedTime) -> bool:
+    """Whether more than half of the time of an op is computing on the CPU."""
+    computes = np.isin(named.own.rows, cpu_compute_rows(trace))
+    computing_ns = int(named.own.ns[computes].sum())
+    return 2 * computing_ns > named.share.ns
 
 
 def _has_many_short_calls(named: NamedTime) -> bool:

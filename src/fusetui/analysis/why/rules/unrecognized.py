@@ -86,6 +86,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
 
 
 def _is_of_library(name: str) -> bool:
+    """Whether a kernel is one of a library or compiler, by its name."""
     decoded = role_of_kernel(name[:MAX_SEARCHED_CHARS]).decoded
     return decoded is not None or OF_LIBRARY.search(name) is not None
 
@@ -111,7 +112,7 @@ def _remedy(name: str) -> str:
 
 def _launched(facts: Facts, which: Flags) -> str:
     """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`;
-    blank where that was not recorded."""
+    "" where that was not recorded."""
     kernels = facts.kernels
     row = kernels.heaviest(which)[0]
     place = int(np.searchsorted(kernels.rows, row))
@@ -124,8 +125,9 @@ def _launched(facts: Facts, which: Flags) -> str:
     multiprocessors = int(kernels.sms[place])
     if multiprocessors:
         text += f" for {count(multiprocessors)} multiprocessors"
-    device = facts.trace.tracks[int(facts.trace.track[row])].pid
-    occupancy = occupancy_of(launch, device_properties(facts.trace).get(device, {}))
+    pid = facts.trace.track_of(row).pid
+    properties = device_properties(facts.trace).get(pid, {})
+    occupancy = occupancy_of(launch, properties)
     if occupancy is not None:
         text += f"; registers and shared memory allow an occupancy of {percent(occupancy, 1)}"
     return f"{text}."

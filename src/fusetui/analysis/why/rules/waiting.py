@@ -104,16 +104,18 @@ def batches_were_ready(facts: Facts) -> bool:
 
 def _mostly(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """`, 3 ms of it in FRAME`: the frame, else the op, that the loader runs for
-    MOST_OF_IT of the time that the GPU waited (`waited_ns`); blank if none does, or
-    only frames of the loader itself."""
-    names = facts.trace.names
+    MOST_OF_IT of the time that the GPU waited (`waited_ns`); "" if none does, or only
+    frames of the loader itself."""
+    least_ns = MOST_OF_IT * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
-        for number in longest_first[: np.count_nonzero(ns_of_name)].tolist():
+        with_time = longest_first[: np.count_nonzero(ns_of_name)]
+        for number in with_time.tolist():
+            name = facts.trace.names[number]
             ns = int(ns_of_name[number])
-            if ns >= MOST_OF_IT * waited_ns and not ITSELF.search(names[number]):
-                return f", {duration(ns)} of it in {frame_text(names[number])}"
+            if ns >= least_ns and not ITSELF.search(name):
+                return f", {duration(ns)} of it in {frame_text(name)}"
     return ""
 
 
@@ -124,13 +126,14 @@ def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     trace = facts.trace
     idle = facts.idle
     ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
-    for line, _, placed in facts.launched():
-        gaps = union(placed(idle.begin), placed(idle.end))
-        waiting = common(gaps, union(*line.bounds(line.own(loading))))
-        slices = line.slices(kind).touching(waiting.start, waiting.end)
+    for threads, _, on_line in facts.launched():
+        gaps = union(on_line(idle.begin), on_line(idle.end))
+        start, end = threads.bounds(threads.own(loading))
+        waiting = common(gaps, union(start, end))
+        slices = threads.slices(kind).touching(waiting.start, waiting.end)
         innermost = slices.parts()
-        ns = waiting.within(innermost.start, innermost.end)
-        np.add.at(ns_of_name, trace.name[innermost.rows], ns)
+        waited_ns = waiting.within(innermost.start, innermost.end)
+        np.add.at(ns_of_name, trace.name[innermost.rows], waited_ns)
     return ns_of_name
 
 
@@ -172,19 +175,20 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     again, which is at stake. Allocations at the start of the program do not count."""
     trace = facts.trace
     calls = _recurring_allocations(facts)
-    while_allocating = facts.while_launching(calls)
-    at_stake_ns = int(facts.host_under(while_allocating)[ThreadActivity.ALLOC].sum())
+    under_calls_ns = facts.host_under(facts.while_launching(calls))
+    at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
     waited_ns = facts.waited_for(calls)
     heaviest = the_most(calls, waited_ns)
-    is_named = trace.name[calls] == trace.name[heaviest[0]]
-    number = int(np.count_nonzero(is_named & (waited_ns > 0)))
+    has_name = trace.name[calls] == trace.name[heaviest[0]]
+    number = int(np.count_nonzero(has_name & (waited_ns > 0)))
+    name = printable(trace.name_of(heaviest[0]))
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.spans) > 1
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake_ns)} while memory is allocated or freed, "
-        f"mostly in {count(number)} x {printable(trace.name_of(heaviest[0]))}.",
+        f"mostly in {count(number)} x {name}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
         rows=heaviest,
@@ -208,14 +212,14 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     later_steps = len(facts.spans) - 1
     if later_steps < MIN_STEPS:
         return calls
-    step = np.searchsorted(facts.spans.start, trace.start[calls], side="right") - 1
     name = trace.name[calls]
-    is_later = np.flatnonzero(step > 0)
-    first_of_step = distinct_rows((name[is_later], step[is_later]))[0]
-    steps_of_name = np.bincount(
-        name[is_later[first_of_step]], minlength=len(trace.names)
-    )
-    return calls[steps_of_name[name] >= max(MIN_STEPS, OFTEN_STEPS * later_steps)]
+    step = np.searchsorted(facts.spans.start, trace.start[calls], side="right") - 1
+    is_later = step > 0
+    later_names = name[is_later]
+    once_in_step = distinct_rows((later_names, step[is_later]))[0]
+    steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
+    least_steps = max(MIN_STEPS, OFTEN_STEPS * later_steps)
+    return calls[steps_of_name[name] >= least_steps]
 
 
 def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | None:
