@@ -24,7 +24,13 @@ from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
-from fusetui.report.compiled import CompileDocument, FusedDiffDocument, LinesDocument
+from fusetui.report.compiled import (
+    CompileDocument,
+    FusedDiffDocument,
+    LinedKernelsDocument,
+    LinedOpsDocument,
+    LinesDocument,
+)
 from fusetui.report.diff import DiffDocument, DiffsDocument
 from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.report.hang import HangDocument
@@ -48,8 +54,8 @@ COMMON_SECTION = "Keys of many documents"
 
 DOCUMENTS: dict[str, tuple[type, ...]] = {
     "summary": (Summary,),
-    "kernels": (KernelsDocument,),
-    "ops": (OpsDocument,),
+    "kernels": (KernelsDocument, LinedKernelsDocument),
+    "ops": (OpsDocument, LinedOpsDocument),
     "modules": (documents.ModulesDocument,),
     "lines": (Functions, LinesDocument),
     "launches": (documents.LaunchesDocument,),

@@ -127,3 +127,16 @@ def test_a_log_of_another_trace_in_the_folder_is_not_taken(
     Log().graph("key", [FUSED]).metrics().write(tmp_path, "other.log")
     assert fusetui("compile", trace, "--json").json["joined"] == 0
     assert fusetui("compile", tmp_path / "other.json", "--json").json["joined"] == 1
+
+
+def test_kernels_and_ops_name_the_lines(
+    fusetui: Run, trace: Path, tmp_path: Path
+) -> None:
+    log = ("--compile-log", tmp_path / "elsewhere")
+    assert "me/model.py:10, 11" in fusetui("ops", trace, *log).out
+    document = fusetui("ops", trace, *log, "--json").json
+    assert [line["line"] for line in document["source_lines"][OP]] == [10, 11]
+    assert "source_lines" not in fusetui("ops", trace, "--json").json
+    kernels = fusetui("kernels", "lesson:mlp-compiled", "--json").json
+    fused = "triton_poi_fused__unsafe_view_gelu_mul_0"
+    assert [line["line"] for line in kernels["source_lines"][fused]] == [25, 26]

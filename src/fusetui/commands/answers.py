@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fusetui.commands.errors import DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import LoadedTrace, load, secret_notices
@@ -22,6 +22,7 @@ from fusetui.text.printable import markdown, printable
 
 if TYPE_CHECKING:
     from fusetui.analysis.compiled.line_times import CompiledLines
+    from fusetui.analysis.compiled.model import SourceLine
     from fusetui.analysis.questions.computing import Tallies
     from fusetui.analysis.questions.summary import Summary
     from fusetui.capture.record import Guess
@@ -112,10 +113,18 @@ def run_kernels(args: Namespace) -> int:
         if not groups:
             return "\n".join(wrap(why_no_kernels(trace), columns))
         remarks = peak_notices(trace, work, given)
-        return kernels_text(groups, args.by, args.top, columns, remarks)
+        table = kernels_text(groups, args.by, args.top, columns, remarks)
+        return _with_lines(table, _compiled_names(trace, "kernels"), columns, args.top)
 
     def document() -> KernelsDocument:
-        return kernels_json(groups, args.by, peaks_of_devices(trace, given))
+        kernels = kernels_json(groups, args.by, peaks_of_devices(trace, given))
+        lines = _compiled_names(trace, "kernels")
+        if not lines:
+            return kernels
+        from fusetui.report import printed
+        from fusetui.report.compiled import LinedKernelsDocument
+
+        return printed(kernels, LinedKernelsDocument, source_lines=lines)
 
     return shown(args, loaded, document, text)
 
@@ -126,9 +135,56 @@ def run_ops(args: Namespace) -> int:
     from fusetui.report.groups import OpsDocument, ops_text
 
     loaded = load(args.trace, args.captured_by, args.compile_log)
-    groups = op_groups(loaded.trace, args.by)
-    text = partial(ops_text, groups, args.by, args.top)
-    return shown(args, loaded, lambda: OpsDocument(args.by, groups), text)
+    trace = loaded.trace
+    groups = op_groups(trace, args.by)
+
+    def text(columns: int) -> str:
+        table = ops_text(groups, args.by, args.top, columns)
+        return _with_lines(table, _compiled_names(trace, "ops"), columns, args.top)
+
+    def document() -> OpsDocument:
+        ops = OpsDocument(args.by, groups)
+        lines = _compiled_names(trace, "ops")
+        if not lines:
+            return ops
+        from fusetui.report import printed
+        from fusetui.report.compiled import LinedOpsDocument
+
+        return printed(ops, LinedOpsDocument, source_lines=lines)
+
+    return shown(args, loaded, document, text)
+
+
+LinesOfNames = Mapping[str, "tuple[SourceLine, ...]"]
+
+
+def _compiled_names(trace: Trace, of: Literal["kernels", "ops"]) -> LinesOfNames:
+    """The lines of Python behind compiled kernels or ops by their names, by the log of
+    torch.compile; {} without one. Raises TraceError if a log that was named cannot be
+    read."""
+    from fusetui.trace.model.op_names import is_compiler
+
+    if not any(map(is_compiler, trace.names)):
+        return {}
+    from fusetui.analysis.compiled.by_name import (
+        lines_of_kernel_names,
+        lines_of_op_names,
+    )
+    from fusetui.analysis.compiled.finding import compile_log_of
+
+    log = compile_log_of(trace)
+    if of == "kernels":
+        return lines_of_kernel_names(trace, log)
+    return lines_of_op_names(trace, log)
+
+
+def _with_lines(table: str, lines: LinesOfNames, columns: int, top: int) -> str:
+    """A table, and below it the lines of the names; the table alone without any."""
+    if not lines:
+        return table
+    from fusetui.report.compiled import names_text
+
+    return f"{table}\n\n{names_text(lines, columns, top)}"
 
 
 def run_modules(args: Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fusetui.analysis.compiled.fused import FusedKernel
 from fusetui.analysis.compiled.graphs import Why
@@ -20,6 +20,7 @@ from fusetui.analysis.compiled.model import (
 )
 from fusetui.report import printed
 from fusetui.report.diff import DiffDocument
+from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.text.figures import count, duration, plural, several
 from fusetui.text.printable import printable
 from fusetui.text.tables import (
@@ -68,6 +69,18 @@ class LinesDocument(Functions, frozen=True):
     """`lines` of a trace with a compile log."""
 
     compiled: CompiledLines
+
+
+class LinedKernelsDocument(KernelsDocument, frozen=True):
+    """`kernels` of a trace with a compile log."""
+
+    source_lines: dict[str, tuple[SourceLine, ...]]
+
+
+class LinedOpsDocument(OpsDocument, frozen=True):
+    """`ops` of a trace with a compile log."""
+
+    source_lines: dict[str, tuple[SourceLine, ...]]
 
 
 class FusedDiffDocument(DiffDocument, frozen=True):
@@ -213,6 +226,16 @@ def fused_sentence(kernel: FusedKernel) -> str:
         f"{text}, became one kernel ({kernel.name}): {plural(kernel.runs, 'run')}, "
         f"{duration(kernel.total_ns)}."
     )
+
+
+def names_text(lines: Mapping[str, Sequence[SourceLine]], most: int, top: int) -> str:
+    """The table of names with their lines of Python. `most`: columns of a line; `top`:
+    rows (0: all)."""
+    columns = (
+        Column("lines of Python", True, cell=lambda row: printable(lines_text(row[1]))),
+        Column("compiled", True, cell=lambda row: printable(row[0])),
+    )
+    return top_table(columns, [*lines.items()], top, most, "name", min_last_cells=16)
 
 
 def line_times_text(times: CompiledLines, most: int, top: int) -> str:

@@ -1,0 +1,54 @@
+"""The lines of Python behind compiled kernels and ops, by their names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fusetui.analysis.compiled.answer import source_lines
+from fusetui.analysis.compiled.kernels import JoinedKernels, joined_kernels
+from fusetui.analysis.compiled.model import SourceLine
+from fusetui.trace.compile_log.log import CompileLog
+from fusetui.trace.compile_log.stacks import CodeLine
+from fusetui.trace.model.arrays import Integers
+from fusetui.trace.model.columns import Trace
+
+
+def lines_of_kernel_names(
+    trace: Trace, log: CompileLog | None
+) -> dict[str, tuple[SourceLine, ...]]:
+    """The lines of all runs of each GPU kernel in compiled regions, by its name; names
+    without a known line are left out. {} without a log."""
+    if log is None:
+        return {}
+    joined = joined_kernels(trace, log)
+    events = np.flatnonzero(joined.items.item_of_gpu_event >= 0)
+    items = joined.items.item_of_gpu_event[events]
+    return _by_name(joined, trace.gpu_rows[events], items)
+
+
+def lines_of_op_names(
+    trace: Trace, log: CompileLog | None
+) -> dict[str, tuple[SourceLine, ...]]:
+    """The same for the CPU ops that compiled regions call, by their names."""
+    if log is None:
+        return {}
+    joined = joined_kernels(trace, log)
+    return _by_name(joined, joined.items.spans.rows, np.arange(len(joined.items)))
+
+
+def _by_name(
+    joined: JoinedKernels, rows: Integers, items: Integers
+) -> dict[str, tuple[SourceLine, ...]]:
+    """By the name of each row, the lines of the kernels of its item."""
+    trace = joined.trace
+    kinds = np.stack((trace.name[rows], joined.kernel_of_item[items]))
+    lines: dict[str, dict[tuple[str, int], CodeLine]] = {}
+    for name, kernel in np.unique(kinds, axis=1).T.tolist():
+        of_name = lines.setdefault(trace.names[name], {})
+        for line in joined.kernels[kernel].lines:
+            of_name.setdefault((line.file, line.line), line)
+    return {
+        name: source_lines(of_name[place] for place in sorted(of_name))
+        for name, of_name in lines.items()
+        if of_name
+    }
